@@ -84,4 +84,4 @@ newest:
 	.venv-newest/bin/python -m pytest -n 2 $(QUICK)
 
 clean:
-	rm -rf $(VENV) .venv-oldest .venv-newest runs/demo docs/_build
+	rm -rf $(VENV) .venv-oldest .venv-newest runs/demo docs/_build docs/api/*/

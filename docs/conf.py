@@ -22,6 +22,7 @@ include_patterns = [
     "docs/**",
     "notebooks/*.ipynb",
     "experiments/results/**/RESULTS.md",
+    "experiments/results/ga_net/TUNING.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
 ]
@@ -30,6 +31,7 @@ exclude_patterns = ["docs/_build", ".venv*", ".git", "runs", "build", "dist", "*
 extensions = [
     "myst_nb",
     "sphinx.ext.mathjax",
+    "sphinx.ext.viewcode",  # links from the reference to the source, which is part of the site
     "sphinx_copybutton",
     "sphinx_design",
     "sphinxcontrib.bibtex",
@@ -68,7 +70,14 @@ html_show_sphinx = False
 # A sidebar with few entries takes width from the text and gives little for it: the header has them.
 html_sidebars = {
     page: []
-    for page in ("docs/index", "docs/beside", "docs/gallery", "docs/notebooks", "CHANGELOG")
+    for page in (
+        "docs/index",
+        "docs/beside",
+        "docs/gallery",
+        "docs/notebooks",
+        "docs/own_loop",
+        "CHANGELOG",
+    )
 }
 # The reader's browser loads nothing from other hosts, so the site carries MathJax itself. Only the
 # parts that draw TeX are copied, because the whole of it has 24 MB.
@@ -89,8 +98,10 @@ html_additional_pages = {"index": "to_start.html"}
 html_theme_options = {
     "logo": {"text": "gatedjax"},
     "navigation_with_keys": False,
+    # the menu of each page has the names of its package only, not all 340 names of the reference
+    "collapse_navigation": True,
     "show_prev_next": True,
-    "header_links_before_dropdown": 8,
+    "header_links_before_dropdown": 10,
     "navbar_align": "left",
     "footer_start": ["copyright"],
     "footer_end": ["release"],

@@ -54,7 +54,7 @@ def main(args: list[str] | None = None) -> int:
         hint = f" Run python -m experiments.{close_names[0]}, with a dot."
         say(f"error: python -m experiments takes no argument.{hint}", file=sys.stderr)
     else:
-        say(f"error: no paper {args[0]!r}. Papers: {', '.join(PAPERS)}.", file=sys.stderr)
+        say(f"error: unknown paper {args[0]!r}. Papers: {', '.join(PAPERS)}.", file=sys.stderr)
     return 2
 
 

@@ -2,7 +2,8 @@
 
 `functional` has the mathematics as pure functions of arrays, `nn` Flax modules with parameters, and
 `models` the networks of the papers with the tasks that train them. `data`, `training`, `analysis`
-and `export` work with these networks. `text` trains models on your texts (`TextClassifier`,
+and `export` work with these networks. `lexicon` is a text classifier whose
+gates hold by construction. `text` trains models on your texts (`TextClassifier`,
 `PairClassifier`, `Tagger`), and `explore` shows their gates (`explorer(model)` in a notebook).
 Names are imported on first use, so that `import gatedjax` is fast.
 """
@@ -13,6 +14,16 @@ from typing import TYPE_CHECKING, Any
 from gatedjax._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from gatedjax import analysis as analysis
+    from gatedjax import data as data
+    from gatedjax import explore as explore
+    from gatedjax import export as export
+    from gatedjax import functional as functional
+    from gatedjax import gates as gates
+    from gatedjax import models as models
+    from gatedjax import nn as nn
+    from gatedjax import text as text
+    from gatedjax import training as training
     from gatedjax.explore import explorer as explorer
     from gatedjax.text import PairClassifier as PairClassifier
     from gatedjax.text import Tagger as Tagger
@@ -25,8 +36,10 @@ _SUBPACKAGES = (
     "export",
     "functional",
     "gates",
+    "lexicon",
     "models",
     "nn",
+    "nnx",
     "text",
     "training",
 )
@@ -40,12 +53,15 @@ _MODULES = {
 __all__ = [*_MODULES, "__version__", *_SUBPACKAGES]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _SUBPACKAGES:
-        return importlib.import_module(f"gatedjax.{name}")
-    if name in _MODULES:
-        return getattr(importlib.import_module(f"gatedjax.{_MODULES[name]}"), name)
-    raise AttributeError(f"module 'gatedjax' has no attribute {name!r}")
+if not TYPE_CHECKING:
+    # A type checker would accept any name as an attribute of a module with `__getattr__`.
+
+    def __getattr__(name: str) -> Any:
+        if name in _SUBPACKAGES:
+            return importlib.import_module(f"gatedjax.{name}")
+        if name in _MODULES:
+            return getattr(importlib.import_module(f"gatedjax.{_MODULES[name]}"), name)
+        raise AttributeError(f"module 'gatedjax' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -4,6 +4,7 @@ import importlib
 import sys
 
 from gatedjax._utils.cli import choose, program
+from gatedjax._utils.program_cache import take_cache_option, use_program_cache
 from gatedjax._utils.terminal import say, while_read
 
 COMMANDS = {
@@ -15,10 +16,15 @@ COMMANDS = {
     "explore": "see the gates of a model, and force them, on a page",
     "export": "save the best parameters of a run with a model card",
     "gates": "report what gates do exactly, and what estimators are worth",
+    "look": "show how labelled texts would be read, without training",
     "predict": "say which class texts belong to",
     "train": "train a classifier of your own texts",
     "translate": "translate lines with a trained translator",
     "verify-resume": "prove that a killed run continues with the same bits",
+}
+_OPTIONS = {
+    "--no-cache": "compile all programs again, and leave out ~/.cache/gatedjax, the folder of "
+    "compiled programs"
 }
 
 
@@ -28,11 +34,13 @@ def main(args: list[str] | None = None) -> int:
     Args:
       args: the name of the command and its arguments (default: the command line).
     """
-    args = sys.argv[1:] if args is None else args
+    args, uses_cache = take_cache_option(sys.argv[1:] if args is None else args)
     try:
-        name, command_args = choose(COMMANDS, args, program()), args[1:]
+        name, command_args = choose(COMMANDS, args, program(), options=_OPTIONS), args[1:]
     except SystemExit as stop:  # after a list of the commands, the version or an error
         return int(stop.code or 0)
+    # Before the module of the command, which may import JAX.
+    use_program_cache(enabled=uses_cache)
     module = importlib.import_module(f"gatedjax._commands.{name.replace('-', '_')}")
     try:
         with while_read(sys.stdout):

@@ -84,6 +84,7 @@ train_config = training.TrainConfig(
     log_every=max(STEPS // 20, 1),
     eval_every=max(STEPS // 10, 1),
     checkpoint_every=STEPS,
+    best_metric="accuracy",
     progress=False,
     optimizer=training.OptimizerConfig(learning_rate=4e-3),
 )

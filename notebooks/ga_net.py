@@ -229,7 +229,7 @@ rows = [
     for two in words
     for thing in ("film", "story", "cast", "plot")
 ]
-own = TextClassifier.train(rows, num_steps=min(STEPS, 120))
+own = TextClassifier.train(rows, model="ganet", num_steps=min(STEPS, 120))
 print(own.predict(["a dull and tedious script"])[0])
 page = html.escape(own.explain("a dull script").html())
 HTML(f'<iframe srcdoc="{page}" width="100%" height="420"></iframe>')

@@ -88,6 +88,7 @@ config = training.TrainConfig(
     log_every=max(STEPS // 30, 1),
     eval_every=max(STEPS // 15, 1),
     checkpoint_every=STEPS,
+    best_metric="accuracy",
     progress=False,
     optimizer=training.OptimizerConfig(learning_rate=3e-3, clip_norm=10.0),
 )

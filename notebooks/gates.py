@@ -113,6 +113,7 @@ train_config = training.TrainConfig(
     log_every=max(STEPS // 20, 1),
     eval_every=STEPS,
     checkpoint_every=STEPS,
+    best_metric="accuracy",
     progress=False,
     optimizer=training.OptimizerConfig(learning_rate=4e-3, clip_norm=5.0),
 )

@@ -51,7 +51,7 @@ final, states = rau(weights, xs, mask)
 step = jax.jit(rau_step, static_argnames="rescale")
 h = jnp.zeros((2, 6))
 for t in range(7):
-    h = jnp.where(mask[:, t, None], step(weights, h, xs[:, t]), h)
+    h = jnp.where(mask[:, t, None], step(weights, h, xs[:, t])[0], h)
 print("outputs", states.shape, " final state", final.shape)
 print(f"largest difference from the loop {float(abs(final - h).max()):.1e}")
 print("the second sequence ends after 3 steps:", bool(jnp.allclose(final[1], states[1, 2])))
@@ -249,19 +249,21 @@ BLOCKS = "rzcau"
 def without(parameters, block):
     """Parameters with zeros in one block of the recurrent weights."""
     columns = slice(BLOCKS.index(block) * HIDDEN, (BLOCKS.index(block) + 1) * HIDDEN)
-    cut = {k: jnp.asarray(v).at[..., columns].set(0) for k, v in parameters["recurrent"].items()}
+    cut = jax.tree.map(lambda v: jnp.asarray(v).at[..., columns].set(0), parameters["recurrent"])
     return {**parameters, "recurrent": cut}
 
 
 def halves(parameters, rescale):
     """The sizes of z c / 2 and z s / 2 over the test images, [2, rows]: root mean squares."""
+    names = ("kernel", "recurrent_kernel", "bias")
     variants = [
-        RAUWeights(*(p["recurrent"][f"layer_0_{k}"] for k in ("input", "recurrent", "bias")))
+        RAUWeights(*(p["recurrent"]["layer_0"]["forward"][name] for name in names))
         for p in (parameters, without(parameters, "c"), without(parameters, "u"))
     ]
     h, sizes = np.zeros((count, HIDDEN), np.float32), []
     for t in range(8):
-        new, *cut = (np.asarray(step(w, h, test["rows"][:, t], rescale=rescale)) for w in variants)
+        steps = (step(w, h, test["rows"][:, t], rescale=rescale)[0] for w in variants)
+        new, *cut = map(np.asarray, steps)
         sizes.append([np.sqrt(np.mean(np.square(new - other))) for other in cut])
         h = new
     return np.array(sizes).T

@@ -89,6 +89,7 @@ train_config = training.TrainConfig(
     log_every=max(STEPS // 30, 1),
     eval_every=max(STEPS // 10, 1),
     checkpoint_every=STEPS,
+    best_metric="accuracy",
     progress=False,
     optimizer=training.OptimizerConfig(
         learning_rate=2e-3, schedule="rsqrt", warmup_steps=STEPS // 10, clip_norm=5.0

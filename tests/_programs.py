@@ -8,17 +8,16 @@ entry leaves half of one; JAX then warns, which setup.cfg ignores, and compiles 
 import contextlib
 import ctypes
 import gc
-import hashlib
 import os
-import platform
 import resource
 from collections import Counter
 from collections.abc import Iterable
-from importlib.metadata import version
 from pathlib import Path
 
 import jax
 import pytest
+
+from gatedjax._utils.program_cache import jax_versions, machine_key
 
 ROOT = Path(__file__).resolve().parent.parent
 # Files that take longest come first, so that no worker is left alone with one at the end.
@@ -44,23 +43,15 @@ FROM_CACHE = "/jax/compilation_cache/cache_hits"
 def cache_folder() -> Path | None:
     """Returns the folder of compiled programs, or None with GATEDJAX_TEST_CACHE=off.
 
-    Its name has the version of JAX and a hash of the processor, because a program for one processor
-    may not run on another.
+    Its name has the version of JAX and a hash of the processor, see `machine_key`.
     """
     given = os.environ.get("GATEDJAX_TEST_CACHE", "")
     if given == "off":
         return None
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    cpuinfo = Path("/proc/cpuinfo")
-    flags = [platform.machine(), platform.processor()]
-    if cpuinfo.exists():
-        lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
-        flags += [line for line in lines if line.startswith(("model name", "flags", "Features"))][
-            :2
-        ]
-    key = hashlib.sha256("\n".join(flags).encode()).hexdigest()[:12]
-    name = f"jax-{version('jax')}-jaxlib-{version('jaxlib')}-{key}"
-    return Path(given or cache / "gatedjax-tests") / name / "programs"
+    return (
+        Path(given or cache / "gatedjax-tests") / f"{jax_versions()}-{machine_key()}" / "programs"
+    )
 
 
 def cache_options() -> dict[str, object]:

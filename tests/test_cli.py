@@ -162,7 +162,7 @@ def test_the_help_of_train_shows_the_defaults_of_the_command(capsys, monkeypatch
         if field.name not in data:
             assert getattr(options.train, field.name) == getattr(inferred, field.name), field.name
     assert dataclasses.asdict(options.train.optimizer) == dataclasses.asdict(inferred.optimizer)
-    text = plain(shown(lambda: train.main(["--help"]), capsys, monkeypatch))
+    text = plain(shown(lambda: train.main(["--model=ganet", "--help"]), capsys, monkeypatch))
     assert "[OPTIONS] DATA " in text
     assert "--text COLUMN ... The" in text
     assert "--model.gates.temperature FLOAT" in text
@@ -181,8 +181,10 @@ def test_the_help_names_columns_and_the_older_name_of_a_folder(capsys, monkeypat
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["x", "--model.temprature", "1"], "unknown option --model.temprature. Did you mean "
-         "--model.gates.temperature?"),
+        (
+            ["x", "--model=ganet", "--model.temprature", "1"],
+            "unknown option --model.temprature. Did you mean --model.gates.temperature?",
+        ),
         (["x", "--train.seeds", "2"], "--train.seeds: a model is one seed; train it again with "
          "another --seed"),
         (["x", "--train.sweep_over=penalty"], "--train.sweep-over: a model is one seed; train it "
@@ -285,7 +287,10 @@ def test_without_the_hook_tyro_refuses_with_the_same_status(capsys, monkeypatch)
 def test_a_value_that_a_configuration_refuses_is_one_line(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     for options, message in (
-        (["--model.hidden", "1000000000"], "hidden must be at most 65,536, got 1,000,000,000"),
+        (
+            ["--model=ganet", "--model.hidden", "1000000000"],
+            "hidden must be at most 65,536, got 1,000,000,000",
+        ),
         (["--train.seed", str(2**70)], f"seed must be at most 4,294,967,295, got {2**70:,}"),
     ):
         with pytest.raises(SystemExit, match="2"):
@@ -321,6 +326,7 @@ def test_the_version_needs_no_parser():
 
 def test_a_removed_option_that_is_switched_off_is_ignored():
     read = ["--train.optimizer.no-lazy_rows", "--train.no-progress", "--model.no_post_tanh"]
+    read += ["--model", "ganet"]
     _, _, options = train._parse(["x.csv", "--out", "m", *read])
     assert options.training == {"progress": False}
     assert options.network == {"post_tanh": False}

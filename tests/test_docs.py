@@ -1,10 +1,14 @@
 """The examples of the documentation run as pasted and print what the page says."""
 
+import ast
 import doctest
 import importlib
+import os
 import re
+import runpy
 import shlex
 
+import jax
 import pytest
 
 from gatedjax.__main__ import main
@@ -12,8 +16,8 @@ from gatedjax.text import _options
 from tests.conftest import ROOT
 
 PAGES = [
-    ("training", 8),
-    ("recurrence", 3),
+    ("training", 12),
+    ("recurrence", 6),
     ("masks", 2),
     ("selective_attention", 2),
     ("ga_net", 1),
@@ -24,9 +28,9 @@ PAGES = [
     ("agt", 1),
     ("gates", 7),
     pytest.param("ssan", 2, marks=pytest.mark.slow),
-    pytest.param("parallel", 1, marks=pytest.mark.slow),
+    pytest.param("parallel", 3, marks=pytest.mark.slow),
     pytest.param("export", 4, marks=pytest.mark.slow),
-    pytest.param("own_text", 3, marks=pytest.mark.slow),
+    pytest.param("own_text", 4, marks=pytest.mark.slow),
 ]
 
 
@@ -62,6 +66,28 @@ def test_examples_of_docstrings_print_what_they_say(path):
     found = doctest.testmod(importlib.import_module(name))
     assert found.attempted
     assert found.failed == 0
+
+
+PROGRAMS = sorted((ROOT / "docs" / "programs").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
+def test_programs_of_researchers_run_and_their_checks_hold(path, monkeypatch):
+    code = path.read_text(encoding="utf-8")
+    assert len(code.splitlines()) <= 60
+    assert re.search(r"\bassert", ast.unparse(ast.parse(code).body[-1]))  # ends with its check
+    if "import equinox" in code:
+        pytest.importorskip("equinox")
+    monkeypatch.setenv("XLA_FLAGS", os.environ["XLA_FLAGS"])  # restored after the program
+    with jax.numpy_rank_promotion("allow"):  # as outside these tests
+        runpy.run_path(str(path), run_name="__main__")
+
+
+def test_the_page_of_programs_shows_each_of_them():
+    text = (ROOT / "docs" / "own_loop.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^```\{literalinclude\} programs/(\w+)\.py$", text, re.MULTILINE)
+    assert sorted(shown) == [path.stem for path in PROGRAMS]
+    assert all(f"](programs/{name}.py)" in text for name in shown)
 
 
 def peers():

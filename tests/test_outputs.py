@@ -14,12 +14,15 @@ from jax import export
 
 PACKAGES = ("functional", "gates", "nn", "models")
 PARTS = {
-    *("Form", "RAUOptions", "Restarts"),  # of the recurrences
+    *("Form", "RAUOptions", "Recurrence", "Restarts"),  # of the recurrences
+    *("Request", "Static", "Masks", "Floats"),  # of the kernels of the recurrences
+    *("Variant", "Kind", "Card", "Plan"),  # of the constants of these kernels
     *("Family", "BitLayout", "Sample"),  # of gates
     "LayerBytes",  # of the random bits of a network
+    "WindowTexts",  # of the training of gates with windows
 }
 """Tuples inside of a computation, which no public function takes or returns."""
-ON_HOST = {"ModeRow"}
+ON_HOST = {"ModeRow", "Room"}
 """Tuples of numbers, which no program returns."""
 
 

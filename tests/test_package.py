@@ -21,7 +21,9 @@ from tests.lower_bounds import constraints, requirements
 from tests.text._runs import DOCUMENT, LINES, QUESTION, reader_run, translator_run
 
 SOURCES = sorted((ROOT / "gatedjax").rglob("*.py"))
-WEB = [path for end in ("js", "css", "html") for path in (ROOT / "gatedjax").rglob(f"*.{end}")]
+DATA = [
+    path for end in ("js", "css", "html", "cu") for path in (ROOT / "gatedjax").rglob(f"*.{end}")
+]
 
 
 def _imports(path):
@@ -39,8 +41,9 @@ def test_functional_imports_no_flax_and_no_other_part():
         for name in _imports(path):
             assert not name.startswith(("flax", "optax")), (path, name)
             if name.startswith("gatedjax."):
-                # these two modules import no part of the library
-                utilities = ("gatedjax._utils.removed", "gatedjax._utils.old_calls")
+                # These modules import no other part of the library.
+                modules = ("removed", "old_calls", "tracing")
+                utilities = tuple(f"gatedjax._utils.{module}" for module in modules)
                 assert name.startswith(("gatedjax.functional", *utilities)), (path, name)
 
 
@@ -115,6 +118,7 @@ def test_the_library_needs_nothing_optional_and_names_what_is_missing():
         *("tensorflow_datasets", "grain", "array_record", "importlib_resources", "pyarrow"),
         *("chex", "matplotlib", "sklearn", "flatbuffers", "tokenizers", "sacrebleu", "seqeval"),
         *("torch", "gensim", "anywidget", "pandas", "polars", "datasets", "PIL", "tensorboardX"),
+        *("openpyxl", "zstandard"),
     ]
     done = subprocess.run(
         [sys.executable, "-c", _WITHOUT_OPTIONAL, *optional],
@@ -166,6 +170,12 @@ def test_numbers_that_are_not_finite_become_null():
         to_json({"a": object()})
 
 
+def test_all_deprecations_pass_through_one_function():
+    found = {path.name for path in SOURCES if "DeprecationWarning," in path.read_text("utf-8")}
+    message = "call gatedjax._utils.deprecation.warn_deprecated in place of warnings.warn"
+    assert found == {"deprecation.py"}, message
+
+
 def test_unknown_attribute_is_named():
     with pytest.raises(AttributeError, match="no attribute 'attention'"):
         _ = gatedjax.attention
@@ -185,6 +195,18 @@ def test_a_removed_name_says_what_replaces_it(package, name):
         _ = module.nonsense
     if place := re.search(r"it is in ((?:gatedjax|experiments)[\w.]+)$", REMOVED[package][name]):
         assert hasattr(importlib.import_module(place[1]), name)
+
+
+def test_a_star_import_has_the_names_that_load_on_first_use():
+    names: dict[str, object] = {}
+    exec("from gatedjax.gates import *", names)
+    public = {name for name in dir(gatedjax.gates) if not name.startswith("_")}
+    assert (
+        {"gate_modes", "measure", "enumerate", "Reinforce"}
+        <= public
+        == names.keys() - {"__builtins__"}
+    )
+    assert names["measure"] is gatedjax.gates.measure
 
 
 def test_every_public_function_documents_itself():
@@ -305,7 +327,7 @@ def test_a_wheel_holds_the_library_and_nothing_else(installed):
     held = {name for name in names if not name.startswith(f"{place}/")}
     sources = {path.relative_to(ROOT).as_posix() for path in SOURCES}
     assert held == {*sources, "gatedjax/py.typed"} | {
-        path.relative_to(ROOT).as_posix() for path in WEB
+        path.relative_to(ROOT).as_posix() for path in DATA
     }
     assert {f"{place}/entry_points.txt", f"{place}/licenses/LICENSE"} <= names
     assert f"\nVersion: {gatedjax.__version__}\n" in about

@@ -89,3 +89,14 @@ def test_its_ratios_of_times_are_those_of_the_page_of_speed():
     ratios = re.findall(r"\b\d\.\d\d\b", speed)
     assert len(ratios) >= 5
     assert [ratio for ratio in ratios if ratio not in page] == []
+
+
+def test_the_table_of_papers_has_a_short_result_in_whole_sentences_for_each():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = text.split("| paper | idea | result of the runs here |")[1].split("\n\n")[0]
+    results = [row.split("|")[3].strip() for row in rows.splitlines()[2:]]
+    assert len(results) == 5
+    for result in results:
+        assert len(result.split()) <= 20, result
+        assert result.endswith(".")
+        assert re.search("reproduced|excluded|undecided|not run", result), result

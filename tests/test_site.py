@@ -5,9 +5,11 @@ import importlib.util
 import re
 import subprocess
 import sys
+from xml.etree import ElementTree
 
 import pytest
 
+from experiments.core.claims import WORDS, mark
 from gatedjax._utils.removed import REMOVED
 from tests._programs import environment
 from tests.conftest import ROOT
@@ -17,22 +19,30 @@ PAGES = sorted(
     path
     for pattern in ("*.md", "docs/**/*.md", "experiments/results/**/*.md", ".github/**/*.md")
     for path in ROOT.glob(pattern)
-    if "_build" not in path.parts
+    # Sphinx writes a page for each public name into the folders of docs/api.
+    if "_build" not in path.parts and path.parent.parent != ROOT / "docs" / "api"
 )
 LINK = re.compile(r"(?<!\\)\[[^\]]*\]\((?!https?:|mailto:)([^)\s]+)\)")
 FENCED = re.compile(r"^(```+|:::+).*?^\1$", re.MULTILINE | re.DOTALL)
 
 
 def load(name):
+    sys.path.insert(0, str(EXTENSIONS))  # the extensions import each other by their names
     spec = importlib.util.spec_from_file_location(name, EXTENSIONS / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    sys.path.remove(str(EXTENSIONS))
     return module
 
 
 @pytest.fixture(scope="module")
 def reference():
     return load("reference")
+
+
+@pytest.fixture(scope="module")
+def name_pages():
+    return load("name_pages")
 
 
 def test_every_public_name_is_on_one_page_of_the_reference_with_its_docstring(reference):
@@ -89,8 +99,8 @@ Deviation: none.
     assert lines[0] == (
         r"Joins \*B x\_1 with {py:obj}`gru_step <gatedjax.functional.gru_step>` and `jit`."
     )
-    assert lines[2:5] == ["```text", "y = x W_1 + [b]", "```"]
-    assert "c' = tanh(x),  d  = 1" in lines
+    assert lines[2:5] == ["```{math}", r"y = x \, W _{1} + [ b ]", "```"]
+    assert r"c' = \tanh ( x ) , \quad d \quad = 1" in lines
     target = "{py:obj}`length_mask <gatedjax.functional.length_mask>`"
     assert rf"- `x`, `y`: inputs \[\*B, T\]; see {target}." in lines
     assert r"c \[\*B\]." in lines
@@ -98,21 +108,76 @@ Deviation: none.
     assert "**Deviation.** none." in lines
 
 
+def test_each_public_name_has_a_page_and_a_row_of_a_table(name_pages, reference, tmp_path):
+    (tmp_path / "nn").mkdir()
+    (tmp_path / "nn" / "Removed.md").write_text("# Removed\n", encoding="utf-8")
+    pages = name_pages.write_pages(tmp_path)
+    assert len(pages) == len(reference.listed())
+    assert sorted(tmp_path.rglob("*.md")) == pages  # the page of a name that is gone is removed
+    assert len({str(path).lower() for path in pages}) == len(pages)
+    text = (tmp_path / "functional" / "gru.md").read_text(encoding="utf-8")
+    assert "```{entry} gatedjax.functional gru\n```" in text
+    assert "[Flax NNX](../../own_loop.md#flax-nnx)" in text
+    text = (tmp_path / "functional" / "LSTMWeights.md").read_text(encoding="utf-8")
+    assert "{py:obj}`lstm_step <gatedjax.functional.lstm_step>`" in text
+    lines = name_pages.summary("gatedjax.functional", ["masked_softmax"])
+    assert lines[2] == (
+        r"| {py:obj}`masked_softmax <gatedjax.functional.masked_softmax>`(scores\[, mask, axis\]) "
+        "| Computes a softmax over the positions where mask is True; exactly 0 elsewhere. |"
+    )
+    assert "functional/masked_softmax" in lines
+
+
+def test_programs_use_the_names_that_they_import(name_pages):
+    aliases = {}
+    code = "from gatedjax import functional as F, nn\nimport gatedjax.gates as g\nF.gru; nn.GRU"
+    found = name_pages.used_names(code, aliases)
+    assert found == [("gatedjax.functional", "gru"), ("gatedjax.nn", "GRU")]
+    later = name_pages.used_names("g.DisARM(); F.other; from gatedjax.text import Tagger", aliases)
+    assert later == [("gatedjax.text", "Tagger"), ("gatedjax.gates", "DisARM")]
+
+
+def test_an_equation_and_its_example_are_two_blocks(reference):
+    lines = reference.markdown("Adds.\n\n    y = x + 1\n\n    >>> 1 + 1\n    2\n", "gatedjax.nn")
+    assert lines[2:5] == ["```{math}", "y = x + 1", "```"]
+    assert lines[6:] == ["```pycon", ">>> 1 + 1", "2", "```", ""]
+    lines = reference.fenced(["    y = x, where x is real"])
+    assert lines == ["```text", "y = x, where x is real", "```", ""]
+
+
+@pytest.mark.parametrize(
+    ("equation", "expected"),
+    [
+        ("p_i^b_i = 1 / (2 s^2)", r"p _{i} ^{b _{i}} = 1 / ( 2 \, s ^{2} )"),
+        ("r = 2^(-2 f(d / 2))", r"r = 2 ^{- 2 \, f ( d / 2 )}"),
+        ("P(a <= alpha) = sigmoid(x1')", r"P ( a \le \alpha ) = \mathrm{sigmoid} ( x_{1}' )"),
+        ("a = 1\nb != a", r"\begin{aligned} & a = 1 \\ & b \ne a \end{aligned}"),
+        ("loss = score_fn(x)", None),
+        ("b in {0, 1} = 2", None),
+        ("a key", None),
+    ],
+)
+def test_formulas_become_latex_and_sentences_do_not(equation, expected):
+    assert load("equations").latex(equation) == expected
+
+
 def test_examples_of_docstrings_are_python_and_equations_are_not(reference):
     assert reference.fenced(["    fit(task, data)"])[0] == "```python"
     assert reference.fenced(["    >>> 1 + 1", "    2"])[0] == "```pycon"
     assert (
-        reference.fenced(["    a_i = softmax_j(d_i . q_j),  v_i = sum_j a_ij q_j"])[0] == "```text"
+        reference.fenced(["    a_i = softmax_j(d_i . q_j),  v_i = sum_j a_ij q_j"])[0]
+        == "```{math}"
     )
 
 
 def test_signatures_are_those_of_the_source(reference):
-    from gatedjax import functional, nn, training
+    from gatedjax import functional, gates, nn, training
 
     shown = reference.signature(functional.length_mask)
     assert shown == "(lengths: Int[Array, '*B'], size: int) -> Bool[Array, '*B size']"
     assert "gate_bias: float = 0.0" in reference.constructor(nn.GRU)
     assert "parent" not in reference.constructor(nn.GRU)
+    assert reference.constructor(gates.DisARM) == "()"
     assert reference.constructor(training.TrainConfig).startswith("(num_steps: int = 1000, ")
 
 
@@ -156,6 +221,33 @@ def test_the_gallery_shows_ten_figures_and_the_page_of_figures_all():
     assert sorted(shown) == sorted(path.relative_to(ROOT).as_posix() for path in figures)
 
 
+def test_the_pictures_of_the_ideas_are_those_of_their_script():
+    ideas = load("ideas")
+    committed = {path.stem for path in ideas.IMAGES.glob("idea_*.svg")}
+    assert committed == {f"idea_{name}" for name in ideas.IDEAS}
+    for name, draw in ideas.IDEAS.items():
+        picture = draw()
+        assert (ideas.IMAGES / f"idea_{name}.svg").read_text("utf-8") == picture, name
+        assert "prefers-color-scheme" in picture
+        assert "prefers-color-scheme" not in ideas.inline(picture)
+        assert ElementTree.fromstring(ideas.inline(picture)).tag.endswith("svg")
+
+
+def test_the_menu_of_the_papers_has_the_five_papers():
+    text = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
+    (menu,) = re.findall(r"```\{toctree\}\n:hidden:\n\n(.*?)```", text, re.DOTALL)
+    assert menu.split() == ["ga_net", "agt", "rau", "ga_reader", "ssan"]
+    for name in menu.split():
+        page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+        assert page.count(f"](images/idea_{name}.svg)") == 1
+        believe = page.split("## What to believe now\n")[1].split("\n## ")[0]
+        assert len(re.findall("^- ", believe, re.MULTILINE)) == 5
+        assert set(re.findall(r'<span class="[^"]+">. [a-z ]+</span>', believe)) <= set(
+            map(mark, WORDS)
+        )
+        assert f'experiments/results/{name}/RESULTS.md\n:start-after: "## Claims"' in page
+
+
 def test_no_page_of_the_site_asks_another_machine_for_scripts_or_fonts():
     conf = (ROOT / "docs" / "conf.py").read_text(encoding="utf-8")
     assert 'mathjax_path = "mathjax/tex-chtml.js"' in conf  # a file of the site
@@ -182,14 +274,18 @@ def test_the_site_is_built_without_a_warning_and_fetches_nothing(tmp_path):
     for page in (tmp_path / "html").rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         assert not re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=\"(?:https?:)?//", text), page
-    functional = (tmp_path / "html/docs/api/functional.html").read_text(encoding="utf-8")
-    assert 'id="gatedjax.functional.gru_step"' in functional
+    api = tmp_path / "html/docs/api"
+    page = (api / "functional/gru_step.html").read_text(encoding="utf-8")
+    assert 'id="gatedjax.functional.gru_step"' in page
+    assert '_modules/gatedjax/functional/_gru.html#gru_step">' in page
+    assert 'href="functional/gru_step.html#' in (api / "functional.html").read_text("utf-8")
     notebook = (tmp_path / "html/notebooks/ga_net.html").read_text(encoding="utf-8")
     assert 'src="../_static/mathjax/tex-chtml.js' in notebook
     assert (tmp_path / "html/_static/mathjax/tex-chtml.js").is_file()
 
 
 PAGES = ("beside", "extending", "gates", "masks", "recurrence", "reproduce", "start")
+PAGES += ("agt", "ga_net", "ga_reader", "papers", "rau", "ssan")
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -1,9 +1,10 @@
-"""The API reference as Markdown: public names, what the pages list, docstrings of the house.
+"""The API reference as Markdown: the public names, the lists of the pages, the docstrings.
 
-Needs gatedjax alone, so that tests can ask what the pages lack where Sphinx is not installed.
+Needs only gatedjax, so that tests can check the reference where Sphinx is not installed.
 """
 
 import ast
+import dataclasses
 import functools
 import importlib
 import inspect
@@ -15,6 +16,8 @@ import types
 import typing
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+import equations
 
 from gatedjax._utils.removed import MOVED
 
@@ -32,13 +35,14 @@ LABELS = (
 LABELLED = re.compile(rf"^(?=(?:{'|'.join(LABELS)}): )", re.MULTILINE)
 
 
+@functools.cache
 def source_of(module: types.ModuleType) -> ast.Module:
-    """The syntax tree of a module."""
+    """Returns the syntax tree of a module."""
     return ast.parse(inspect.getsource(module))
 
 
 def reexported(module: types.ModuleType) -> list[str]:
-    """Names that a package gives away: `__all__`, or what it imports as itself (`x as x`)."""
+    """Returns the names that a package exports: `__all__`, or its imports of the form `x as x`."""
     if hasattr(module, "__all__"):
         return [name for name in module.__all__ if not name.startswith("__")]
     if module.__name__ == "gatedjax.data.builders":  # made of the declarations, in no source
@@ -55,7 +59,7 @@ def reexported(module: types.ModuleType) -> list[str]:
 
 @functools.cache
 def public() -> dict[str, list[str]]:
-    """Every public package of gatedjax by its dotted name, with its public names."""
+    """Returns the public names of each public package of gatedjax, by its dotted name."""
     found: dict[str, list[str]] = {}
     waiting = ["gatedjax", "gatedjax.data.builders"]
     for package in waiting:
@@ -68,7 +72,7 @@ def public() -> dict[str, list[str]]:
 
 
 def listed(pages: Iterable[Path] | None = None) -> list[tuple[str, str]]:
-    """(package, name) of everything that the pages of the reference list."""
+    """Returns (package, name) of each entry in the lists of the pages."""
     pages = sorted(PAGES.glob("*.md")) if pages is None else pages
     return [
         (package, name)
@@ -79,7 +83,7 @@ def listed(pages: Iterable[Path] | None = None) -> list[tuple[str, str]]:
 
 
 def faults(pages: Iterable[Path] | None = None) -> list[str]:
-    """What is wrong with the lists: names that are missing, unknown, twice or undocumented."""
+    """Returns the faults of the lists: names that are missing, unknown, twice or undocumented."""
     found, seen = [], set()
     for package, name in listed(pages):
         if (package, name) in seen:
@@ -101,7 +105,7 @@ def faults(pages: Iterable[Path] | None = None) -> list[str]:
 
 @functools.cache
 def places() -> dict[str, list[str]]:
-    """From a public name to the packages that have it."""
+    """Returns the packages that export a public name, by the name."""
     found: dict[str, list[str]] = {}
     for package, names in public().items():
         for name in names:
@@ -110,7 +114,7 @@ def places() -> dict[str, list[str]]:
 
 
 def place_of(name: str, package: str) -> str | None:
-    """The dotted name that a name in a docstring of a package means; None if it is none of ours."""
+    """Returns the dotted name of a name in a docstring of a package; None if it is not public."""
     *outer, last = name.split(".")
     candidates = places().get(last, [])
     if outer:
@@ -126,7 +130,7 @@ def place_of(name: str, package: str) -> str | None:
 
 
 def inline(text: str, package: str) -> str:
-    """Prose of a docstring as Markdown: code spans stay, everything else is no markup."""
+    """Converts prose of a docstring to Markdown: code spans stay, other characters are escaped."""
     parts = re.split(r"(`[^`]+`)", text)
     for i, part in enumerate(parts):
         if i % 2:
@@ -139,7 +143,7 @@ def inline(text: str, package: str) -> str:
 
 
 def is_equation(lines: list[str]) -> bool:
-    """Whether a paragraph without indentation is set as mathematics: "y = x W", or in columns."""
+    """Returns True for a paragraph without indentation that is an equation or has columns."""
     first = re.match(r"[^=]{1,40}? = ", lines[0])
     # a symbol, perhaps with indices and arguments, and no sentence before the equality sign
     symbol = first and re.fullmatch(
@@ -150,19 +154,29 @@ def is_equation(lines: list[str]) -> bool:
 
 
 def fenced(lines: list[str]) -> list[str]:
-    """An indented block: an example in Python, or an equation."""
+    """Converts an indented block, which is an example in Python or an equation."""
     block = textwrap.dedent("\n".join(lines)).strip("\n")
     try:
         tree = ast.parse(re.sub(r"^>>> ", "", block, flags=re.MULTILINE))
         code = any(isinstance(n, ast.Import | ast.ImportFrom | ast.Call) for n in ast.walk(tree))
     except SyntaxError:
         code = block.startswith(">>> ")
-    kind = "pycon" if block.startswith(">>> ") else "python" if code else "text"
+    if not code and not block.startswith(">>> "):
+        return equation(block.split("\n"))
+    kind = "pycon" if block.startswith(">>> ") else "python"
     return [f"```{kind}", *block.split("\n"), "```", ""]
 
 
+def equation(lines: list[str]) -> list[str]:
+    """Converts an equation to LaTeX, or leaves it as it stands if it has words."""
+    formula = equations.latex("\n".join(lines))
+    if formula is None:
+        return ["```text", *lines, "```", ""]
+    return ["```{math}", formula, "```", ""]
+
+
 def blocks(lines: list[str]) -> Iterator[list[str]]:
-    """Paragraphs: runs of lines without an empty one, indented ones together across gaps."""
+    """Yields the paragraphs; indented lines around an empty line are a single paragraph."""
     block: list[str] = []
     for i, line in enumerate(lines):
         following = next((one for one in lines[i:] if one.strip()), "")
@@ -185,18 +199,21 @@ def blocks(lines: list[str]) -> Iterator[list[str]]:
 
 
 def prose(lines: list[str], package: str) -> list[str]:
-    """Paragraphs, equations, lists, tables and examples."""
+    """Converts paragraphs, equations, lists, tables and examples."""
     out: list[str] = []
     for block in blocks(lines):
         if block[0].startswith(("    ", ">>> ")):
-            out += fenced(block)
+            # An equation is often followed by an example of the same indentation.
+            start = next((i for i, line in enumerate(block) if ">>> " in line), 0)
+            out += fenced(block[:start]) if start else []
+            out += fenced(block[start:])
         elif block[0].startswith("|"):
             out += [*block, ""]
         elif block[0].startswith("- "):
             items = "\n".join(block).removeprefix("- ").split("\n- ")
             out += [*(f"- {inline(' '.join(item.split()), package)}" for item in items), ""]
         elif is_equation(block):
-            out += ["```text", *block, "```", ""]
+            out += equation(block)
         else:
             for part in re.split(LABELLED, "\n".join(block)):
                 text = " ".join(part.split())
@@ -209,7 +226,7 @@ def prose(lines: list[str], package: str) -> list[str]:
 
 
 def entries(lines: list[str], package: str) -> list[str]:
-    """The names of a section and what is said of them."""
+    """Converts the names of a section, such as Args, with their descriptions."""
     items: list[list[str]] = []
     for line in lines:
         if line.strip() and not line.startswith("  "):
@@ -225,7 +242,7 @@ def entries(lines: list[str], package: str) -> list[str]:
 
 
 def markdown(docstring: str, package: str) -> list[str]:
-    """A docstring of the house as lines of MyST Markdown.
+    """Converts a docstring to lines of MyST Markdown.
 
     Args:
       docstring: its text; indentation is cleaned here.
@@ -255,8 +272,9 @@ def markdown(docstring: str, package: str) -> list[str]:
 # --- signatures and members -------------------------------------------------------------------
 
 
+@functools.cache
 def document(package: str, name: str) -> str:
-    """The docstring of a public name, or the string below it where it is a value; "" without."""
+    """Returns the docstring of a public name; for a value, the string below its assignment."""
     item = getattr(importlib.import_module(package), name)
     if isinstance(item, type) or (callable(item) and hasattr(item, "__module__")):
         own = inspect.getdoc(item) or ""
@@ -283,7 +301,7 @@ def _origins(package: str, name: str) -> Iterator[str]:
 
 
 def definition(item: typing.Any) -> ast.AST | None:
-    """The syntax tree of a function or class."""
+    """Returns the syntax tree of a function or class, or None without a source."""
     try:
         source = textwrap.dedent(inspect.getsource(inspect.unwrap(item)))
         return ast.parse(source).body[0]
@@ -292,7 +310,7 @@ def definition(item: typing.Any) -> ast.AST | None:
 
 
 def signature(item: typing.Any, *, method: bool = False) -> str:
-    """Arguments and result as the source has them, with the shapes in the types."""
+    """Returns the arguments and the result as in the source, with the shapes in the types."""
     node = definition(item)
     if not isinstance(node, ast.FunctionDef):
         try:
@@ -308,7 +326,7 @@ def signature(item: typing.Any, *, method: bool = False) -> str:
 
 
 def fields(item: type) -> dict[str, tuple[str, str, str]]:
-    """Type, default and docstring of the fields of a dataclass, named tuple or module."""
+    """Returns type, default and docstring of each field of a dataclass, named tuple or module."""
     found: dict[str, tuple[str, str, str]] = {}
     for base in reversed(item.__mro__):
         node = definition(base) if base.__module__.startswith("gatedjax") else None
@@ -325,7 +343,7 @@ def fields(item: type) -> dict[str, tuple[str, str, str]]:
 
 
 def constructor(item: type) -> str:
-    """How a class is called."""
+    """Returns the arguments of the constructor of a class."""
     made = fields(item)
     init = item.__dict__.get("__init__")
     if (
@@ -342,13 +360,14 @@ def constructor(item: type) -> str:
         return f"({', '.join(shown)})"
     for base in item.__mro__[1:]:
         init = base.__dict__.get("__init__")
-        if base.__module__.startswith("gatedjax") and init is not None:
+        ours = base.__module__.startswith("gatedjax") and init is not None
+        if ours and init.__module__ != "typing":  # a protocol has an __init__ of typing
             return signature(init, method=True).partition(" -> None")[0]
-    return ""
+    return "()" if dataclasses.is_dataclass(item) else ""
 
 
 def members(item: type) -> Iterator[tuple[str, str, typing.Any]]:
-    """Kind, name and object of the documented public methods and properties of a class."""
+    """Yields kind, name and object of each documented public method and property of a class."""
     seen = set()
     for base in item.__mro__:
         if not base.__module__.startswith("gatedjax"):
@@ -386,13 +405,13 @@ def received(item: typing.Any) -> list[type]:
 
 
 def is_public(kind: type) -> bool:
-    """Whether a package exports a class."""
+    """Returns True if a package exports a class."""
     packages = places().get(kind.__name__, ())
     return any(getattr(importlib.import_module(one), kind.__name__) is kind for one in packages)
 
 
 def _annotations(item: typing.Any) -> str:
-    """The annotations of the results of a function, or of the fields and results of a class."""
+    """Returns the annotations of the results of a function, or of a class with its fields."""
     if not isinstance(item, type):
         return signature(item).rpartition(" -> ")[2]
     results = [signature(value).rpartition(" -> ")[2] for _, _, value in members(item)]
@@ -400,7 +419,7 @@ def _annotations(item: typing.Any) -> str:
 
 
 def described(package: str, name: str, module: types.ModuleType | None = None) -> list[str]:
-    """The entry of a public name, and those of the classes that users get from it."""
+    """Returns the entry of a public name, and the entries of the classes that users get from it."""
     module = module or importlib.import_module(package)
     lines = _entry(package, name, module, [f":module: {package}"])
     for kind in received(getattr(module, name)):
@@ -413,7 +432,7 @@ def described(package: str, name: str, module: types.ModuleType | None = None) -
 
 
 def _entry(package: str, name: str, module: types.ModuleType, options: list[str]) -> list[str]:
-    """A directive of the Python domain and what it holds; names are looked up in `package`."""
+    """Returns a directive of the Python domain with its content; `package` resolves names."""
     item = getattr(module, name)
     text = markdown(document(module.__name__, name), package)
     if isinstance(item, type):

@@ -1,40 +1,58 @@
-"""What the site adds to Sphinx: the API reference, flowcharts, and the check that nothing lacks."""
+"""Extensions of Sphinx for this site: the API reference with its checks, and pictures."""
 
 import importlib
 import inspect
+from pathlib import Path
 
 import drawing
+import ideas
+import name_pages
 import reference
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
+from sphinx.transforms import SphinxTransform
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.typing import ExtensionMetadata
 
 
+def note_source(directive: SphinxDirective, package: str, name: str) -> None:
+    """Makes Sphinx read the page of a directive again when the source of a name has changed."""
+    module = importlib.import_module(package)
+    try:
+        path = inspect.getsourcefile(inspect.unwrap(getattr(module, name)))
+    except TypeError:
+        path = None
+    directive.env.note_dependency(path or str(module.__file__))
+
+
 class Api(SphinxDirective):
-    """The entries of public names, one in each line, of the package that is the argument."""
+    """A table of public names of the package in the argument, and the menu of their pages."""
 
     required_arguments = 1
     has_content = True
 
     def run(self) -> list[nodes.Node]:
-        """Parses what `reference.described` writes."""
-        package = self.arguments[0]
-        module = importlib.import_module(package)
-        lines: list[str] = []
-        for name in " ".join(self.content).split():
-            try:
-                path = inspect.getsourcefile(inspect.unwrap(getattr(module, name)))
-            except TypeError:
-                path = None
-            self.env.note_dependency(path or str(module.__file__))
-            lines += reference.described(package, name)
-        return self.parse_text_to_nodes("\n".join(lines))
+        """Parses the result of `name_pages.summary`."""
+        package, names = self.arguments[0], " ".join(self.content).split()
+        for name in names:
+            note_source(self, package, name)
+        return self.parse_text_to_nodes("\n".join(name_pages.summary(package, names)))
+
+
+class Entry(SphinxDirective):
+    """The entry of a public name: signature, equation, arguments, example, link to the source."""
+
+    required_arguments = 2
+
+    def run(self) -> list[nodes.Node]:
+        """Parses the result of `reference.described`."""
+        note_source(self, *self.arguments)
+        return self.parse_text_to_nodes("\n".join(reference.described(*self.arguments)))
 
 
 class Package(SphinxDirective):
-    """What the docstring of a package says, and how it is imported."""
+    """The docstring of a package."""
 
     required_arguments = 1
 
@@ -53,23 +71,44 @@ class Mermaid(SphinxDirective):
     has_content = True
 
     def run(self) -> list[nodes.Node]:
-        """Draws it."""
+        """Draws the flowchart."""
         picture = drawing.svg("\n".join(self.content), "which part uses which")
         note = "Arrows that follow from others are left out."
         return [nodes.raw("", picture, format="html"), nodes.caption("", note)]
 
 
+class Ideas(SphinxTransform):
+    """Puts the pictures of the papers' ideas into their pages, so that they have its colours.
+
+    An image in a file would follow the operating system instead of the theme of the page.
+    """
+
+    default_priority = 210
+
+    def apply(self, **options: object) -> None:
+        """Replaces the images of a page that are such pictures."""
+        for node in list(self.document.findall(nodes.image)):
+            name = Path(node["uri"]).stem.removeprefix("idea_")
+            if Path(node["uri"]).name == f"idea_{name}.svg" and name in ideas.IDEAS:
+                self.env.note_dependency(str(ideas.IMAGES / f"idea_{name}.svg"))
+                picture = ideas.inline((ideas.IMAGES / f"idea_{name}.svg").read_text("utf-8"))
+                node.replace_self(nodes.raw("", picture, format="html"))
+
+
 def check(app: Sphinx) -> None:
-    """Fails the build where the reference lacks a public name, or has one that is none."""
+    """Writes the pages of the public names; raises ExtensionError if the lists have faults."""
     faults = reference.faults()
     if faults:
         raise ExtensionError("docs/api: " + "; ".join(faults))
+    name_pages.write_pages()
 
 
 def setup(app: Sphinx) -> ExtensionMetadata:
-    """Sphinx calls this."""
+    """Registers the extensions; Sphinx calls this function."""
     app.add_directive("api", Api)
+    app.add_directive("entry", Entry)
     app.add_directive("package", Package)
     app.add_directive("mermaid", Mermaid)
+    app.add_transform(Ideas)
     app.connect("builder-inited", check)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -8,6 +8,11 @@ document.addEventListener("DOMContentLoaded", () => {
   for (const item of document.querySelectorAll(".citation-list > .citation")) {
     item.setAttribute("role", "listitem");
   }
+  // The sign that opens a part of the menu has no text of its own.
+  for (const sign of document.querySelectorAll("summary > .toctree-toggle")) {
+    const page = sign.closest("li").querySelector("a").textContent;
+    sign.parentElement.setAttribute("aria-label", `Pages under ${page}`);
+  }
   // The parameters of a long signature are a list without terms.
   for (const parameters of document.querySelectorAll("dt.sig dl")) {
     parameters.setAttribute("role", "list");

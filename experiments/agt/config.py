@@ -52,7 +52,8 @@ class DataConfig(Files):
         """Refuses phrases of texts that have no trees."""
         if self.train_on == "phrases" and self.name not in ("sst1", "sst2"):
             raise ValueError(
-                f"train_on must be 'sentences' for name={self.name!r}: it has no trees"
+                f"train_on must be 'sentences' for name={self.name!r}, got 'phrases': its texts "
+                "have no trees"
             )
 
 

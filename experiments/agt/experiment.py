@@ -32,7 +32,8 @@ def texts_of(config: AGTRunConfig) -> Texts:
         # The records use these vectors. They cannot be downloaded, so the message has their
         # command.
         raise FileNotFoundError(
-            f"no word vectors at {path}: python -m experiments.agt.vectors --out {path} makes them"
+            f"{path}: there is no such file of word vectors: create it with python -m "
+            f" experiments.agt.vectors --out {path}"
         )
     train = f"{data.name}_phrases" if data.train_on == "phrases" else data.name
     return read_texts((train, data.name, data.name), data, config.model.embedding_dim)

@@ -83,22 +83,31 @@ def _record(store: Store, data: str) -> Record:
     """Returns the record of the best seed of AGT; raises ValueError if it has no layers."""
     record = layer_tables.best_run(store, data)
     if record is None or not record.get("layers"):
-        raise ValueError(f"{store.folder} has no record of AGT on {data} with its layers")
+        raise ValueError(
+            f"{store.folder} must have a record of AGT on {data} with its layers, got none: train "
+            "it with python -m experiments.agt.tables table1"
+        )
     return record
 
 
 def _examples(record: Record, data: str) -> Records:
     """Returns the example sentences of a record; raises ValueError if it has none."""
     if not record.get("examples"):
-        raise ValueError(f"the test set of {data} has none of the paper's three sentences")
+        raise ValueError(
+            f"the test set of {data} must have a sentence of the paper's figures, got none"
+        )
     return record["examples"]
 
 
 def _figure2(record: Record, stem: Path, title: str) -> list[Path]:
-    """Draws attention and lengths of runs per layer; returns the paths without suffix."""
+    """Draws attention and lengths of runs per layer of a record; returns a list with its path.
+
+    stem is the path of the figure without a suffix.
+    """
     layers = record["layers"]
     attention, runs = in_unit(layers["attention"]), of_lengths(layers["runs"], LONGEST)
     longer = above_first(runs)
+    # An untrained network may select no word at all.
     phrases = longer.counts.sum() / max(runs.counts.sum(), 1)
     above = f"r > {attention.edges[1]:g}"
     lengths = {"words side by side with r > 0.95": runs, "the same, two or more": longer}
@@ -111,19 +120,26 @@ def _figure2(record: Record, stem: Path, title: str) -> list[Path]:
 
 
 def _figure3(record: Record, stem: Path, title: str) -> list[Path]:
-    """Draws the gates per layer; returns the paths without suffix."""
+    """Draws the gates per layer of a record; returns a list with its path.
+
+    stem is the path of the figure without a suffix.
+    """
     gates = in_unit(record["layers"]["gates"])
     panels = {"gate, all test sentences": gates}
     if record.get("examples"):
         first = record["examples"][0]
         panels[f"gate, example sentence {first['number']}"] = in_unit(first["gates"])
+    # The first layer has no gate, because no layer is below it.
     names = [f"L{i + 2}" for i in range(len(gates.counts))]
     analysis.plot_layer_histograms(panels, stem, title=title, layers=names)
     return [stem]
 
 
 def _figure4(record: Record, stem: Path, title: str) -> list[Path]:
-    """Draws the attention of the example sentences; returns the paths without suffix."""
+    """Draws the attention in each example sentence of a record; returns the paths.
+
+    stem is the first part of the paths, which have no suffix.
+    """
     stems = []
     for example in _examples(record, record["data"]):
         stems.append(stem.with_name(f"{stem.name}_{example['number']}"))
@@ -157,6 +173,7 @@ def show_selected(job: Job) -> None:
         examples = []
         for example in _examples(_record(job.store, data), data):
             attention = np.asarray(example["attention"])
+            # A network may have fewer layers than the paper's.
             layer = min(reported.SELECTION_LAYER, len(attention))
             r = attention[layer - 1]
             caption = (

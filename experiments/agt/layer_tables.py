@@ -38,9 +38,11 @@ def best_run(store: Store, data: str) -> Record | None:
 
 
 def _needs(part: str) -> Callable[[Callable[[Record, str], str]], Body]:
-    """Returns a decorator that applies a function of a record to a data set.
+    """Returns a decorator for functions that render a section of RESULTS.md from a record.
 
-    The decorated function returns "not run" if the data set has no record with the entry `part`.
+    The decorated function (record, data set) becomes a function (data set, store). It is called
+    with the record of the best run on the data set. If this record is missing or has no entry
+    `part`, the section is "not run".
     """
 
     def decorate(text: Callable[[Record, str], str]) -> Body:
@@ -84,7 +86,10 @@ def observations(record: Record, data: str) -> str:
 
 
 def _describe(layers: Json) -> Iterator[str]:
-    """Yields the paper's observations, each with the result here."""
+    """Yields a line of Markdown for each observation of the paper, with the result here.
+
+    layers is the entry "layers" of a record, see `layers.summary`.
+    """
     low, high = np.mean(layers["mass_low"]), np.mean(layers["mass_high"])
     yield (
         f"- Spikes at 0 and 1 (paper: figure 2, top): the outer twentieths hold "
@@ -136,7 +141,7 @@ def words_of(example: Json, layer: int, threshold: float) -> list[str]:
     """
     attention = np.asarray(example["attention"])
     if not 1 <= layer <= len(attention):
-        raise ValueError(f"layer must be one of {len(attention)}, got {layer}")
+        raise ValueError(f"layer must be in [1, {len(attention)}], got {layer}")
     selected = np.flatnonzero(phrases.select(attention[layer - 1], threshold=threshold))
     words = [example["tokens"][place].lower() for place in selected]
     return [part for word in words for part in (word.split("-") if len(word) > 1 else [word])]
@@ -218,4 +223,9 @@ def tables(store: Store) -> Iterator[Table]:
         for title, body, note in SECTIONS:
             if data == "trec" and body in (selected_words, trace):
                 continue  # questions have none of the example sentences
-            yield Table(title=title + where, body=functools.partial(body, data), note=note)
+            yield Table(
+                title=title + where,
+                body=functools.partial(body, data),
+                note=note,
+                is_folded=bool(where) or body in (first_words, trace),
+            )

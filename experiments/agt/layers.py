@@ -28,6 +28,8 @@ def shuffle_words(selected: np.ndarray, mask: np.ndarray, rng: np.random.Generat
       mask: bool [B, N], True at words.
       rng: the source of the order.
     """
+    # Padding has the key infinity and sorts behind all words, so that no word moves into padding.
+    # The stable order keeps the padding where it was.
     order = np.argsort(np.where(mask, rng.random(mask.shape), np.inf), axis=-1, kind="stable")
     return np.take_along_axis(selected, np.broadcast_to(order[:, None], selected.shape), -1)
 
@@ -65,6 +67,7 @@ def statistics(model: AGT, params: Params, test: gdata.Batches) -> Json:
     """
     if model.config.system == "average":
         return {"layers": None, "first_words": None, "paper_words": None}
+    # The seed is fixed, because a repeated measurement must give the same record.
     forward, rng = _forward(model), np.random.default_rng(0)
     histograms: dict[str, LayerHistogram] = {}
     words: collections.Counter[str] = collections.Counter()
@@ -72,10 +75,12 @@ def statistics(model: AGT, params: Params, test: gdata.Batches) -> Json:
     for step in range(len(test)):
         rows, batch = test.rows(step), test[step]
         output = forward(params, {name: batch[name] for name in ("tokens", "lengths")})
+        # The last batch is filled up with rows of length 0. Only its first n rows are texts.
         n = len(rows)
         mask = np.arange(batch["tokens"].shape[1]) < np.asarray(batch["lengths"])[:n, None]
         r = phrases.normalise(output.attention[:n], mask)
         selected = phrases.select(r, mask, threshold=reported.THRESHOLD)
+        # The sum runs over millions of gates, and float32 would lose digits of the mean.
         gates = output.gates[:n].astype(np.float64)
         parts = {
             "attention": phrases.weight_histogram(r, mask, bins=BINS),
@@ -88,6 +93,8 @@ def statistics(model: AGT, params: Params, test: gdata.Batches) -> Json:
         words.update(phrases.selected_words([test.encoded.tokens(i) for i in rows], selected))
         gate_sum = gate_sum + gates.sum((0, 2))
         gate_count += n * gates.shape[2]
+    # Words with equal counts are ordered by spelling, because the order of a Counter depends on the
+    # order of the texts.
     ranked = sorted(words.items(), key=lambda pair: (-pair[1], pair[0]))
     ranks = {word: rank for rank, (word, _) in enumerate(ranked, start=1)}
     return {
@@ -127,6 +134,7 @@ def summary(histograms: dict[str, LayerHistogram], mean_gate: np.ndarray) -> Jso
 def above_first(histogram: LayerHistogram) -> LayerHistogram:
     """Returns the histogram without its first bin; for lengths, the runs of two or more words."""
     counts = histogram.counts.copy()
+    # The first bin is emptied and not cut off, so that the edges of the histogram stay valid.
     counts[:, :1] = 0
     return LayerHistogram(counts, histogram.edges, histogram.open_end)
 
@@ -148,6 +156,8 @@ def of_lengths(counts: Array, longest: int | None = None) -> LayerHistogram:
     array = np.asarray(counts, np.int64)
     open_end = False
     if longest is not None and array.shape[1] > longest:
+        # The last bin of the figure collects all longer runs, because a few very long runs would
+        # stretch its axis.
         open_end = True
         tail = array[:, longest - 1 :].sum(1, keepdims=True)
         array = np.concatenate([array[:, : longest - 1], tail], axis=1)
@@ -183,6 +193,8 @@ def examples(model: AGT, params: Params, encoded: gdata.Encoded) -> Records:
     forward, names = _forward(model), encoded.info.class_names
     sentences = []
     for number, index in indices.items():
+        # A sentence is a batch of its own without padding. Each length compiles a program, but
+        # there are only three sentences.
         ids = np.asarray(encoded.ids[index])
         batch = {"tokens": ids[None], "lengths": np.array([len(ids)], np.int32)}
         output = forward(params, batch)

@@ -56,16 +56,20 @@ def sentences(options: Files) -> list[list[str]]:
     folders: Json = {"data_dir": options.data_dir, "manual_dir": options.manual_dir}
     reviews = [gdata.load("imdb", part, **folders) for part in SPLITS]
     texts = [
+        # The tag is the only markup of the reviews, and its parts would become frequent words.
         treebank_tokens(example["text"].replace("<br />", " "))
         for source in reviews
         for example in source
     ]
     texts += [example["tokens"] for example in gdata.load("sst1", "train", **folders)]
+    # The corpus has millions of tokens but few different words, so equal words share their memory.
     return [[sys.intern(word.lower()) for word in text] for text in texts]
 
 
 def lines(words: Sequence[str], vectors: np.ndarray) -> str:
     """Returns the text of a file of word vectors, scaled by a common factor to `SPREAD`."""
+    # The squares are summed in float64, because their number is large. A common factor keeps all
+    # angles between the vectors.
     scaled = vectors * (SPREAD / np.sqrt(np.mean(np.square(vectors, dtype=np.float64))))
     rows = (" ".join(f"{x:.4f}" for x in vector) for vector in scaled)
     return "".join(f"{word} {row}\n" for word, row in zip(words, rows, strict=True))
@@ -75,8 +79,10 @@ def main(args: list[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
     options = parse_many(VectorsConfig, args, "python -m experiments.agt.vectors")
     check_counts(options, "width", "min_count", "epochs")
+    # The vectors take long to train and records name their file, so a present file is never
+    # replaced.
     if options.out.exists():
-        fail(f"--out {options.out} exists")
+        fail(f"--out must be a new file, got {options.out}, which exists")
     check_folder(options.out.parent, "--out", exists=True)
     try:
         from gensim.models import Word2Vec
@@ -86,6 +92,7 @@ def main(args: list[str] | None = None) -> int:
         texts = sentences(options)
     settings: Json = {"vector_size": options.width, "epochs": options.epochs, "seed": options.seed}
     settings["min_count"] = options.min_count
+    # With several workers the order of updates, and so the vectors, would differ from run to run.
     words = Word2Vec(texts, workers=1, **settings, **SKIP_GRAM).wv
     write_atomic(options.out, lines(words.index_to_key, words.vectors).encode())
     say(f"wrote {options.out}: {len(words):,} words of {options.width} numbers")

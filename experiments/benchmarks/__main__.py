@@ -247,22 +247,24 @@ def main(options: Options) -> Records:
     if unknown:
         raise ValueError(f"only must be among {list(WATCHED)}, got {unknown}")
     if options.check and options.write:
-        raise ValueError("check compares with the committed ratios and write replaces them: one")
+        raise ValueError("check or write must be False, got both: give one of the two")
     stored: Json = read_json(options.path) if options.path.exists() else {"ratios": {}}
     if options.check and not stored["ratios"]:
-        raise ValueError(f"check needs committed ratios, got no file {options.path}")
+        raise ValueError(
+            f"{options.path} must have committed ratios for check, got none: create it with --write"
+        )
     machine = _harness.machine()
     stored_machine = stored.get("machine", machine)
     if stored_machine["processor"] != machine["processor"]:
         if options.write and options.only:
             raise ValueError(
-                f"the other ratios are of another processor, {stored_machine['processor']}: "
-                "write all of them, without only"
+                f"only must be empty to replace ratios of another processor, "
+                f"{stored_machine['processor']!r}, got {list(options.only)}"
             )
         say(f"the committed ratios are of another processor: {stored_machine['processor']}")
     committed = stored["ratios"] if options.check else {}
     if options.check and (new := sorted(set(options.only) - set(committed))):
-        raise ValueError(f"only must be of committed ratios to check them, got {new}")
+        raise ValueError(f"only must be among the committed ratios {list(committed)}, got {new}")
     names = options.only or tuple(WATCHED)
     now = {name: measure_ratio(name, options.repeats, committed.get(name)) for name in names}
     lines = [_line(name, ratio, committed.get(name)) for name, ratio in now.items()]

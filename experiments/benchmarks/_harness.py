@@ -50,6 +50,7 @@ def command(main: Callable[[Any], Any], options: type) -> None:
       main: the benchmark; a ValueError from it ends the program with its message.
       options: the class of the options.
     """
+    # `sys.argv[0]` is the path of the module that `python -m` runs.
     name = f"{Path(sys.argv[0]).parent.name}.{Path(sys.argv[0]).stem}".removesuffix(".__main__")
     prog = f"python -m experiments.{name}"
     try:
@@ -74,6 +75,8 @@ def in_turns(calls: Mapping[str, Callable[[], R]], repeats: int) -> dict[str, li
     results: dict[str, list[R]] = {name: [] for name in calls}
     for _ in range(repeats):
         for name, call in calls.items():
+            # The contestants take turns, because the load and the clock rate of a machine drift
+            # over minutes.
             results[name].append(call())
     return results
 
@@ -97,6 +100,7 @@ def times_ms(
     def with_clock(call: Callable[[], object]) -> Callable[[], float]:
         def run() -> float:
             start = clock()
+            # JAX returns before the device is done, so the clock must wait for the result.
             jax.block_until_ready(call())
             return 1e3 * (clock() - start)
 
@@ -107,6 +111,8 @@ def times_ms(
 
 def ratio(times: Mapping[str, Sequence[float]], name: str, base: str) -> float:
     """Returns the median over the turns of the time of `name` over the time of `base`."""
+    # The ratio is taken within a turn, where both calls saw the same load. The median ignores turns
+    # in which another process interfered.
     return statistics.median(a / b for a, b in zip(times[name], times[base], strict=True))
 
 
@@ -161,6 +167,7 @@ def memory_of(program: Any, *parts: str) -> int | None:
 @contextlib.contextmanager
 def no_compilation_cache() -> Iterator[None]:
     """Switches the compilation cache off inside, so that programs are compiled and not read."""
+    # A cached program would report the time of reading a file as the time of compilation.
     enabled = jax.config.values["jax_enable_compilation_cache"]
     jax.config.update("jax_enable_compilation_cache", False)
     compilation_cache.reset_cache()
@@ -173,6 +180,7 @@ def no_compilation_cache() -> Iterator[None]:
 
 def use_devices(count: int) -> None:
     """Gives JAX `count` CPU devices, unless XLA_FLAGS sets their number."""
+    # The flag of the user has priority, and JAX refuses both settings at once.
     if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
         jax.config.update("jax_num_cpu_devices", count)
 
@@ -257,7 +265,7 @@ def replace_section(path: Path, name: str, section: str) -> None:
     begin, end = marks(name)
     text = path.read_text(encoding="utf-8")
     if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
-        raise ValueError(f"docs must have the lines {begin!r} and {end!r} once, got {path}")
+        raise ValueError(f"{path} must have the lines {begin!r} and {end!r} once, in this order")
     before, tail = text.split(begin)
     after = tail.split(end)[1]
     write_atomic(path, f"{before}{begin}\n\n{section}\n\n{end}{after}".encode())

@@ -92,6 +92,7 @@ class NotAvailable(Exception):
 def make_batch(case: Case, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Draws inputs [B, T, D] and lengths [B], log-normal as in text; the first length is T."""
     rng = np.random.default_rng(seed)
+    # A batch with equal lengths would favour peers that ignore padding.
     lengths = rng.lognormal(np.log(0.6 * case.steps), 0.4, case.batch)
     lengths = np.clip(lengths.astype(np.int32), 1, case.steps)
     # The first row has the full length, because batches are padded to their longest row.
@@ -129,15 +130,19 @@ def jax_runs(
 
     def loss(params: Params, xs: jax.Array, lengths: jax.Array) -> jax.Array:
         outputs = apply(params, xs, lengths)
+        # Peers differ in what they return at padding. The loss must not depend on it.
         real = F.length_mask(lengths, xs.shape[1])[..., None]
         return jnp.sum(jnp.where(real, outputs, 0) ** 2)
 
     arguments = (params, xs, lengths)
+    # Both programs are compiled ahead, so that no turn includes a compilation.
     forward = jax.jit(apply, out_shardings=split).lower(*arguments).compile()
     gradients = jax.value_and_grad(loss, argnums=(0, 1))
     train_step = jax.jit(gradients, out_shardings=(replicated, (replicated, split)))
     train, compile_s = compile_timed(train_step.lower(*arguments))
     memory = memory_of(train, "temp", "argument", "output")
+    # A fast but wrong contestant would be a bad yardstick. Its gradients are checked before the
+    # clock starts.
     value, gradient = train(*arguments)
     inputs_of_gradient = jax.tree.leaves((params, xs))
     leaves = jax.tree.leaves(gradient)
@@ -159,7 +164,7 @@ def masked_scan(
     """Scans a step over time, and keeps the carry unchanged at padding.
 
     Args:
-      step: function of (carry, x [B, D]) that returns the carry; its first leaf is the output.
+      step: function of (carry, x [B, D]) that returns (carry, output [B, H]).
       initial: the initial carry.
       xs: inputs [B, T, D].
       mask: True at real steps, [B, T].
@@ -171,9 +176,11 @@ def masked_scan(
 
     def body(carry: Any, inputs: Any) -> Any:
         x, keep = inputs
-        new = step(carry, x)
+        new, output = step(carry, x)
+        # The carry stays unchanged at padding, so that the last state is the state at the last real
+        # step, as in our scan.
         state = jax.tree.map(lambda n, o: jnp.where(keep[:, None], n, o), new, carry)
-        return state, jnp.where(keep[:, None], jax.tree.leaves(new)[0], 0)
+        return state, jnp.where(keep[:, None], output, 0)
 
     carry, outputs = lax.scan(body, initial, (jnp.swapaxes(xs, 0, 1), mask.T), reverse=reverse)
     return carry, jnp.swapaxes(outputs, 0, 1)
@@ -210,6 +217,7 @@ def _make_weights(case: Case, seed: int = 0) -> list[list[Any]]:
 
 def _stack(unroll: Callable[..., Any], params: Params, xs: jax.Array, lengths: jax.Array) -> Any:
     mask = F.length_mask(lengths, xs.shape[1])
+    # The number of directions is static, because it is a length of a list and not a value.
     for layer in params:
         if len(layer) == 2:
             forward, backward = layer
@@ -220,9 +228,18 @@ def _stack(unroll: Callable[..., Any], params: Params, xs: jax.Array, lengths: j
 
 
 def run_gatedjax(case: Case, xs: Array, lengths: Array, **options: Any) -> Runs:
-    """Prepares the runs of our fast scan."""
+    """Prepares the runs of our functions, with the implementation that they choose."""
     unroll = functools.partial(_UNROLL[case.cell], **options)
     return jax_runs(case, functools.partial(_stack, unroll), _make_weights(case), xs, lengths)
+
+
+def run_our_scan(case: Case, xs: Array, lengths: Array) -> Runs:
+    """Prepares the runs of our scan where our functions choose another implementation."""
+    sizes = case.batch, case.steps, case.hidden
+    backend = F.recurrence_backend(case.cell, *sizes, directions=1 + case.bidirectional)
+    if backend.implementation == "scan":
+        raise NotAvailable(f"{OURS} runs by the scan: {backend.reason}")
+    return run_gatedjax(case, xs, lengths, implementation="scan")
 
 
 def run_our_gru(case: Case, xs: Array, lengths: Array) -> Runs:
@@ -249,6 +266,7 @@ def run_products(case: Case, xs: Array, lengths: Array) -> Runs:
     """
 
     def unroll(weights: Any, *arguments: Any, **options: Any) -> Any:
+        # A factor of 1/8 keeps the spectral radius of the recurrent weights far below 1.
         calm = weights._replace(recurrent=weights.recurrent / 8)
         return linear_recurrence(calm, *arguments, **options)
 
@@ -279,6 +297,7 @@ class _LinenStack(nn.Module):
 def run_linen(case: Case, xs: Array, lengths: Array, *, kind: str = "") -> Runs:
     """Prepares the runs of Flax Linen."""
     module = _LinenStack(getattr(nn, f"{kind}{case.cell.upper()}Cell"), case)
+    # Without `jit` the initialisation would run the whole unrolled network operation by operation.
     params = jax.jit(module.init)(jax.random.key(0), jnp.asarray(xs), jnp.asarray(lengths))
     return jax_runs(case, module.apply, params, xs, lengths)
 
@@ -292,6 +311,8 @@ def run_nnx(case: Case, xs: Array, lengths: Array, *, kind: str = "") -> Runs:
         ways = [nnx.RNN(cell, rngs=rngs) for cell in cells]
         return nnx.Bidirectional(*ways, rngs=rngs) if case.bidirectional else ways[0]
 
+    # NNX modules are mutable. They are split into a graph and arrays, because a compiled function
+    # may only take arrays.
     network = nnx.List([layer(features) for features in case.widths])
     graph, params, other_state = nnx.split(network, nnx.Param, ...)  # type: ignore[misc]
 
@@ -345,6 +366,7 @@ def run_equinox(case: Case, xs: Array, lengths: Array) -> Runs:
     keys = iter(jax.random.split(jax.random.key(0), 2 * case.layers))
     ways = range(1 + case.bidirectional)
     cells = [[make(d, case.hidden, key=next(keys)) for _ in ways] for d in case.widths]
+    # The cells also contain functions and sizes, which are no arguments of a compiled function.
     params, static = eqx.partition(cells, eqx.is_inexact_array)
 
     def unroll(cell: Any, xs: jax.Array, mask: jax.Array, *, reverse: bool = False) -> Any:
@@ -373,6 +395,8 @@ def run_keras(case: Case, xs: Array, lengths: Array) -> Runs:
         layer.build((case.batch, case.steps, features))
         layers.append(layer)
     params = [[jnp.asarray(v.value) for v in layer.trainable_variables] for layer in layers]
+    # Keras counts the states of random generators as variables that are not trained. They must be
+    # passed, too.
     constants = [[jnp.asarray(v.value) for v in layer.non_trainable_variables] for layer in layers]
 
     def apply(params: Params, xs: jax.Array, lengths: jax.Array) -> jax.Array:
@@ -401,6 +425,7 @@ def run_torch(case: Case, xs: Array, lengths: Array, *, packed: bool) -> Runs:
     sizes = torch.from_numpy(lengths)  # Packing needs the lengths on the CPU.
 
     def forward() -> Any:
+        # Packing skips padding, but sorts the rows first, so that both ways are contestants.
         if not packed:
             return network(inputs)[0]
         sequence = torch.nn.utils.rnn.pack_padded_sequence(
@@ -417,6 +442,7 @@ def run_torch(case: Case, xs: Array, lengths: Array, *, packed: bool) -> Runs:
         return result
 
     def evaluate() -> Any:
+        # Without the graph of the gradients the forward pass is compared on equal terms.
         with torch.no_grad():
             return wait_for(forward())
 
@@ -468,6 +494,7 @@ CONTESTANTS: dict[str, Callable[..., Runs]] = {
     OURS: run_gatedjax,
     RESET_AFTER: _only_for(run_gatedjax, "gru", reset_after=True),
     OUR_GRU: _only_for(run_our_gru, "rau"),
+    "gatedjax scan": run_our_scan,
     PRODUCTS: run_products,
     "scanned step": run_scanned_step,
     "flax": _only_for(run_linen, "lstm", "gru"),

@@ -128,8 +128,7 @@ def steps_of(task: AGTTask, batch: Batch, params: Params) -> tuple[dict[str, Any
 
     Returns:
       For each kind a function that makes the next step from its previous state, and the seconds
-      that
-      the plain step took to compile.
+      that the plain step took to compile.
     """
     tx, key = optax.adam(5e-4), jax.random.key(1)
     calls: dict[str, Callable[[], object]] = {}
@@ -164,8 +163,7 @@ def measure(options: Options, vocabulary: int, classes: int = 5) -> Json:
 
     Returns:
       The 10^9 operations of the products, the seconds of compilation, and "rows", the figures of
-      each
-      contestant.
+      each contestant.
     """
     config = AGTConfig(num_layers=options.layers)
     task = AGTTask(AGT(config, vocabulary, classes))

@@ -255,7 +255,7 @@ def main(options: Options) -> Json:
     at_least_1(options, *SIZES)
     if options.figures is not None:
         if options.docs is None:
-            raise ValueError("figures are for --docs, got none")
+            raise ValueError("docs must be a page to write the figures into, got None: give --docs")
         result = read_json(options.figures)
     else:
         result = measure(options)

@@ -357,7 +357,7 @@ def make_cases(options: Options) -> list[peers.Case]:
     for text in options.sizes:
         batch, steps, hidden = parse_size(text)
         if batch % options.devices:
-            raise ValueError(f"devices must divide the batch {batch}, got {options.devices}")
+            raise ValueError(f"devices must divide batch={batch}, got {options.devices}")
         shape: Json = {"batch": batch, "steps": steps, "hidden": hidden}
         shape |= {k: getattr(options, k) for k in ("layers", "bidirectional", "devices")}
         cases += [peers.Case(cell=cell, **shape) for cell in options.cells]
@@ -369,7 +369,7 @@ def main(options: Options) -> Records:
     cases = make_cases(options)
     if options.figures:
         if options.docs is None:
-            raise ValueError("figures are for --docs, got none")
+            raise ValueError("docs must be a page to write the figures into, got None: give --docs")
         files = [read_json(path) for path in options.figures]
         write_docs(options.docs, files, SIZES)
         return [result for file in files for result in file["results"]]

@@ -126,8 +126,7 @@ def measure(options: Options, *, train: bool) -> Records:
 
     Returns:
       A row for each layer: the figures of `_harness.measure`, with ratios to standard attention,
-      and
-      the ratio to flax.
+      and the ratio to flax.
     """
     clock = time.perf_counter if options.clock == "wall" else time.process_time
     rows = _harness.measure(programs(options, train=train), options.repeats, BASE, clock)

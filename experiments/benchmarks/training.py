@@ -68,10 +68,6 @@ class Products:
         costs = (x**2).mean(-1)
         return (costs * batch["weight"]).sum(), {"loss": training.Ratio.of(costs, batch["weight"])}
 
-    def evaluate(self, params: Params, batch: Batch) -> Any:
-        """Raises NotImplementedError, because nothing is evaluated."""
-        raise NotImplementedError
-
 
 class Rows:
     """Batches that have the same rows at each step and are copied each time, as in a data set."""

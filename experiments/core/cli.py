@@ -153,7 +153,10 @@ def check_counts(options: object, *names: str) -> None:
 
 
 def _not_a_command(word: str, prog: str) -> str:
-    """Returns the message for a word that is no option, with a suggestion."""
+    """Returns the message for a first word that is no option, with a suggestion if one is near.
+
+    prog is the command, such as "python -m experiments.ssan".
+    """
     paper = PAPERS.get(prog.rpartition(".")[-1])
     words = {command.split()[0].strip("."): command for command in paper.commands} if paper else {}
     words.pop("--preset", None)

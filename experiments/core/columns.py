@@ -1,6 +1,6 @@
 """Columns that the tables of several papers share, and the printed results of a run."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,6 +29,8 @@ def figure_links(store: Store, titles: Mapping[str, str]) -> str:
     """
     lines = []
     for stem, title in titles.items():
+        # The file is looked up and not a record, because figures are drawn separately and a link to
+        # a missing picture would be broken.
         is_drawn = (store.folder / f"{stem}.png").exists()
         lines.append(f"- {title}: " + (f"[{stem}.png]({stem}.png)" if is_drawn else NOT_RUN))
     return "\n".join(lines)
@@ -150,6 +152,8 @@ def at_last_step(
       Mean, deviation and number of runs; a dash if no record has the metric.
     """
     text = format_average(records, _scaling_reader(f"test_last.{name}", times), digits)
+    # Older records have no metrics of the last step. Their runs were made, so that "not run" would
+    # be wrong.
     return "-" if text == NOT_RUN else text
 
 
@@ -176,7 +180,7 @@ ACCURACY = (
 """Columns with the accuracy in validation and in the test, in percent."""
 
 
-TESTS = ("95 % interval", "bootstrap p", "McNemar p (each seed)")
+TESTS = ("95 % interval", "p", "McNemar p (each seed)")
 """Headings for the columns of `paired_tests` after the difference."""
 
 
@@ -188,13 +192,13 @@ def paired_tests(
     digits: int = 3,
     missing: str = "-",
 ) -> tuple[Column, ...]:
-    """Returns columns of paired tests: difference, 95 % interval, bootstrap p, McNemar p per seed.
+    """Returns columns of paired tests: difference, 95 % interval, p, McNemar p per seed.
 
     Args:
       headings: the headings of at most four columns; a column with an empty heading is left out.
       points: True shows the difference in percentage points.
       seeds: True shows the number of seeds.
-      digits: digits of the bootstrap p.
+      digits: digits of p.
       missing: the text of the first column if there is no comparison.
     """
 
@@ -202,6 +206,8 @@ def paired_tests(
         def cell(row: TableRow) -> str:
             if row.comparison is None:
                 return missing if place == 0 else "-"
+            # A comparison formats all of its cells together, so that they agree on the reason when
+            # there is no test.
             return row.comparison.cells(points=points, seeds=seeds, digits=digits)[place]
 
         return cell
@@ -260,6 +266,8 @@ def first(heading: str, path: str | Callable[[Record], Any], spec: str = "") -> 
     def text(row: TableRow) -> str:
         if not row.records:
             return "-"
+        # The first record stands for all, because the settings of the seeds of a cell are checked
+        # to be equal when they are read.
         value = value_of(row.records[0])
         return "-" if value is None else format(value, spec)
 
@@ -291,6 +299,7 @@ def hardware(heading: str = "hardware") -> Column:
     """Returns a column with the hardware of the first run."""
 
     def text(row: TableRow) -> str:
+        # Seeds of a cell may have run on different machines. The table has room for the first.
         machine = row.records[0].get("hardware", {})
         device = f"{machine.get('device', '-')} x{machine.get('devices', '-')}"
         return f"{device}, jax {machine.get('jax', '-')}"
@@ -321,10 +330,10 @@ PROGRESS = (
 """The numbers of steps and the times of the runs."""
 
 
-def verdicts(
+def sentences(
     systems: Callable[[TableRow], tuple[str, str] | None],
 ) -> Callable[[Store, Sequence[TableRow]], list[str]]:
-    """Returns a function for `Table.below` with a sentence per paired test.
+    """Returns a function for `Table.below` with a sentence for each comparison.
 
     Args:
       systems: returns the names of the two systems that a row compares, or None.
@@ -364,6 +373,42 @@ def beside_quoted(
     return analysis.render_table(["system", heading, "source"], rows)
 
 
+def lacks(record: Record) -> tuple[str, ...]:
+    """Returns the entries that a record lacks because it is older than the entry."""
+    # Language models and translations have no classes, so they have no digest of their labels.
+    has_digest = "test_digest" in record or not isinstance(record.get("correct"), str)
+    commit = (record.get("software") or {}).get("commit")
+    return ("commit",) * (not commit) + ("test digest",) * (not has_digest)
+
+
+def _lacking(row: TableRow) -> str:
+    """Returns the cell with the entries that the records of a row lack, and their seeds."""
+    seeds: dict[str, list[str]] = {}
+    for record in row.records:
+        for entry in lacks(record):
+            seeds.setdefault(entry, []).append(str(record["seed"]))
+    some = {entry: len(of) < len(row.records) for entry, of in seeds.items()}
+    return (
+        ", ".join(
+            entry + (f" (seed {', '.join(of)})" if some[entry] else "")
+            for entry, of in seeds.items()
+        )
+        or "-"
+    )
+
+
+def _count_lacking(store: Store, rows: Sequence[TableRow]) -> Iterator[str]:
+    """Yields a sentence with the number of records that lack an entry."""
+    records = [record for row in rows for record in row.records]
+    entries = [entry for record in records for entry in lacks(record)]
+    if entries:
+        yield (
+            f"Of {len(records)} records {entries.count('commit')} have no commit of the program, "
+            f"and {entries.count('test digest')} have no digest of the test examples, because they "
+            "are older than these entries."
+        )
+
+
 def runs(names: Iterable[str], *settings: Column, heading: str = "variant") -> Table:
     """Returns the section of a page that describes each cell with a record.
 
@@ -378,7 +423,17 @@ def runs(names: Iterable[str], *settings: Column, heading: str = "variant") -> T
         list_rows=lambda store: [
             (data_set, name) for data_set in names for name in store.variants(data_set)
         ],
-        columns=(data(), record_name(heading), seeds(), *settings, hardware(), substitute()),
+        columns=(
+            data(),
+            record_name(heading),
+            seeds(),
+            *settings,
+            hardware(),
+            Column("not recorded", _lacking),
+            substitute(),
+        ),
+        below=_count_lacking,
+        is_folded=True,
     )
 
 

@@ -14,7 +14,7 @@ from experiments.core.experiment import Place, Run, lanes_that_fit, run_lanes
 from experiments.core.experiment import run as run_one
 from experiments.core.kinds import Config, Record, Records
 from experiments.core.origins import origin_of
-from experiments.core.paper import RENDER, Cell, Figure, Job, Paper, TableOptions
+from experiments.core.paper import COMMON, Cell, Figure, Job, Paper, TableOptions
 from experiments.core.records import (
     DIVERGED,
     SEED,
@@ -35,7 +35,10 @@ Missing = list[tuple[int, Config]]
 
 
 def _other(job: Job, cell: Cell, record: Record, config: Config) -> list[Difference]:
-    """Returns the settings that differ between a record and the run of a configuration."""
+    """Returns the settings that differ between a record of a cell and the run of a configuration.
+
+    The list is empty if they are equal. Settings that an old record lacks have their defaults.
+    """
     return differences(record["config"], job.paper.recorded(config), job.store.default(cell.data))
 
 
@@ -154,7 +157,8 @@ def remove_workdir(workdir: Path) -> None:
     """
     if foreign := remove_run(workdir):
         raise FileExistsError(
-            f"{workdir} holds {', '.join(foreign[:5])}, which no run wrote: move it away"
+            f"{workdir} must have only files of runs, got {', '.join(foreign[:5])}, which no run "
+            "wrote: move it away"
         )
 
 
@@ -173,7 +177,12 @@ def record_elsewhere(job: Job, cell: Cell, seed: int, workdir: Path) -> Record |
 
 
 def _elsewhere(job: Job, cell: Cell, seed: int, finished: Path) -> Iterator[Record]:
-    """Yields records that may be of the same run: in its work folder, and of other tables."""
+    """Yields records that may belong to the run of a seed of a cell.
+
+    They are the record in its work folder and, for a paper with `twins`, the records of other
+    variants on the same data with the same seed. `finished` is the path of results.json in the work
+    folder, which may not exist.
+    """
     if finished.exists():
         yield read_json(finished, *job.store.keys)
     for variant in job.store.variants(cell.data) if job.paper.twins else ():
@@ -291,7 +300,7 @@ def runs_of(paper: Paper, config: Config) -> list[Run]:
     if config.train.seeds > 1 or config.train.sweep:
         if not config.allows_lanes:
             raise ValueError(
-                "train.seeds must be 1 and train.sweep empty where runs cannot be trained side by "
+                "train.seeds must be 1 and train.sweep empty for runs that cannot train side by "
                 f"side, got {config.train.seeds} and {config.train.sweep}"
             )
         place = Place(paper.workdir_of(config), paper.recorded(config))
@@ -331,7 +340,7 @@ def run_config(paper: Paper, config: Config) -> int:
 
 def options_of(paper: Paper) -> type[TableOptions]:
     """Returns the class of options of a paper's command for tables, with its tables and folders."""
-    all_tables = {**paper.tables, "render": RENDER}
+    all_tables = {**paper.tables, **COMMON}
     about = "\n".join(f"{name}: {table.about}" for name, table in all_tables.items())
     names: Any = Literal.__getitem__(tuple(all_tables))
     table_type: Any = Annotated[

@@ -42,7 +42,9 @@ class RunConfig:
     """CPU devices to split a batch over (default: one per core); no effect on GPU or TPU."""
     data: Any
     model: Any
-    train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
+    train: TrainConfig = dataclasses.field(
+        default_factory=lambda: TrainConfig(best_metric="accuracy", best_mode="max")
+    )
     several: ClassVar[str | None] = None
     """The command for several seeds, if this command makes a single run; None allows several
     seeds."""
@@ -61,10 +63,13 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         """Refuses several seeds and sweeps if this command makes a single run."""
+        # This command writes a single record into the work folder, and several seeds need a record
+        # each.
         if self.several is not None and (self.train.seeds != 1 or self.train.sweep):
             raise ValueError(
-                "train.seeds must be 1 and train.sweep empty; for several seeds use "
-                f"python -m experiments.{self.several} --seeds N"
+                f"train.seeds must be 1 and train.sweep empty, got {self.train.seeds} and "
+                f"{self.train.sweep}; for several seeds use python -m "
+                f"experiments.{self.several} --seeds N"
             )
 
 
@@ -104,6 +109,7 @@ def evaluate_every(num_steps: int, every: int) -> Changes:
         "train.num_steps": num_steps,
         "train.eval_every": every,
         "train.checkpoint_every": every,
+        # A run shorter than 50 steps would otherwise log no training loss.
         "train.log_every": min(50, every),
     }
 

@@ -159,10 +159,15 @@ def _of_seed(batches: Batches, seed: int) -> Batches:
 
 
 def _identity(experiment: Experiment, config: Json) -> Json:
-    """Returns the arguments of `fit` that say what a run is.
+    """Returns the arguments `settings` and `metadata` of `fit` for a run.
 
-    The training options are those of the configuration. The options in use may follow from the
-    number of examples, which the digests of the data know.
+    A checkpoint only continues under equal settings. The training options in them are those of the
+    configuration, although the options in use may follow from the number of examples, because the
+    digests of the data also change with that number.
+
+    Args:
+      experiment: the experiment, with its vocabulary.
+      config: the configuration of the run, as in its record.
     """
     words = {} if experiment.vocabulary is None else {"vocabulary": experiment.vocabulary}
     settings = {name: value for name, value in config.items() if name != "train"}
@@ -173,7 +178,10 @@ def _identity(experiment: Experiment, config: Json) -> Json:
 
 
 def _start_record(experiment: Experiment, settings: Json, result: FitResult) -> Record:
-    """Returns the entries of a record that are known before the test."""
+    """Returns the entries of a record that are known before the test.
+
+    settings is the configuration of the run, as in its record, and result is the result of `fit`.
+    """
     return {
         "substitute": experiment.substitute,
         "seed": settings["train"]["seed"],
@@ -327,7 +335,16 @@ def run_lanes(
 def _lanes(
     experiment: Experiment, config: Config, training: TrainConfig, results: list[FitResult]
 ) -> Iterator[tuple[Experiment, Config, Lane, FitResult]]:
-    """Yields the equivalent single run of each lane, its configuration and its result."""
+    """Yields (experiment, configuration, lane, result) for each lane.
+
+    Experiment and configuration are those of a single run that equals the lane.
+
+    Args:
+      experiment: the experiment of all lanes.
+      config: the configuration of all lanes, with the number of seeds and the sweep.
+      training: the training options in use.
+      results: the result of `fit_lanes` for each lane.
+    """
     tasks: dict[float | None, Task] = {}
     for lane, result in zip(lanes_of(training), results, strict=True):
         train = lane.config

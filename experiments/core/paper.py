@@ -8,8 +8,10 @@ from typing import Any, ClassVar, Literal
 
 from rich.console import Console
 
-from experiments.core import claims
-from experiments.core.comparison import Comparison, compare_all, holm_note, paragraphs
+from experiments.core import claims, summary
+from experiments.core.chart import draw_chart
+from experiments.core.claims import Case, Finding, Number
+from experiments.core.comparison import Comparison, compare_all, paragraphs, test_note
 from experiments.core.config import Changes, Start, public_config, with_changes
 from experiments.core.experiment import Experiment
 from experiments.core.kinds import Array, Config, Json, Record
@@ -184,11 +186,12 @@ class Table:
       seen: see `list_rows`; None means `variants`.
       columns: its columns.
       pair: a function of (data set, variant) that returns the two systems that a row compares, or
-        None. The p-values of a table are corrected together.
+        None.
       below: a function of (store, rows) that returns the paragraphs between table and note.
       body: a function of (store) that returns the whole table, instead of columns.
       after: a function of (job) that the command calls after the runs, for example to count or
         print.
+      is_folded: True if the page shows the table only after a click, because it is long.
     """
 
     title: str = ""
@@ -204,6 +207,15 @@ class Table:
     below: Callable[[Store, Sequence[TableRow]], Iterable[str]] = lambda store, rows: ()
     body: Callable[[Store], str] | None = None
     after: "Callable[[Job], None] | None" = None
+    is_folded: bool = False
+
+    def folded(self, text: str) -> str:
+        """Returns the text of the table, in an element that opens on a click if `is_folded`."""
+        count = sum(line.startswith("|") for line in text.splitlines()) - 2
+        if not self.is_folded or count < 1:
+            return text
+        # Markdown between HTML tags is rendered only after an empty line.
+        return f"<details>\n<summary>Show the {count} rows</summary>\n\n{text}\n\n</details>"
 
     def quoted_rows(self) -> Sequence[Sequence[str]]:
         """Returns rows of the paper's numbers, above ours; missing cells become dashes."""
@@ -217,6 +229,8 @@ class Table:
         """Returns (data set, variant) of each row."""
         if self.list_rows is not None:
             return self.list_rows(store)
+        # A table has the rows of the paper's data sets, and of a further data set as soon as a run
+        # on it exists.
         seen = self.variants if self.seen is None else self.seen
         return [
             (data, variant)
@@ -260,6 +274,8 @@ class Table:
         if self.body is not None:
             return self.body(store)
         rows = self.rows(paper, store)
+        # The heading names the data if ours differ from the paper's, so that nobody compares
+        # numbers of different test sets.
         theirs, mine = columns(record for row in rows for record in row.records)
         words = {"theirs": theirs, "mine": mine, "other": "" if mine == "ours" else f"{mine}: "}
         headings = [column.heading.format(**words) for column in self.columns]
@@ -273,8 +289,8 @@ class Table:
             # If the headings already name the difference of the data, a row is not split.
             lines += [cells] if named else split_row(cells, kinds, row.records)
         table = analysis.render_table(headings, lines) if lines else NOT_RUN
-        tests = {(row.data, row.variant): row.comparison for row in rows}
-        return paragraphs(table, *self.below(store, rows), holm_note(tests))
+        note = test_note(row.comparison for row in rows)
+        return paragraphs(table, *self.below(store, rows), note)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -299,6 +315,18 @@ class Figure:
 
 RENDER = Table(about="only rewrite RESULTS.md from the finished runs")
 """The table "render", which all papers have."""
+CHART = Figure(
+    draw=lambda job: draw_chart(
+        job.paper.title,
+        job.paper.findings(job.store),
+        list(job.paper.numbers(job.store)),
+        job.store.folder / summary.CHART,
+    ),
+    about="chart of the paper's differences and numbers against ours, from the finished runs",
+)
+"""The figure "chart", which all papers have."""
+COMMON: Mapping[str, Table | Figure] = {"chart": CHART, "render": RENDER}
+"""The tables and figures that all papers have, by the names of their commands."""
 Section = Table | Callable[[Store], Iterable[Table]]
 """A part of RESULTS.md: a table, or a function that returns tables for the records."""
 
@@ -314,7 +342,13 @@ class Claim:
       rows: the variants in the rows that test the claim.
       data: the data sets of the claim; () means all data sets of the table.
       flip: True if the claim favours the second system of a pair.
-      find: a function of (store) that returns findings, for a claim without rows in a table.
+      paper: a function of (data set, variant) that returns the paper's difference in the direction
+        of the claim, in points, or for language models in nats per token; None if the paper gives
+        no size.
+      units: the unit of the differences by data set, if it is not points of accuracy.
+      equal_search: True if the settings of all systems come from searches of the same size. If they
+        differ otherwise, the results say so.
+      find: a function of (claim, store) that returns cases, for a claim without rows in a table.
     """
 
     says: str
@@ -322,15 +356,27 @@ class Claim:
     rows: tuple[str, ...] = ()
     data: Several[str] = ()
     flip: bool = False
-    find: Callable[[Store], Iterable[claims.Finding]] | None = None
+    paper: Callable[[str, str], float | None] = lambda data, variant: None
+    units: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    equal_search: bool = False
+    find: Callable[[str, Store], Iterable[Case]] | None = None
 
-    def findings(self, paper: "Paper", store: Store) -> list[claims.Finding]:
-        """Returns the results for the claim, on each data set."""
+    def cases(self, paper: "Paper", store: Store) -> list[Case]:
+        """Returns the comparisons that test the claim, one for each data set."""
         if self.find is not None:
-            return list(self.find(store))
+            return list(self.find(self.says, store))
         tables = () if self.table is None else _tables(self.table, store)
         return [
-            claims.finding_for(row.label, row.comparison, row.records, flip=self.flip)
+            claims.case_of(
+                self.says,
+                row.label,
+                row.comparison,
+                row.records,
+                flip=self.flip,
+                paper=self.paper(row.data, row.variant),
+                unit=self.units.get(row.data, ""),
+                equal_search=self.equal_search,
+            )
             for table in tables
             for row in table.rows(paper, store)
             if row.variant in self.rows and (not self.data or row.data in self.data)
@@ -358,8 +404,11 @@ class Paper:
       experiment: returns the experiment of a configuration.
       report: prints finished runs (console, records, work folder).
       claims: the claims in the first section of RESULTS.md.
-      level: a function of (store) that returns (data set, the paper's number, ours) of the main
-        system.
+      numbers: a function of (store) that returns the paper's numbers of its method and of its
+        baselines, with ours.
+      without_numbers: a function of (store) that returns the first paragraph of a page without such
+        numbers.
+      search: a sentence about the search for the settings of the presets, and its record.
       keys: the keys that all its records have.
       resolve: returns a configuration completed before its run, for example with the width of a
         file.
@@ -377,8 +426,12 @@ class Paper:
     page: Sequence[Section]
     experiment: Callable[[Config], Experiment]
     report: Callable[[Console, Records, Path], None]
+    numbers: Callable[[Store], Iterable[Number]] = lambda store: ()
     claims: tuple[Claim, ...] = ()
-    level: Callable[[Store], Iterable[tuple[str, str, str]]] = lambda store: ()
+    without_numbers: Callable[[Store], str] = lambda store: (
+        "**No run here is on the paper's data, so none of its numbers is compared.**"
+    )
+    search: str = ""
     keys: tuple[str, ...] = ("config", "seed", "test", "correct")
     resolve: Callable[[Config], Config] = lambda config: config
     options: type[TableOptions] = TableOptions
@@ -404,7 +457,11 @@ class Paper:
         return Store(self.folder if folder is None else folder, self.keys, self._default)
 
     def _default(self, data: str) -> Json:
-        """Returns a configuration with defaults, for records from before an option was added."""
+        """Returns the recorded form of a configuration with the defaults of all options.
+
+        Records from before an option was added are compared as if they had its default. The result
+        is {} for a data set without a preset if the presets of the paper have different classes.
+        """
         presets = [self.presets[data]] if data in self.presets else self.presets.values()
         # A data set without a preset gets defaults only if all presets have the same class, because
         # the class of its configuration is unknown otherwise.
@@ -439,28 +496,39 @@ class Paper:
         for section in self.page:
             yield from _tables(section, store)
 
-    def in_short(self, store: Store, lacking: Sequence[str]) -> str:
-        """Returns the results for the claims, in at most a dozen lines.
+    def findings(self, store: Store) -> list[Finding]:
+        """Returns the results for all claims; their p-values are corrected together."""
+        return claims.judge([case for claim in self.claims for case in claim.cases(self, store)])
+
+    def in_short(self, store: Store, findings: Sequence[Finding]) -> str:
+        """Returns the results for the claims, in at most a dozen lines, and their chart."""
+        by_claim = {
+            claim.says: [finding for finding in findings if finding.case.claim == claim.says]
+            for claim in self.claims
+        }
+        return paragraphs(
+            summary.opening(list(self.numbers(store)), self.without_numbers(store)),
+            summary.count(findings),
+            "\n".join(summary.line(says, of_claim) for says, of_claim in by_claim.items()),
+            summary.chart_link(store, self.title, findings),
+        )
+
+    def conditions(self, store: Store, lacking: Sequence[str]) -> str:
+        """Returns a list of the data, the word vectors and the search for the settings.
 
         Args:
           store: the records.
           lacking: headings of the tables without a run.
         """
-        judged = [(claim.says, claim.findings(self, store)) for claim in self.claims]
         records = {name: store.any_of(name) for name in self.names}
         existing = {name: ours for name, ours in records.items() if ours}
-        beside = [f"{label} {ours} ({theirs})" for label, theirs, ours in self.level(store)]
         lines = [
-            claims.count(finding for _, findings in judged for finding in findings),
-            "",
-            *(claims.line(says, findings) for says, findings in judged),
-            f"- Ours, and in brackets the paper's: {', '.join(beside)}." if beside else "",
-            f"- Not run at all: {', '.join(lacking)}." if lacking else "",
-            claims.data_line(self.names, existing),
-            claims.vectors_line(record for ours in existing.values() for record in ours),
+            *summary.data_lines(self.names, existing),
+            summary.vectors_line(record for ours in existing.values() for record in ours),
+            f"- Search for settings: {self.search}." if self.search else "",
+            f"- Tables without a run: {', '.join(lacking)}." if lacking else "",
         ]
-        # The second line stays empty, because Markdown needs an empty line before a list.
-        return "\n".join(lines[:2] + [line for line in lines[2:] if line])
+        return "\n".join(line for line in lines if line)
 
     def diverged_lines(self, store: Store) -> str:
         """Returns a line for each run that ended without a result."""
@@ -478,11 +546,18 @@ class Paper:
 
     def write(self, store: Store) -> None:
         """Renders all sections from the records and replaces RESULTS.md."""
-        parts = [(t.title, t.text(self, store), t.note) for t in self.sections(store)]
-        # The first section is rendered last, because it names the tables without a run.
+        tables = [(table, table.text(self, store)) for table in self.sections(store)]
+        parts = [(table.title, table.folded(text), table.note) for table, text in tables]
         if self.claims:
-            lacking = [title for title, text, _ in parts if text.strip() == NOT_RUN]
-            parts.insert(0, ("In short", self.in_short(store, lacking), claims.NOTE))
+            lacking = [table.title for table, text in tables if text.strip() == NOT_RUN]
+            findings, numbers = self.findings(store), list(self.numbers(store))
+            first = [
+                ("In short", self.in_short(store, findings), summary.NOTE),
+                ("Claims", summary.claims_table(findings), summary.RULES),
+                ("Numbers", summary.numbers_table(numbers), summary.NUMBERS_NOTE),
+                ("Data and settings", self.conditions(store, lacking), ""),
+            ]
+            parts = [part for part in first if numbers or part[0] != "Numbers"] + parts
         if lost := self.diverged_lines(store):
             parts.append(("Runs that diverged", lost, ""))
         write_results(
@@ -514,7 +589,7 @@ class Job:
     @property
     def table(self) -> Table | Figure:
         """The table or figure of the options."""
-        return self.paper.tables.get(self.options.what, RENDER)
+        return {**self.paper.tables, **COMMON}[self.options.what]
 
     @property
     def data(self) -> tuple[str, ...]:

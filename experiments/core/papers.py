@@ -52,6 +52,7 @@ PAPERS: dict[str, Paper] = {
             " --preset bshift_local": "train one network and test it",
             ".tables table2": _TABLES,
             " translate": "translate with a finished run",
+            " make-probes": "make the probes BShift and word reordering of sentences",
         },
     ),
 }
@@ -62,6 +63,7 @@ BENCHMARKS = (
     "compile",
     "ga_net",
     "ga_reader",
+    "lexicon",
     "recurrence",
     "ssan",
     "training",

@@ -15,11 +15,14 @@ from experiments.core.paper import Cell, Figure, Job, Paper, Table
 from experiments.core.records import alive, differences
 from gatedjax.data._load import FilesFound, looking
 
-VALUES = ("verdict", "second seed", "table", "second seed of a table", "further seed", "figure")
+VALUES = (
+    *("verdict", "second seed", "third seed"),
+    *("table", "second seed of a table", "further seed", "figure"),
+)
 """The kinds of missing runs, in the order of training. First comes the first run of a system that a
-table compares with another, then its second run, because no verdict is possible before it. The same
-two runs of systems without a comparison follow, then more seeds, and last the systems that only a
-figure shows."""
+table compares with another, then its second and third run, because no verdict is possible with
+fewer. The first two runs of systems without a comparison follow, then more seeds, and last the
+systems that only a figure shows."""
 
 OPTIONS = {
     "num_steps": "train.num_steps",
@@ -163,7 +166,8 @@ def value_of(seeds: int, is_compared: bool, is_figure: bool) -> str:
     """
     if is_figure:
         return "figure"
-    return "further seed" if seeds > 1 else VALUES[seeds if is_compared else 2 + seeds]
+    kinds = VALUES[:3] if is_compared else VALUES[3:5]
+    return kinds[seeds] if seeds < len(kinds) else "further seed"
 
 
 def missing_data(paper: Paper, config: Config) -> str | None:
@@ -175,7 +179,7 @@ def missing_data(paper: Paper, config: Config) -> str | None:
         with looking():
             paper.experiment(config)
         return None
-    # `Found` means that the files exist and that no part of them was read.
+    # `FilesFound` means that the files exist and that no part of them was read.
     except FilesFound:
         return None
     except (OSError, ValueError, ImportError) as error:

@@ -29,8 +29,8 @@ COLLAPSED = "collapsed"
 MARGIN = 0.0005
 """The largest distance, in nats, at which a training loss counts as equal to the label entropy."""
 RULE = (
-    '"Collapsed": the training loss of the last third stays within .0005 of the entropy of the '
-    "labels, or all test predictions are one class."
+    '"Collapsed": the training loss of the last third stays within 0.0005 of the entropy of '
+    "the labels, or all test predictions are one class."
 )
 LAST = "last step"
 """The heading of results at the last step, next to the results that validation chose."""
@@ -208,7 +208,7 @@ def check_one_kind(records: Records, name: str, default: Fields | None = None) -
             raise ValueError(
                 f"records of {name}: {fault.field} is {fault.recorded} in seed {first['seed']} and "
                 f"{fault.wanted} in seed {record['seed']}; they are not averaged: make them again "
-                "with --rerun, or move those of one kind to a folder of their own (--results DIR)"
+                "with --rerun, or move the records of one kind to another folder (--results DIR)"
             )
 
 
@@ -273,8 +273,8 @@ def refuse_other(
     if other:
         difference = other[0]
         raise ValueError(
-            f"{path} has another {name}: {difference.field.strip('.') or 'it'} is "
-            f"{_short(difference.recorded)}, found {_short(difference.wanted)}; keep it and give "
+            f"{path} has another {name}: {difference.field.strip('.') or 'it'} "
+            f"{_short(difference.recorded)}, wanted {_short(difference.wanted)}; keep it and give "
             "another folder (--results DIR), or replace it (--rerun)"
         )
 
@@ -448,7 +448,9 @@ class Store:
         records_of = {name: alive(self.all(data, name)) for name in self.variants(data)}
         records_of = {name: records for name, records in records_of.items() if records}
         if not records_of:
-            raise ValueError(f"{data}: no run that learned has a record in {self.folder}")
+            raise ValueError(
+                f"{self.folder} must have a record of a run on {data} that learned, got none"
+            )
         return records_of
 
 
@@ -475,7 +477,7 @@ def write_results(
     lines += [rule for word, rule in rules.items() if any(word in body for _, body, _ in parts)]
     lines.append("")
     for title, body, note in parts:
-        lines += [f"## {title}", "", body.rstrip(), "", note, ""]
+        lines += [f"## {title}", "", body.rstrip(), "", *([note, ""] if note else [])]
     path = folder / "RESULTS.md"
     write_text(path, "\n".join(lines))
     say(f"wrote {path}")

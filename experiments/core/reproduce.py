@@ -77,7 +77,7 @@ def _parse_options(args: Sequence[str]) -> ReproduceOptions:
     for name in options.papers or ("",):
         if name not in PAPERS:
             hint = suggestion(name, PAPERS)
-            cli.fail(f"--papers: no paper {name!r}.{hint} Papers: {', '.join(PAPERS)}.")
+            cli.fail(f"--papers: unknown paper {name!r}.{hint} Papers: {', '.join(PAPERS)}.")
     return options
 
 

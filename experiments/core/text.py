@@ -38,8 +38,10 @@ def find_embeddings(name: str, manual_dir: str | None) -> Path | None:
     if name == "none":
         return None
     if not name:
-        raise ValueError('the file of word vectors has no name; "none" stands for no file')
+        raise ValueError("embeddings must be a file of word vectors, or 'none' for no file, got ''")
     path = Path(name).expanduser()
+    # A relative name is looked up in the folder of raw files, too, because GloVe is usually
+    # unpacked beside the data sets.
     if not path.exists() and manual_dir is not None and not path.is_absolute():
         for folder in (Path(manual_dir), Path(manual_dir) / "glove"):
             for file_name in (path.name, f"{path.name}.gz"):
@@ -81,9 +83,14 @@ def read_embeddings(
         language.
     """
     vectors = gdata.load_embeddings(path, vocabulary, dim=dim, **options)
+    # The first two ids are padding and the unknown word, which have no vector in any file.
     count, words = int(vectors.found[2:].sum()), len(vocabulary) - 2
     if not count:
-        raise ValueError(f"{path} has a vector for none of the {words:,} words of the texts")
+        raise ValueError(
+            f"{path} must have vectors of words of the texts, got a vector for none of the "
+            f"{words:,} words"
+        )
+    # With several processes, only the first prints, because all read the same file.
     if is_main():
         say(
             f"word vectors: {count:,} of {words:,} words ({vectors.coverage:.1%}) are in {path}",
@@ -216,7 +223,16 @@ def _read_texts(
     everywhere: bool,
     *options: Options,
 ) -> Texts[gdata.Encoded]:
-    """Reads texts like `read_texts`, with arguments that can be cached."""
+    """Reads texts like `read_texts`, with arguments that can be hashed, for the cache.
+
+    Args:
+      names: the data set of each split.
+      embeddings: the file of word vectors, or "none".
+      dim: the width of the word vectors; None reads no vectors.
+      random: True draws random word vectors if there is no file.
+      everywhere: True adds words of all splits to the vocabulary if there is a file.
+      *options: the options of `Vocabulary.build`, of `encode` and of `load`, each as sorted pairs.
+    """
     counting, encoding, loading = map(dict, options)
     path = find_embeddings(embeddings, loading["manual_dir"])
     if path is not None and dim is not None:

@@ -89,7 +89,7 @@ def recorded_config(paper: Paper, data: str, record: Record, files: Json) -> Con
     config = with_changes(config, folders)
     for difference in remaining_differences(config):
         raise ValueError(
-            f"the record has {difference.field} {difference.recorded}, not {difference.wanted}: "
+            f"the record has {difference.field} {difference.recorded}, wanted {difference.wanted}: "
             "this code cannot repeat its run"
         )
     return config
@@ -174,16 +174,17 @@ def find_record(name: str, results: Path) -> tuple[Paper, str, Record]:
     """
     parts = name.split("/")
     if len(parts) != 4 or not parts[3].isdecimal():
-        cli.fail(f"--verify wants PAPER/DATA/VARIANT/SEED, as ga_net/trec/soft/0, got {name!r}")
+        wanted = "PAPER/DATA/VARIANT/SEED, such as ga_net/trec/soft/0"
+        cli.fail(f"--verify must be {wanted}, got {name!r}")
     owner, data, variant, seed = parts
     if owner not in PAPERS:
-        cli.fail(f"--verify {name}: no paper {owner!r}. Papers: {', '.join(PAPERS)}.")
+        cli.fail(f"--verify {name}: unknown paper {owner!r}. Papers: {', '.join(PAPERS)}.")
     paper = paper_named(owner)
     store = paper.store(results / owner)
     path = store.path(data, variant, int(seed))
     if data not in paper.presets or not path.exists():
         names = sorted(p.stem for p in path.parent.glob(f"{data}-*-seed*.json"))
-        ending = f"; of {data} there are {', '.join(names)}" if names else ""
+        ending = f"; the records of {data} are {', '.join(names)}" if names else ""
         cli.fail(f"--verify {name}: there is no record {path} of a preset{ending}")
     return paper, data, read_json(path, *store.keys)
 
@@ -202,8 +203,8 @@ def verify(name: str, options: Any) -> int:
     recorded, exact = recorded_losses(record, options.num_steps or FIRST_STEPS)
     if not recorded:
         cli.fail(
-            f"--verify {name}: the record is older than curves of the training loss; of its first "
-            "steps there is nothing to compare. --rerun of its table makes one that has them"
+            f"--verify {name}: the record must have the training loss of the first steps, got an "
+            "older record without it: repeat the run with --rerun of its table"
         )
     if record["hardware"].get("platform") == "cpu":
         # The number of devices decides the order of the sums, and with it the last digits of the

@@ -58,6 +58,7 @@ def main(args: list[str] | None = None) -> int:
     for system, name in SYSTEMS.items():
         console.rule(f"training {name}")
         workdir = options.workdir if system == "ganet" else options.workdir / system
+        # Both systems have the same seed, so that they see the same batches in the same order.
         changes = {"workdir": str(workdir), "model.system": system, "train.seed": options.seed}
         with refusals():
             runs[system] = run_of(PAPER, with_changes(preset, changes))
@@ -98,6 +99,8 @@ def comparison_table(
         analysis.pad(truth),
         [len(text.tokens) for text in seen],
     )
+    # Soft attention opens all words. Its precision is therefore the share of deciding words, the
+    # value that gates without knowledge would have.
     chance = sum(map(sum, truth)) / soft["test_tokens"]
     accuracies = [f"{record['test']['accuracy']:.4f}" for record in (soft, ganet)]
     rows = [
@@ -120,6 +123,8 @@ def show_words(console: Console, seen: Sequence[Inspected]) -> None:
     console.print("\nWords that GA-Net attends to:")
     for text in seen:
         mark = "right" if text.predicted == text.label else "wrong"
+        # Without colours the gates are shown by characters, so that the text can be piped into a
+        # file.
         marked = analysis.highlight_terminal(
             text.tokens, text.attention, text.gates, plain=console.color_system is None
         )

@@ -2,13 +2,12 @@
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from experiments.core.command import run_of
-from experiments.core.comparison import ONE_SEED, SEEDS_DISAGREE, Verdict, p_text, verdict
+from experiments.core.comparison import LEVEL, SEEDS, interval_text, p_text, these_runs
 from experiments.core.experiment import last
 from experiments.core.kinds import Json
 from experiments.core.origins import NOT_RUN
@@ -32,8 +31,6 @@ MEASURES = {
     "flipped": "labels flipped",
 }
 """The measures in a record and their headings."""
-MARKS: dict[Verdict, str] = {"shown": " *", "seeds disagree": f", {SEEDS_DISAGREE}", "neither": ""}
-"""The marks of p-values by verdict."""
 OWN = "own"
 RATIONALES = {
     OWN: "gates",
@@ -49,13 +46,19 @@ def measure(job: Job) -> None:
     for data, variant in itertools.product(job.data, job.table.variants):
         for record in job.store.all(data, variant)[: job.options.seeds]:
             count = min(record["test_n"], job.options.texts)
+            # A finished measurement is not repeated, because it runs the network many times for
+            # each text.
             if record.get("faithfulness", {}).get("texts") == count:
                 continue
             config = job.config(data, variant, record["seed"])
             workdir = job.options.runs / f"{data}-{variant}-seed{record['seed']}"
             say(f"{data}, {variant}, seed {record['seed']}: faithfulness")
+            # A finished run is restored from its work folder. Without the folder the network is
+            # trained again.
             run = run_of(job.paper, dataclasses.replace(config, workdir=str(workdir)))
             texts = texts_of(config.data, config.model.embedding_dim).splits["test"]
+            # The record has the test accuracy of the last parameters, and the measures must belong
+            # to the same network.
             params, _ = last(run.fit, workdir)
             measures = facts(run.task.model, params, texts, count)
             write_json(
@@ -102,10 +105,13 @@ def _measured_records(store: Store) -> dict[tuple[str, str], Records]:
         counts = {record["faithfulness"]["texts"] for record in records}
         if len(counts) > 1:
             raise ValueError(
-                f"records of {data}, {variant}: faithfulness is of {sorted(counts)} texts; they "
-                "are not averaged: measure them again with one --texts"
+                f"records of {data}, {variant}: faithfulness.texts are {sorted(counts)}; they are "
+                "not averaged: measure all of them again with the same --texts"
             )
         measured[data, variant] = records
+    # A data set without a measurement has no rows, because a table that lists all data sets would
+    # consist of empty rows. TREC is listed in any case, so that the table exists before the first
+    # run.
     some = {data for (data, _), records in measured.items() if records} | {"trec"}
     return {
         (data, variant): records for (data, variant), records in measured.items() if data in some
@@ -139,6 +145,8 @@ def body(store: Store) -> str:
                     mean_std([record["test"]["accuracy"] for record in records]),
                     mean_std([record["faithfulness"]["density"] for record in records]),
                 ]
+            # The mean over texts comes first, so that the deviation in the table is the deviation
+            # between seeds.
             means = (values(records, rationale, of).mean(axis=1) for of in MEASURES)
             rows.append([*line, *(mean_std(list(mean)) for mean in means)])
     headings = ["data", "system", "rationale", "accuracy", "density", *MEASURES.values()]
@@ -146,31 +154,37 @@ def body(store: Store) -> str:
 
 
 def paired_table(store: Store) -> str:
-    """Returns paired tests of the gates against each other rationale, corrected together."""
-    lines: list[tuple[list[str], analysis.Bootstrap | None, Sequence[float]]] = []
-    tests: list[float] = []
+    """Returns tests of the gates against each other rationale, with corrected p-values.
+
+    The p-values of the rows with enough seeds are corrected together.
+    """
+    lines: list[tuple[list[str], int, float, analysis.TwoWay | None]] = []
     for (data, variant), records in _measured_records(store).items():
         first = [reported.NAMES[data], VARIANTS[variant]]
         if not records:
-            lines.append(([*first, NOT_RUN, "-"], None, ()))
+            lines.append(([*first, NOT_RUN, "-"], 0, 0.0, None))
             continue
         for other, of in itertools.product([name for name in RATIONALES if name != OWN], MEASURES):
             gates, against = (values(records, name, of) for name in (OWN, other))
-            test = analysis.paired_bootstrap(gates.mean(axis=0), against.mean(axis=0))
-            by_seed = (gates - against).mean(axis=1).tolist()
-            lines.append(([*first, RATIONALES[other], MEASURES[of]], test, by_seed))
-            tests += [test.p_value] if len(records) > 1 else []
-    corrected = iter(analysis.holm(tests))
+            # Both rationales are of the same networks, so the difference is a single sample of
+            # seeds, which is compared with 0.
+            shift = gates - against
+            several = len(records) > 1
+            test = analysis.two_way_test(shift, 0 * shift) if several else None
+            row = [*first, RATIONALES[other], MEASURES[of]]
+            lines.append((row, len(records), float(shift.mean()), test))
+    tested = [test.p_value for _, seeds, _, test in lines if test is not None and seeds >= SEEDS]
+    corrected = iter(analysis.holm(tested))
     rows = []
-    for line, result, by_seed in lines:
-        if result is None:
+    for line, seeds, difference, test in lines:
+        if not seeds:
             rows.append([*line, "-", "-", "-"])
             continue
-        p = ONE_SEED
-        if len(by_seed) > 1:
+        p = these_runs(seeds)
+        if test is not None and seeds >= SEEDS:
             value = float(next(corrected))
-            p = p_text(value) + MARKS[verdict([value], by_seed)]
-        interval = f"[{result.low:+.4f}, {result.high:+.4f}]"
-        rows.append([*line, f"{result.difference:+.4f} (n={len(by_seed)} seeds)", interval, p])
+            p = p_text(value) + " *" * (value < LEVEL)
+        interval = "-" if test is None else interval_text(test, 1, 4)
+        rows.append([*line, f"{difference:+.4f} (n={seeds} seeds)", interval, p])
     headings = ["data", "system", "gates minus", "measure", "difference", "95 % interval", "p"]
     return analysis.render_table(headings, rows)

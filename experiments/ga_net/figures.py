@@ -49,6 +49,8 @@ def statistics(store: Store) -> str:
             rows.append([*row, NOT_RUN, *["-"] * 5])
             continue
         parts = [counts[data][split] for split in SPLITS]
+        # The paper has one length per data set, so the means of the splits are weighted by their
+        # numbers of texts.
         mean = sum(part["n"] * part["mean_length"] for part in parts) / sum(p["n"] for p in parts)
         row += [f"{mean:.1f}", str(len(parts[0]["class_counts"]))]
         rows.append([*row, *(str(part["n"]) for part in parts), str(parts[0]["vocabulary_size"])])
@@ -85,6 +87,7 @@ def inspect(run: Run, encoded: gdata.Encoded, indices: Sequence[int]) -> list[In
       encoded: the split.
       indices: the examples.
     """
+    # All batches have the same shape, so that a single program is compiled.
     model, rows = run.task.model, min(len(indices), 128)
     forward = jax.jit(
         lambda params, batch: model.apply(
@@ -99,6 +102,7 @@ def inspect(run: Run, encoded: gdata.Encoded, indices: Sequence[int]) -> list[In
         tokens = np.zeros((rows, size), np.int32)
         for line, index in zip(tokens, chunk, strict=False):
             line[: len(encoded.ids[index])] = encoded.ids[index]
+        # The missing rows have the id of a real example but no tokens. Their output is not read.
         padded = chunk + [chunk[0]] * (rows - len(chunk))
         batch = {
             "tokens": tokens,
@@ -122,6 +126,7 @@ def inspect(run: Run, encoded: gdata.Encoded, indices: Sequence[int]) -> list[In
 
 def find(encoded: gdata.Encoded, beginning: str) -> int | None:
     """Returns the index of the first text with these words, ignoring spaces and case, or None."""
+    # Spaces are ignored, because versions of a data set differ in how they split words.
     letters = "".join(beginning.lower().split())
     for index in range(len(encoded)):
         if letters in "".join(encoded.tokens(index)).lower():
@@ -155,7 +160,9 @@ def figure4(job: Job) -> None:
         for name, (run, encoded) in results.items():
             index = find(encoded, sentence)
             if index is None:
-                raise ValueError(f"the SST-2 test split has no sentence {sentence!r}")
+                raise ValueError(
+                    f"the test set of sst2 must have the sentence {sentence!r}, got none"
+                )
             (seen,) = inspect(run, encoded, [index])
             label = seen.label
             title = f"{job.paper.variants[name].title}: {seen.predicted}"
@@ -202,6 +209,8 @@ def figure5(job: Job) -> None:
         for metric, lines in series.items():
             points = []
             for variant, width in zip(job.table.variants, reported.AUX_WIDTHS, strict=True):
+                # A collapsed run has no density, and its accuracy is that of the most frequent
+                # class.
                 records = alive(job.store.all(data, job.paper.record_name(data, variant)))
                 values = [record["test"][metric] for record in records]
                 if values:

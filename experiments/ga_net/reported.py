@@ -33,7 +33,7 @@ AUX_WIDTHS = (20, 40, 60, 80, 100)
 
 
 def _row(*values: float) -> dict[str, float]:
-    """Returns numbers by data set."""
+    """Returns a dict from each data set of `DATA` to its number, in their order."""
     return dict(zip(DATA, values, strict=True))
 
 

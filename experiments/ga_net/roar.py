@@ -77,8 +77,8 @@ def check(options: Any) -> None:
     # The default lists all importances and each system takes its own, so it is never an error.
     if not having or (lacking and options.measures != MEASURES):
         of = ", ".join(f"{system}: {' '.join(measures)}" for system, measures in ROWS.items())
-        fail(f"--measures {' '.join(lacking)}: no system of {' '.join(options.systems)} has that; "
-             f"there are {of}")  # fmt: skip
+        fail(f"--measures must be measures of {' '.join(options.systems)}, got "
+             f"{' '.join(lacking)}; the measures are {of}")  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,6 +144,8 @@ class Recursion:
         Returns:
           (run, test accuracy) of each seed.
         """
+        # At a share of 0 no word is masked and at 1 all words are, whatever the importance.
+        # Networks at these shares are trained once and serve all importances.
         networks = shared[share] if share in shared else self._train(measure, share, words(copies))
         runs[share] = networks
         if share in EVERYWHERE:
@@ -161,6 +163,8 @@ class Recursion:
         masked = {"measure": of, "shares": [] if of == "all" else steps, "share": share}
         settings = job.paper.recorded(config)
         say(f"{self.data}, {self.system}, {of}, {share:.0%}: {job.options.runs / name}")
+        # Without the removal the run would continue from its last checkpoint, and --rerun would
+        # change nothing.
         if job.options.rerun and (job.options.runs / name).exists():
             remove_workdir(job.options.runs / name)
         networks = run_lanes(
@@ -192,6 +196,8 @@ class Recursion:
                 for share_record in of_seed
                 if share_record["seconds_per_step"]
             ]
+            # These facts are the same for all shares, because masking changes neither the number of
+            # texts nor the vocabulary.
             names = ("data", "substitute", "seed", "config", "system", "train_n", "test_n",
                     "test_digest", "lanes", "vocabulary_size", "embedding_coverage",
                     "parameters")  # fmt: skip
@@ -216,7 +222,13 @@ class Recursion:
 
 
 def _scores(source: Any, run: Run, part: Any) -> np.ndarray:
-    """Returns the importance of the words of a split for a trained network."""
+    """Returns the importance of each word for a trained network, float [N, T].
+
+    Args:
+      source: the name of the importance, as `analysis.rationale_scores` takes it.
+      run: the run of the network.
+      part: the arrays of a split, see `_columns`.
+    """
     return analysis.rationale_scores(run.task.model, run.fit.best_params, part, source)
 
 
@@ -228,6 +240,7 @@ def _columns(texts: Texts[gdata.Encoded]) -> dict[str, Json]:
         split = texts.splits[name]
         tokens = np.zeros((len(split), width), np.int32)
         for line, words in zip(tokens, split.ids, strict=True):
+            # The rest of the row stays 0, the id of padding.
             line[: len(words)] = words
         columns[name] = {
             "tokens": tokens,
@@ -240,7 +253,14 @@ def _columns(texts: Texts[gdata.Encoded]) -> dict[str, Json]:
 def _with_words(
     experiment: Experiment, config: Config, texts: Texts[gdata.Encoded], copies: list[Any]
 ) -> Experiment:
-    """Returns the experiment on masked copies of its texts; each seed has a copy of its own."""
+    """Returns an experiment on masked texts, with another copy of the texts for each seed.
+
+    Args:
+      experiment: the experiment on the texts without masks.
+      config: the configuration of the first seed.
+      texts: the texts without masks.
+      copies: for each seed the masked arrays of each split, in the form of `_columns`.
+    """
 
     def batches(copy: Any) -> Any:
         """Returns the batches of a copy of the texts."""
@@ -349,12 +369,18 @@ def body(store: Store) -> str:
 
 
 def _all() -> list[tuple[SystemName, Measure]]:
-    """Returns (system, importance) of all curves."""
+    """Returns the pair (system, importance) of each curve, in the order of the table."""
     return [(system, measure) for system, measures in ROWS.items() for measure in measures]
 
 
 def _area(records: Records, beside: Records, measure: str) -> list[str]:
-    """Returns cells with RACU and its interval, over the seeds that both curves have."""
+    """Returns two cells of the table: RACU of a curve, and its 95 % interval.
+
+    Args:
+      records: the records of the curve, a record per seed.
+      beside: the records of the curve of random words; only seeds of both curves count.
+      measure: the importance of the curve. For "random" the cells are dashes.
+    """
     if measure == "random":
         return ["-", "-"]
     first, other = ({r["seed"]: r for r in curve_records} for curve_records in (records, beside))
@@ -372,7 +398,11 @@ def _area(records: Records, beside: Records, measure: str) -> list[str]:
 
 
 def _points(records: Records) -> list[tuple[float, float, float | None]]:
-    """Returns (percentage of masked words, mean accuracy, deviation) of a curve."""
+    """Returns the points of a curve for a figure, from its records, a record per seed.
+
+    A point is (percentage of masked words, mean accuracy, standard deviation over seeds). The
+    deviation is None for a single seed.
+    """
     points = []
     for place, share in enumerate(records[0]["shares"] if records else ()):
         summary = analysis.summary([record["accuracy"][place] for record in records])

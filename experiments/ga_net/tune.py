@@ -69,6 +69,7 @@ def trials(options: TuneConfig) -> list[tuple[dict[str, float], GANetRunConfig]]
     overrides["train.num_steps"] = options.num_steps
     changes |= {path: value for path, value in overrides.items() if value is not None}
     preset = with_changes(PRESETS[options.data], changes)
+    # An option without values is a grid of a single value, the value of the preset.
     grids = [
         getattr(options, option) or (operator.attrgetter(path)(preset),)
         for option, path, *_ in SWEPT.values()
@@ -78,6 +79,8 @@ def trials(options: TuneConfig) -> list[tuple[dict[str, float], GANetRunConfig]]
         values = dict(zip(SWEPT, combination, strict=True))
         config = with_changes(preset, swept(values))
         gated = options.system == "ganet"
+        # The record of a system without gates must not depend on the temperature and the penalty,
+        # because a repeated trial is found by its values.
         varied = {name: v for name, v in values.items() if gated or name not in OF_GATES}
         configs.append((varied, config))
     return configs
@@ -118,7 +121,11 @@ def main(args: list[str] | None = None) -> int:
         records = read_json(path) if path.exists() else []
         for values, config in trials(options):
             key: Json = {"data": options.data, "system": options.system, "values": values}
+            # The number of steps belongs to the key, because a short trial says little about a long
+            # run.
             key |= {"seed": options.seed, "num_steps": config.train.num_steps}
+            # Trials of earlier versions were chosen by accuracy. They stay in the file, but they do
+            # not replace a trial chosen by loss.
             by_loss = config.train.best_metric == "loss"
             records_of_kind = [record for record in records if ("loss" in record) == by_loss]
             if any(record.items() >= key.items() for record in records_of_kind):
@@ -127,6 +134,7 @@ def main(args: list[str] | None = None) -> int:
             folder = f"{options.data}-{options.system}-{name}-{options.seed}-{key['num_steps']}"
             say(f"{options.data}, {options.system}: {values}")
             trial = dataclasses.replace(config, workdir=str(options.runs / folder))
+            # Hyperparameters chosen on the test split would make its accuracy too high.
             result = run_of(PAPER, trial, test=False)
             if result.fit.stopped == "signal":
                 say("stopped; the same command continues", file=sys.stderr)
@@ -135,6 +143,8 @@ def main(args: list[str] | None = None) -> int:
             names = ("loss", "accuracy", "density") if by_loss else ("accuracy", "density")
             figures = {name: best.get(name) for name in names}
             records.append({**key, **figures, "best_step": result.fit.best_step})
+            # The file is written after each trial, so that an interrupted sweep loses only the
+            # trial in progress.
             write_json(path, records)
     table = options.results / "TUNING.md"
     write_text(table, render(records))

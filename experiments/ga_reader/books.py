@@ -91,7 +91,7 @@ def read_book(path: Path) -> Sentences:
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8: byte {error.start}") from error
+        raise ValueError(f"{path} must be UTF-8, got another code at byte {error.start}") from error
     start = _START.search(text)
     text = text[start.end() :] if start else text
     end = _END.search(text)
@@ -102,7 +102,7 @@ def read_book(path: Path) -> Sentences:
             # Underscores mark italics in files of Project Gutenberg.
             sentences += sentences_of(tokens_of(paragraph.replace("_", "")))
     if not sentences:
-        raise ValueError(f"{path} holds no sentence")
+        raise ValueError(f"{path} must have at least 1 sentence, got none")
     return sentences
 
 

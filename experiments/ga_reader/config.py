@@ -49,7 +49,7 @@ class DataConfig(Files):
     def __post_init__(self) -> None:
         """Raises ValueError for a share outside of (0, 1]."""
         if not 0 < self.fraction <= 1:
-            raise ValueError(f"fraction must be above 0 and at most 1, got {self.fraction}")
+            raise ValueError(f"fraction must be in (0, 1], got {self.fraction}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -91,9 +91,14 @@ class GAReaderRunConfig(RunConfig):
         if self.epochs is not None:
             changes["num_steps"] = min(self.train.num_steps, self.epochs * steps_per_epoch)
         if self.patience_epochs is not None:
+            # `fit` counts patience in evaluations. The result is rounded up, so that at least the
+            # given number of epochs passes.
             patience = math.ceil(self.patience_epochs * steps_per_epoch / self.train.eval_every)
+            # A small data set may have less than one evaluation in an epoch.
             changes["early_stop_patience"] = max(1, patience)
         if self.halve_after is not None:
+            # The schedule comes from the function that the library offers for this paper, so that
+            # both have the same rule.
             falling = ga_reader_optimizer(steps_per_epoch, halve_after=self.halve_after)
             for name in ("schedule", "decay_rate", "decay_begin", "decay_every"):
                 changes[f"optimizer.{name}"] = getattr(falling, name)
@@ -128,6 +133,8 @@ def _preset(name: DataName, *, dropout: float, released: bool) -> GAReaderRunCon
             log_every=50,
             eval_every=100,
             checkpoint_every=100,
+            best_metric="accuracy",
+            best_mode="max",
             optimizer=OptimizerConfig(name="adam", learning_rate=5e-4, clip_norm=10.0),
         ),
     )

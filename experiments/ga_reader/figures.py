@@ -38,8 +38,7 @@ def by_share(store: Store, data: str) -> dict[tuple[bool, int], tuple[Records, R
 
     Returns:
       (True with the feature, share of the questions in percent) -> the records of runs with gating,
-      and
-      of runs without.
+      and of runs without.
     """
     names = {False: (base_of(data), "no_gating"), True: (feature_of(data), "feature_no_gating")}
 
@@ -177,14 +176,17 @@ def heat_maps(job: Job) -> None:
         workdir = workdir_of(job, data)
         if workdir is None:
             raise ValueError(
-                f"no run of {data} in {job.options.runs} has a record and a work folder"
+                f"{job.options.runs} must have the work folder of a run of {data} with a record, "
+                "got none"
             )
         source = source_of(PRESETS[data].data.name, "validation", job.options)
         # The first questions suffice, because the figure shows few of them.
         first = gdata.Source(source[:LOOKED_AT], source.info)
         readings = chosen_readings(Reader.open(workdir).answer_questions(first))
         if not readings:
-            raise ValueError(f"the run in {workdir} answers none of {len(first)} questions")
+            raise ValueError(
+                f"{workdir} must answer at least 1 of {len(first)} questions, got none"
+            )
         seed = read_json(workdir / "config.json", "config")["config"]["train"]["seed"]
         for number, reading in enumerate(readings, 1):
             stem = job.options.results / f"figure3_{data}_{number}"

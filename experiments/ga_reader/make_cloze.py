@@ -8,6 +8,7 @@ fewer than ten names, common nouns fill up the candidates. Simple rules find nam
 `experiments.ga_reader.books`), without a tagger.
 """
 
+import collections
 import dataclasses
 import itertools
 import math
@@ -86,10 +87,14 @@ def make_cloze(options: MakeClozeConfig) -> dict:
     if options.stride < 1:
         raise ValueError(f"--stride must be at least 1, got {options.stride}")
     if not 0 < options.held_out <= 0.4:
-        raise ValueError(f"--held-out must be above 0 and at most 0.4, got {options.held_out}")
+        raise ValueError(f"--held-out must be in (0, 0.4], got {options.held_out}")
     texts = {path.name: books.read_book(path) for path in options.books}
+    # Books are stored by file name, so that equal names in different folders would replace each
+    # other.
     if len(texts) != len(options.books):
-        raise ValueError("--books must have names of their own, without their folders")
+        names = collections.Counter(path.name for path in options.books)
+        ((name, count),) = names.most_common(1)
+        raise ValueError(f"--books must have different file names, got {name!r} {count} times")
     words = {name: (books.names_of(text), books.nouns_of(text)) for name, text in texts.items()}
     pieces = split(texts, options.held_out, options.seed)
     report: dict = {"books": {part: sorted(named) for part, named in pieces.items()}}
@@ -101,9 +106,12 @@ def make_cloze(options: MakeClozeConfig) -> dict:
             # A generator for each book keeps its draws independent of the other books.
             draw = np.random.default_rng([options.seed, *f"{kind} {part} {name}".encode()])
             sentences = pieces[part][name]
+            # A stride of 1 would give questions whose contexts differ in a single sentence.
             for place in range(CONTEXT, len(sentences), options.stride):
                 context, query = sentences[place - CONTEXT : place], sentences[place]
                 outcome, new_lines = question(context, query, kind, words[name], draw)
+                # The question is still drawn, so that the counts show how many questions the books
+                # would give.
                 if outcome == "written" and counts["written"] == MOST[part]:
                     outcome, new_lines = "over_the_limit", []
                 counts["tried"] += 1
@@ -111,11 +119,13 @@ def make_cloze(options: MakeClozeConfig) -> dict:
                 lines += new_lines
         if not lines:
             raise ValueError(
-                f"{kind}, {part}: no question can be made of {', '.join(sorted(pieces[part]))}: "
-                f"{counts}; give longer or more books"
+                f"--books must have at least 1 question of {kind} for {part}, got none from "
+                f"{', '.join(sorted(pieces[part]))} ({counts}): give longer or more books"
             )
         files[f"cbtest_{kind}_{PARTS[part]}.txt"] = "\n".join(lines)
         report.setdefault(kind, {})[part] = counts
+    # All files are written at the end, so that a fault in a later part leaves no incomplete set
+    # behind.
     for name, text in files.items():
         write_text(options.out / name, text)
     write_json(options.out / "make_cloze.json", report)
@@ -150,6 +160,8 @@ def split(
     pieces: dict[str, dict[str, books.Sentences]] = {part: {} for part in PARTS}
     for name, sentences in texts.items():
         n = math.floor(held_out * len(sentences))
+        # The pieces are consecutive, because a random choice of sentences would put neighbours of
+        # test sentences into the training part.
         ends = len(sentences) - 2 * n, len(sentences) - n
         pieces["train"][name] = sentences[: ends[0]]
         pieces["valid"][name] = sentences[ends[0] : ends[1]]

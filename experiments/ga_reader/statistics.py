@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from experiments.core.comparison import ONE_SEED, K, p_text, paragraphs
+from experiments.core.comparison import SEEDS, K, p_text, paragraphs, these_runs
 from experiments.core.kinds import Json
 from experiments.core.origins import NOT_RUN, join_remarks, origin_of, other_data
 from experiments.core.paper import Job
@@ -47,8 +47,8 @@ def one_sided(first: Records, second: Records) -> list[McNemar]:
     for seed in sorted(a.keys() & b.keys()):
         if a[seed]["test_n"] != b[seed]["test_n"]:
             raise ValueError(
-                f"records of {a[seed]['data']}, seed {seed}: their test sets differ in size; run "
-                "them again with --rerun"
+                f"records of {a[seed]['data']}, seed {seed}: test_n must be equal, got "
+                f"{a[seed]['test_n']} / {b[seed]['test_n']}; run them again with --rerun"
             )
         right, other = correctness([a[seed], b[seed]])
         tests.append(analysis.mcnemar(right, other, alternative="greater"))
@@ -56,9 +56,9 @@ def one_sided(first: Records, second: Records) -> list[McNemar]:
 
 
 def one_sided_texts(pairs: Mapping[K, tuple[Records, Records]]) -> dict[K, str]:
-    """Formats one-sided p-values by seed with their counts; all are corrected together.
+    """Formats one-sided p-values by seed with their counts; the p-values are not corrected.
 
-    A pair has no p-value if it has fewer than two common seeds or a collapsed run.
+    A pair has no p-value if it has fewer than three common seeds or a collapsed run.
 
     Args:
       pairs: key -> the records of the reader that may be better, and of the other reader.
@@ -66,20 +66,20 @@ def one_sided_texts(pairs: Mapping[K, tuple[Records, Records]]) -> dict[K, str]:
     Returns:
       The text of each key.
     """
-    tests = {key: one_sided(*pair) for key, pair in pairs.items()}
-    lost = {key for key, pair in pairs.items() if any(map(has_collapsed, (*pair[0], *pair[1])))}
-    # A single seed is too little for a verdict, so it has counts but no p-value.
-    tested = {key: of for key, of in tests.items() if len(of) > 1 and key not in lost}
-    p_values = iter(analysis.holm([test.p_value for of in tested.values() for test in of]))
     texts = {}
-    for key, of in tests.items():
-        counts = [f"({test.b} : {test.c})" for test in of]
-        if key in tested:
-            texts[key] = ", ".join(f"{p_text(next(p_values))} {count}" for count in counts)
-        elif not of:
+    for key, pair in pairs.items():
+        tests = one_sided(*pair)
+        counts = [f"({test.b} : {test.c})" for test in tests]
+        if not tests:
             texts[key] = NOT_RUN
+        elif any(map(has_collapsed, (*pair[0], *pair[1]))):
+            texts[key] = COLLAPSED
+        elif len(tests) < SEEDS:
+            texts[key] = f"{these_runs(len(tests))} {', '.join(counts)}"
         else:
-            texts[key] = COLLAPSED if key in lost else f"{ONE_SEED} {counts[0]}"
+            texts[key] = ", ".join(
+                f"{p_text(test.p_value)} {of}" for test, of in zip(tests, counts, strict=True)
+            )
     return texts
 
 
@@ -168,10 +168,9 @@ def proportions(store: Store) -> str:
     records = {data: store.all(data, feature_of(data)) for data in reported.PROPORTIONS}
     for data, (_, second, *_) in reported.PROPORTIONS.items():
         living = alive(records[data])
-        if len(living) > 1 and not other_data(living):
+        if len(living) >= SEEDS and not other_data(living):
             mean = analysis.summary([record["test"]["accuracy"] for record in living]).mean
             tests[data] = analysis.proportion_test(mean, second / 100, living[0]["test_n"])
-    corrected = dict(zip(tests, analysis.holm([t.p_value for t in tests.values()]), strict=True))
     for data, (name, second, accuracy, n, p) in reported.PROPORTIONS.items():
         test = analysis.proportion_test(accuracy / 100, second / 100, n)
         row = [reported.NAMES[data], name, f"{second:.1f}"]
@@ -180,9 +179,9 @@ def proportions(store: Store) -> str:
         if other_data(ours):
             row, source = [row[0], "-", "-"], "ours, other data"
         elif data in tests:
-            cells = _format_test(tests[data]._replace(p_value=float(corrected[data])))
+            cells = _format_test(tests[data])
         elif ours:
-            cells = "-", ONE_SEED if alive(ours) else COLLAPSED
+            cells = "-", these_runs(len(alive(ours))) if alive(ours) else COLLAPSED
         size = f"{ours[0]['test_n']:,}" if ours else "-"
         rows.append([*row, accuracy_text(ours, digits=1), source, size, *cells, "-"])
     return analysis.render_table(headings, rows)

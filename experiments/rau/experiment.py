@@ -39,7 +39,7 @@ _images = functools.lru_cache(maxsize=1)(load_splits)
 
 
 def _image_parts(config: DataConfig) -> Json:
-    """Returns the arguments of an `Experiment` that images determine."""
+    """Loads images and returns the arguments of an `Experiment` that depend on them, by name."""
     digits = config.name == "digits"  # digits need no files
     folders = Files(data_dir=config.data_dir, manual_dir=config.manual_dir)
     splits = _images(config.name, Files() if digits else folders)
@@ -59,7 +59,10 @@ def _image_parts(config: DataConfig) -> Json:
 
 
 def _texts(config: RAURunConfig) -> Texts:
-    """Returns the reviews of a run; the vocabulary has only words of the training text."""
+    """Returns the encoded IMDB reviews of a run, with their vocabulary and word vectors.
+
+    The vocabulary has only words of the training text.
+    """
     data = config.data
     return read_texts(
         "imdb_reviews",

@@ -94,6 +94,8 @@ def curves(job: Job) -> None:
     lines = panels(records, key, columns)
     if figure == "figure6":
         lines["validation perplexity"] = {
+            # The deviation of exp(y) is exp(y) times that of y to first order. A single seed has no
+            # deviation, and `sd` stays None.
             cell: [(x, math.exp(y), sd and math.exp(y) * sd) for x, y, sd in line]
             for cell, line in lines["validation loss"].items()
         }
@@ -133,13 +135,17 @@ def network(config: RAUConfig, name: str) -> tuple[int, int]:
     Returns:
       The numbers of parameters without word vectors and of the recurrent layer.
     """
+    # The shapes of parameters do not depend on the length of a text, so one step suffices.
     batch: Json = {"lengths": np.ones(1, np.int32)}
     if name in ROW_WIDTH:
         batch["rows"] = np.ones((1, 1, ROW_WIDTH[name]), np.float32)
     else:
         batch["tokens"] = np.ones((1, 1), np.int32)
+    # The word vectors are not counted, so any size of the vocabulary will do.
     words = 2 if "tokens" in batch else None
     model = RAUClassifier(config, num_classes=CLASSES[name], vocab_size=words)
+    # `eval_shape` allocates nothing. The search for a width counts several networks, and each count
+    # takes milliseconds.
     params = jax.eval_shape(lambda key: model.init(key, batch), jax.random.key(0))["params"]
     params = {part: params[part] for part in ("recurrent", "classifier")}
     counts = count_parameters(params)
@@ -163,16 +169,18 @@ def matched_width(preset: str, cell: CellName) -> int:
         return network(model, config.data.name)[0]
 
     target = count("gru", config.model.hidden)
+    # A search by halves suffices, because the number of parameters grows with the width.
     low, high = 1, config.model.hidden
     while low < high:  # the smallest width with at least as many
         middle = (low + high) // 2
         low, high = (low, middle) if count(cell, middle) >= target else (middle + 1, high)
+    # The nearest count may also be just below the target.
     widths = [width for width in (low - 1, low) if width >= 1]
     return min(widths, key=lambda width: abs(count(cell, width) - target))
 
 
 def _cells(*values: object) -> list[str]:
-    """Formats settings for tables."""
+    """Formats the cells of a row: texts unchanged, and numbers in their shortest form."""
     return [value if isinstance(value, str) else f"{value:g}" for value in values]
 
 
@@ -187,7 +195,7 @@ def table2() -> str:
 
 
 def _classifier(config: RAURunConfig) -> list[str]:
-    """Returns the cells of a preset in Table 2."""
+    """Returns the cells of the row of a preset for a classifier in Table 2."""
     name, model, optimizer = config.data.name, config.model, config.train.optimizer
     epochs = config.train.num_steps * config.data.batch_size / TRAIN_EXAMPLES[name]
     rate = f"{optimizer.learning_rate:g}, {optimizer.schedule}, clip {optimizer.clip_norm:g}"
@@ -209,7 +217,7 @@ def table4() -> str:
 
 
 def _language(config: RAURunConfig) -> list[str]:
-    """Returns the cells of a preset in Table 4."""
+    """Returns the cells of the row of a preset for a language model in Table 4."""
     model, train, data = config.model, config.train, config.data
     epoch = -(-PTB_ROW // data.window)
     decay = f"{train.optimizer.decay_rate:.4g} after epoch {train.optimizer.decay_begin // epoch}"

@@ -18,6 +18,10 @@ def main(args: list[str] | None = None) -> int:
         from experiments.ssan import translation
 
         return translation.main(args[1:])
+    if args[:1] == ["make-probes"]:
+        from experiments.ssan import make_probes
+
+        return make_probes.main(args[1:])
     config = cli.parse(args, **vars(START))
     from experiments.core import command
     from experiments.ssan.paper import PAPER

@@ -68,7 +68,7 @@ def for_each_data_set(
     def all_of_them(job: Job) -> None:
         repeated = [data for data, n in collections.Counter(job.data).items() if n > 1]
         if repeated:
-            raise ValueError(f"--data names {repeated[0]} twice")
+            raise ValueError(f"--data must have different names, got {repeated[0]!r} twice")
         for data in job.data:
             analyse(job, data)
         then(job)
@@ -135,6 +135,11 @@ def read_results(store: Store, name: str) -> list[tuple[str, Numbers]]:
 def _save(job: Job, data: str, numbers: Numbers) -> str:
     """Writes the results of an analysis; only --rerun replaces different results.
 
+    Args:
+      job: the command; its table or figure and the data set determine the file.
+      data: the data set.
+      numbers: the results, a dict for JSON.
+
     Returns:
       The title of the data set, see `title_of`.
     """
@@ -182,9 +187,16 @@ def _maps(
 
 
 def _tagged_maps(options: Any, encoder: Encoder, examples: Sequence[Any]) -> list[np.ndarray]:
-    """Computes the attention between the words of tagged sentences, see `_maps`.
+    """Computes the attention between the words of tagged sentences.
 
-    The tags mark the words that follow the previous word without a space.
+    Args:
+      options: has the layer and the head.
+      encoder: the encoder of a trained network.
+      examples: sentences with "tokens" and "tags". The tags mark the words that follow the previous
+        word without a space.
+
+    Returns:
+      An array [n, n] of queries and keys for each sentence of n words.
     """
     glued = [[tag in GLUED for tag in example["tags"]] for example in examples]
     return _maps(options, encoder, [example["tokens"] for example in examples], glued=glued)
@@ -282,7 +294,7 @@ def tagged_sentences(job: Job, data: str) -> tuple[Records, str]:
     texts = [tuple(example["tokens"]) for example in _test_examples(job, data)]
     tagged = [{"tokens": words, "tags": tags[words]} for words in texts if words in tags]
     if not tagged:
-        raise ValueError(f"{data}: no test sentence is in the treebank, so none has tags")
+        raise ValueError(f"{data} must have a test sentence in the treebank, got none with tags")
     return tagged, f"gold tags of {len(tagged):,} of {len(texts):,} test sentences"
 
 
@@ -350,7 +362,10 @@ def heat_maps(job: Job, data: str) -> None:
     """
     if not all(name.startswith(("bshift", "wrd")) for name in job.data):
         figure = job.options.what
-        raise ValueError(f"{figure} shows sentences whose order was changed, got {job.data}")
+        raise ValueError(
+            f"--data must be reordered sentences (bshift, wrd) for {figure}, got "
+            f"{', '.join(job.data)}"
+        )
     source = _test_examples(job, data)
     names = source.info.class_names
     short = [example for example in source if len(example["tokens"]) in SHOWN]
@@ -427,8 +442,11 @@ def curves(job: Job, data: str) -> None:
 
 
 def _selection_rates(records: Records) -> Records:
-    """Returns the curves of the share of selected pairs for the networks with a single selective
-    layer."""
+    """Returns a dict {"rate": curve} for each record of a network with a single selective layer.
+
+    The points of a curve are (step, share of selected pairs, share of empty queries). Records of
+    networks with several selective layers, or none, are left out.
+    """
     layers = [record.get("selection_curve", {}).values() for record in records]
     return [
         {"rate": rates}
@@ -483,5 +501,7 @@ def linear_reference(job: Job, data: str) -> None:
       ValueError: if a data set is not a probe.
     """
     if unsuitable := [name for name in job.data if name not in PROBES]:
-        raise ValueError(f"neighbours is for the probes {', '.join(PROBES)}, got {unsuitable[0]}")
+        raise ValueError(
+            f"--data must be among {', '.join(PROBES)} for neighbours, got {unsuitable[0]!r}"
+        )
     _save(job, data, neighbours.train(experiment(job.config(data, FULL, 0))))

@@ -17,7 +17,7 @@ from gatedjax.data.batches._sequences import one_pass
 from gatedjax.models import SSANTranslator
 from gatedjax.models.ssan.translation import STOP
 from gatedjax.text._translator import open_translator
-from gatedjax.training import load_params
+from gatedjax.training import restore_params
 
 BATCH = 64
 Words = Sequence[str]
@@ -53,18 +53,18 @@ def load_encoder(config: RunConfig, workdir: Path) -> Encoder:
     """
     if not (workdir / "results.json").exists():
         raise FileNotFoundError(
-            f"{workdir}: no finished run is there, and its attention is needed; train it first "
-            "(python -m experiments.ssan.tables table1 | table2 | table3 | table4 | table5)"
+            f"{workdir} must be the work folder of a finished run, got no results.json: train it "
+            "with python -m experiments.ssan.tables table1 | table2 | table3 | table4 | table5"
         )
     if isinstance(config, TranslationConfig):
         return _translator(config, workdir)
     if not isinstance(config, ProbeConfig | ReorderingConfig):
-        raise ValueError(f"a run of {config.preset!r} has no encoder of whole sentences")
+        raise ValueError(f"preset must have an encoder of whole sentences, got {config.preset!r}")
     vocabulary, run = sentences(config).vocabulary, experiment(config)
     model, first = run.task.model, run.test[0]
     # Shapes suffice to load the parameters, so none are initialised.
     like = jax.eval_shape(lambda: run.task.init(jax.random.key(0), first))
-    params, _ = load_params(workdir, like)
+    params, _ = restore_params(workdir, like)
 
     def weights(params: Params, batch: Batch) -> tuple[Any, ...]:
         return tuple(s.weights for s in model.apply({"params": params}, batch).selections)
@@ -154,7 +154,7 @@ def merge_pieces(weights: ArrayLike, word: ArrayLike) -> np.ndarray:
         raise ValueError(f"weights must be [..., {n}, {n}] for {n} pieces, got {weights.shape}")
     steps = np.diff(word)
     if n and (word[0] != 0 or np.any((steps != 0) & (steps != 1))):
-        raise ValueError("word must number the words 0, 1, ... in order")
+        raise ValueError(f"word must number the words 0, 1, ... in order, got {word.tolist()}")
     member = np.zeros((int(word[-1]) + 1 if n else 0, n))
     member[word, np.arange(n)] = 1.0
     mean = member / np.maximum(member.sum(axis=1, keepdims=True), 1.0)

@@ -1,15 +1,18 @@
 """BLEU by sacrebleu (the extra `mt`), and paired tests of corpus scores."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from experiments.core.comparison import ONE_SEED, SEEDS_DISAGREE, compare, p_text, verdict
+from experiments.core.claims import scaled
+from experiments.core.comparison import SEEDS, compare, interval_text, p_text, these_runs
 from experiments.core.records import COLLAPSED, Records
 from experiments.ssan.roles import RoleCounts
 from gatedjax import analysis
 from gatedjax.analysis._bleu import bleu_metric
+from gatedjax.analysis._two_way import student_test
 
 SAMPLES = 1_000
 
@@ -34,74 +37,67 @@ def f1_of(counts: np.ndarray) -> float:
     return 100 * RoleCounts(matched, predicted, gold).value().f1
 
 
-def paired_bootstrap(
-    first: Sequence[Sequence[int]],
-    second: Sequence[Sequence[int]],
+def resample(
+    first: np.ndarray,
+    second: np.ndarray,
     score: Callable[[np.ndarray], float],
     *,
     samples: int = SAMPLES,
     seed: int = 0,
-) -> analysis.Bootstrap:
-    """Compares two systems by a paired bootstrap (Koehn 2004) of a score of summed statistics.
+) -> np.ndarray:
+    """Returns the differences [samples] of two systems on resampled test sets (Koehn 2004).
 
     Args:
       first, second: the statistics [n, k] of both systems on the same n examples.
       score: the score of the sum [k] over examples.
       samples: number of resampled test sets.
       seed: seed of the samples.
-
-    Returns:
-      The difference, first minus second, with its 95 % interval and the two-sided p-value: the
-      share
-      of resampled differences that are as far from the observed difference as it is from 0.
     """
-    ours, theirs = np.asarray(first, np.int64), np.asarray(second, np.int64)
-    if ours.shape != theirs.shape or ours.ndim != 2 or not len(ours):
+    if first.shape != second.shape or first.ndim != 2 or not len(first):
         raise ValueError(
-            f"statistics must be [n, k] of the same examples, got {ours.shape}, {theirs.shape}"
+            f"statistics must be [n, k] of the same examples, got {first.shape}, {second.shape}"
         )
-    observed = score(ours.sum(0)) - score(theirs.sum(0))
     generator = np.random.default_rng(seed)
-    resampled = np.empty(samples)
+    differences = np.empty(samples)
     for sample in range(samples):
-        rows = generator.integers(0, len(ours), len(ours))
-        resampled[sample] = score(ours[rows].sum(0)) - score(theirs[rows].sum(0))
-    low, high = np.quantile(resampled, [0.025, 0.975])
-    beyond = np.abs(resampled - observed) >= abs(observed)
-    # The observed difference counts as a sample, so that the p-value is never 0.
-    p_value = float((1 + beyond.sum()) / (1 + samples))
-    return analysis.Bootstrap(
-        difference=float(observed), low=float(low), high=float(high), p_value=p_value
-    )
+        rows = generator.integers(0, len(first), len(first))
+        differences[sample] = score(first[rows].sum(0)) - score(second[rows].sum(0))
+    return differences
 
 
 class Difference(NamedTuple):
     """The difference SSAN minus SAN in points."""
 
-    boots: tuple[analysis.Bootstrap, ...]
-    """The bootstrap of all seeds together (accuracy), or of each seed (F1 and BLEU)."""
     by_seed: tuple[float, ...]
     """The difference for each seed."""
+    test: analysis.TwoWay | None
+    """The difference with its interval; None with a single seed."""
+    last: analysis.TwoWay | None
+    """The same at the last step; None if the records do not have it."""
     why_not: str | None
     """The reason why there is no verdict; None if there is a verdict."""
 
-    def cells(self, p_values: Sequence[float]) -> list[str]:
-        """Returns three cells of table 1: the difference, its 95 % interval and the corrected
-        p-values."""
+    @property
+    def mean(self) -> float:
+        """The mean difference over the seeds."""
+        return math.fsum(self.by_seed) / len(self.by_seed)
+
+    def cells(self) -> list[str]:
+        """Returns three cells of table 1: the difference, its 95 % interval and p."""
         if self.why_not == COLLAPSED:
             return ["-", "-", COLLAPSED]
-        texts = [*map(p_text, p_values)]
-        if verdict(p_values, self.by_seed) == "seeds disagree":
-            texts.append(SEEDS_DISAGREE)
-        return [
-            ", ".join(f"{boot.difference:+.2f}" for boot in self.boots),
-            ", ".join(f"[{boot.low:+.2f}, {boot.high:+.2f}]" for boot in self.boots),
-            self.why_not or ", ".join(texts),
-        ]
+        shift = f"{self.mean:+.2f}"
+        if self.test is None:
+            return [shift, "-", self.why_not or "-"]
+        return [shift, interval_text(self.test), self.why_not or p_text(self.test.p_value)]
 
 
 def difference(base: Records, full: Records, metric: str) -> Difference | None:
     """Compares SSAN with SAN on the seeds that both have.
+
+    A score of summed statistics is no mean over examples. Its variance over examples is the mean
+    over the seeds of the variance of a paired bootstrap; it contains the noise between networks,
+    which is also in the variance over seeds, so the interval is rather too long.
 
     Args:
       base: the records of SAN.
@@ -115,16 +111,25 @@ def difference(base: Records, full: Records, metric: str) -> Difference | None:
         comparison = compare(full, base)
         if comparison is None:
             return None
-        shift, low, high, p_value = comparison.bootstrap
-        points = analysis.Bootstrap(100 * shift, 100 * low, 100 * high, p_value)
-        by_seed = tuple(100 * value for value in comparison.by_seed)
-        return Difference((points,), by_seed, comparison.why_not)
+        return Difference(
+            tuple(100 * value for value in comparison.by_seed),
+            scaled(comparison.test, 100),
+            scaled(comparison.last, 100),
+            comparison.why_not,
+        )
     key, score = ("role_counts", f1_of) if metric == "F1" else ("bleu_statistics", bleu_of)
-    ours, theirs = ({r["seed"]: r for r in records if key in r} for records in (full, base))
+    by_seed = [{r["seed"]: r for r in records if key in r} for records in (full, base)]
     # Seeds of a single system have no counterpart for a paired test.
-    seeds = sorted(ours.keys() & theirs.keys())
+    seeds = sorted(by_seed[0].keys() & by_seed[1].keys())
     if not seeds:
         return None
-    boots = tuple(paired_bootstrap(ours[seed][key], theirs[seed][key], score) for seed in seeds)
-    by_seed = tuple(boot.difference for boot in boots)
-    return Difference(boots, by_seed, ONE_SEED if len(seeds) == 1 else None)
+    pairs = [[np.asarray(of[seed][key], np.int64) for of in by_seed] for seed in seeds]
+    scores = np.array([[score(rows.sum(0)) for rows in pair] for pair in pairs])
+    test = None
+    if len(seeds) > 1:
+        variances = [resample(ours, theirs, score).var(ddof=1) for ours, theirs in pairs]
+        parts = [(float(of.var(ddof=1)) / len(seeds), len(seeds) - 1.0) for of in scores.T]
+        parts.append((float(np.mean(variances)), len(pairs[0][0]) - 1.0))
+        test = student_test(float((scores[:, 0] - scores[:, 1]).mean()), parts)
+    few = these_runs(len(seeds)) if len(seeds) < SEEDS else None
+    return Difference(tuple((scores[:, 0] - scores[:, 1]).tolist()), test, None, few)

@@ -82,12 +82,13 @@ class ProbeData(TextConfig):
 class ReorderingData(TextConfig):
     """Sentences in which a token was moved."""
 
-    text: Literal["multi30k", "published"] = "multi30k"
+    text: Literal["multi30k", "published", "files"] = "multi30k"
     """The sentences: "multi30k" reorders the English captions of Multi30k here. "published" takes
     the published validation and test files: the validation sentences are restored and reordered
-    again for training, except for the last tenth; the published training file is not needed."""
+    again for training, except for the last tenth; the published training file is not needed.
+    "files" takes files of all three parts, such as those of `make-probes`."""
     copies: int = 10
-    """The number of moves of each training sentence."""
+    """The number of moves of each training sentence; files have one."""
     eval_copies: int = 4
     """The number of moves of each validation and test sentence of multi30k."""
 
@@ -245,7 +246,7 @@ class TranslationConfig(RunConfig):
         num_kept = self.train.keep_checkpoints
         if self.search.average > num_kept:
             raise ValueError(
-                f"search.average must be at most train.keep_checkpoints {num_kept}, got "
+                f"search.average must be at most train.keep_checkpoints={num_kept}, got "
                 f"{self.search.average}"
             )
 
@@ -279,6 +280,7 @@ def with_budget(train: TrainConfig, num_steps: int) -> TrainConfig:
 
 
 def _train(num_steps: int, every: int, optimizer: OptimizerConfig, **options: Any) -> TrainConfig:
+    options = {"best_metric": "accuracy", "best_mode": "max"} | options
     options |= {"eval_every": every, "checkpoint_every": every, "log_every": min(100, every)}
     return TrainConfig(num_steps=num_steps, optimizer=optimizer, **options)
 
@@ -357,6 +359,12 @@ _CONFIGS: tuple[RunConfig, ...] = (
     ReorderingConfig(
         preset="wrd_published",
         data=ReorderingData(text="published", copies=20),
+        model=_SMALL,
+        train=_probe(20_000, 1_000, 1e-3, 2_000),
+    ),
+    ReorderingConfig(
+        preset="wrd_files",
+        data=ReorderingData(text="files", copies=1, eval_copies=1),
         model=_SMALL,
         train=_probe(20_000, 1_000, 1e-3, 2_000),
     ),
@@ -454,8 +462,10 @@ START = config.Start(
     about="""Train a network with selective self-attention (SSAN), or the standard one (SAN)
 with --model.gates.select-layers 0, and evaluate it on the test data. Options that are not given
 come from --preset, which also decides which options there are. Press Ctrl-C to stop: the run is
-saved, and the same command continues it. Translate with a finished run:
-python -m experiments.ssan translate --workdir W < in.txt""",
+saved, and the same command continues it. Translate with a finished run, and make the probes
+BShift and word reordering of sentences of yours:
+python -m experiments.ssan translate --workdir W < in.txt
+python -m experiments.ssan make-probes --texts sentences.txt --out DIR""",
     presets=PRESETS,
     default="bshift",
     presets_for=short_presets,

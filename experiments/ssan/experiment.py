@@ -31,6 +31,8 @@ def experiment(config: configs.RunConfig) -> Experiment:
     of_task, model = KINDS[type(config)](config), config.model
     return dataclasses.replace(
         of_task,
+        # The temperature of a selector may depend on the step, so the batches carry the number of
+        # the step.
         train=lambda seed: for_schedule(of_task.train(seed), model),
         facts={"data": config.preset, "system": config.system, **of_task.facts},
         count=count_parameters,
@@ -44,6 +46,7 @@ def count_parameters(params: Params) -> dict[str, int]:
     names = ("parameters", "parameters_without_embeddings", "parameters_of_selectors")
     counts = dict.fromkeys(names, 0)
     for path, values in jax.tree.leaves_with_path(params):
+        # A path also has the positions of lists, which have no name.
         modules = [str(getattr(key, "key", "")) for key in path]
         selects = any(module.startswith("selector_") for module in modules)
         for name, counted in zip(names, (True, "embed" not in modules, selects), strict=True):
@@ -60,8 +63,7 @@ def selection(model: Config, predictions: Predictions) -> Json:
 
     Returns:
       "selected_heads" and "empty_heads", each with a list of the heads for each selective layer;
-      empty
-      for a network without a selector.
+      empty for a network without a selector.
     """
     if "selected_heads" not in predictions:
         return {}

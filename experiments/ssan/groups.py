@@ -30,7 +30,10 @@ def group_scores(
     for number, (name, members) in enumerate(groups.items()):
         for member in members:
             if merged[member] < len(groups):
-                raise ValueError(f"class {member} of group {name!r} is in another one too")
+                raise ValueError(
+                    f"groups must have no common class, got class {member} in group {name!r} and "
+                    "in an earlier group"
+                )
             merged[member] = number
     merged_scores = class_scores(
         merged[np.asarray(label)], merged[np.asarray(predicted)], len(groups) + num_classes

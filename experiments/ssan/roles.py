@@ -27,6 +27,8 @@ def arguments(labels: Sequence[str]) -> list[Argument]:
     roles: list[tuple[str, list[tuple[int, int]]]] = []
     for first, past, role in chunks(labels):
         if role.startswith("C-"):
+            # The scorer joins C-X with the nearest X before it, even if other arguments are between
+            # them.
             before = [spans for name, spans in roles if name == role[2:]]
             if before:
                 before[-1].append((first, past))
@@ -72,8 +74,11 @@ def role_counts(gold: Sequence[str], predicted: Sequence[str]) -> RoleCounts:
     """
     if len(gold) != len(predicted):
         raise ValueError(
-            f"gold and predicted must have one label per word, got {len(gold)} and {len(predicted)}"
+            "gold and predicted must have the same number of labels, got "
+            f"{len(gold)} and {len(predicted)}"
         )
+    # An argument is a role with all of its spans. A continuation with a wrong word makes the whole
+    # argument wrong, as in the scorer of the shared task.
     theirs, ours = arguments(gold), arguments(predicted)
     unmatched = list(theirs)
     matched = 0
@@ -93,8 +98,7 @@ def constrained_labels(scores: ArrayLike, names: Sequence[str]) -> np.ndarray:
 
     Returns:
       The indices of the labels, int [N]. Of equally good sequences it is the sequence with the
-      lowest
-      index at the last word at which they differ.
+      lowest index at the last word at which they differ.
 
     Raises:
       ValueError: also if no label may stand at the beginning.
@@ -104,17 +108,25 @@ def constrained_labels(scores: ArrayLike, names: Sequence[str]) -> np.ndarray:
         raise ValueError(f"scores must be [N, {len(names)}], got {scores.shape}")
     inside = np.array([name.startswith("I-") for name in names])
     if inside.all():
-        raise ValueError("names must have a label that may begin a sentence")
+        raise ValueError(
+            f"names must have 'O' or a 'B-' label, which may begin a sentence, got {list(names)}"
+        )
     role = np.array([name[2:] for name in names])
+    # Rows are the label of a word and columns the label of the next word.
     follows = ~inside[None, :] | (role[:, None] == role[None, :])
     follows[np.array([name == "O" for name in names])] = ~inside  # The role of "O" is "".
+    # A transition has no score, because the network scores only words. Invalid transitions are
+    # excluded.
     allowed = np.where(follows, 0.0, -np.inf)
     if not len(scores):
         return np.zeros(0, int)
+    # An I- label cannot begin a sentence, because no label precedes it.
     best = np.where(inside, -np.inf, scores[0])
     back = np.zeros(scores.shape, int)
     for place in range(1, len(scores)):
         ways = best[:, None] + allowed
+        # `argmax` returns the first maximum, which makes the result of a tie the same on all
+        # machines.
         back[place] = np.argmax(ways, axis=0)
         best = np.max(ways, axis=0) + scores[place]
     labels = np.zeros(len(scores), int)

@@ -56,6 +56,7 @@ def without_batches(config: Config) -> Any:
     Configurations that differ only in batch sizes become equal, so that a cache reads their data
     once.
     """
+    # These options affect only how the encoded examples are grouped.
     names = ("batch_size", "eval_batch_size", "batch_tokens", "eval_batch_tokens", "max_buckets")
     return dataclasses.replace(config, **{n: 1 for n in names if hasattr(config, n)})
 
@@ -101,6 +102,7 @@ def sequence_batches(
 
     def batches(name: str, seed: int = 0) -> gdata.SequenceBatches:
         split, training = splits[name], name == "train"
+        # The training may be restricted to some rows, but evaluation always uses all examples.
         used = np.arange(len(split.source)) if rows is None or not training else np.array(rows)
         sizes = {"batch_size": "batch_size", "batch_tokens": "max_tokens"}
         part = "" if training else "eval_"
@@ -134,6 +136,7 @@ def probe(config: ProbeConfig) -> Experiment:
     train, validation, test = in_batches(texts.splits, config.data)
     training = texts.splits["train"]
     classes = training.info.class_names
+    # The remark belongs to the record only if the texts are not the official files.
     small = None if texts.substitute is None else reported.SMALL_PROBE
     return Experiment(
         task=models.SSANProbeTask(
@@ -163,12 +166,12 @@ def scores(predictions: Predictions, classes: tuple[str, ...]) -> Json:
 
     Returns:
       F1 by class and its averages, the support, the confusion matrix, and F1 of the paper's groups
-      of
-      classes if the probe has them.
+      of classes if the probe has them.
     """
     label, predicted = predictions["label"], predictions["predicted"]
     by_class = analysis.class_scores(label, predicted, len(classes))
     confusion = np.zeros((len(classes), len(classes)), int)
+    # `confusion[label, predicted] += 1` would count a repeated pair only once.
     np.add.at(confusion, (label, predicted), 1)
     groups = {
         name: [classes.index(member) for member in members if member in classes]
@@ -189,7 +192,12 @@ def scores(predictions: Predictions, classes: tuple[str, ...]) -> Json:
 
 
 def _with_note_of_files(files: gdata.Source, moved: gdata.Source) -> gdata.Source:
-    """Returns the reordered sentences, with the note about the files that they came from."""
+    """Returns reordered sentences with the remark about the files that they came from.
+
+    Args:
+      files: the sentences as they were read, with the remark in `info.substitute`.
+      moved: the same sentences with a moved word.
+    """
     info = dataclasses.replace(moved.info, substitute=files.info.substitute)
     return gdata.Source(moved, info)
 
@@ -198,6 +206,8 @@ def restore_word(tokens: Sequence[str], insert: int, original: int) -> tuple[str
     """Undoes the move of a word: puts token `insert` back in front of token `original`."""
     words = list(tokens)
     word = words.pop(insert)
+    # `original` counts positions before the removal, so that it is one too large behind the removed
+    # word.
     words.insert(original if original < insert else original - 1, word)
     return tuple(words)
 
@@ -220,13 +230,19 @@ def reorder_splits(config: ReorderingData) -> dict[str, gdata.Source]:
             )
             for number, (split, texts) in enumerate(load("multi30k", config).items())
         }
+    if config.text == "files":
+        return load("word_reordering", config)
     validation, test = load("word_reordering", config, SPLITS[1:]).values()
     size = int(TRAINED_SHARE * len(validation))
+    # The words are put back first, because `word_reordering` moves a word of a sentence in its
+    # original order.
     restored = [restore_word(e["tokens"], e["insert"], e["original"]) for e in validation[:size]]
     return {
         "train": _with_note_of_files(
             validation, gdata.word_reordering(restored, seed=SEED, copies=config.copies)
         ),
+        # Validation and test keep their published moves, so that their accuracies can be compared
+        # with the paper.
         "validation": gdata.Source(validation[size:], validation.info),
         "test": test,
     }

@@ -150,7 +150,9 @@ def encode_labels(labels: Sequence[str], names: Sequence[str], *, strict: bool) 
     """
     number = {name: i for i, name in enumerate(names)}
     if strict and (outside := [label for label in labels if label not in number]):
-        raise ValueError(f"label {outside[0]!r} is not one of the {len(names)} labels of training")
+        raise ValueError(
+            f"labels must be among the {len(names)} labels of training, got {outside[0]!r}"
+        )
     return np.array([number.get(label, UNKNOWN) for label in labels], np.int32)
 
 
@@ -235,10 +237,8 @@ def arguments(
 
     Returns:
       F1 of the greedy labels, and of the constrained labels if the configuration has them. For the
-      test
-      split also "role_counts", the counts (matched, predicted, gold) of each predicate in the order
-      of
-      the file, for paired tests.
+      test split also "role_counts", the counts (matched, predicted, gold) of each predicate in the
+      order of the file, for paired tests.
     """
     by_id = {example["example_id"]: example for example in source}
     counts: dict[str, dict[int, RoleCounts]] = {"greedy": {}, "constrained": {}}

@@ -27,7 +27,7 @@ from gatedjax.text._translator import (
     parameters_like,
     translate_texts,
 )
-from gatedjax.training import FitResult, average_params, load_params
+from gatedjax.training import FitResult, average_params, restore_params
 
 SIDES = {"tokens": "text", "targets": "target"}
 LENGTHS = {"lengths": "tokens", "target_lengths": "targets"}
@@ -69,7 +69,10 @@ def experiment(config: TranslationConfig) -> Experiment:
     # Long pairs are left out of training only; validation and test keep all pairs.
     rows = [i for i, pair in enumerate(both) if max(map(len, pair)) <= data.max_len]
     if not rows:
-        raise ValueError(f"data.max_len {data.max_len}: every training pair is longer")
+        raise ValueError(
+            f"data.max_len must be at least the length of a training pair, got {data.max_len}: all "
+            "pairs are longer"
+        )
     model = models.SSANTranslator(config.model, len(bpe))
     search = {"search": dataclasses.asdict(config.search)}
     task, facts = models.SSANTranslationTask(model), Json()
@@ -113,8 +116,8 @@ def keep_vocabulary(bpe: gdata.BytePairs, workdir: Path) -> None:
         bpe.save(place)
     elif gdata.BytePairs.load(place).digest() != bpe.digest():
         raise ValueError(
-            f"{place} is the vocabulary of another run; use another workdir, or that vocabulary "
-            "(--data.bpe)"
+            f"{place} must be the vocabulary of this run, got the vocabulary of another run: use "
+            f"another workdir, or that vocabulary (--data.bpe {place})"
         )
 
 
@@ -150,8 +153,10 @@ def start_from(
       ValueError: if that run has another vocabulary.
     """
     if open_folder(other, "translation", BYTE_PAIRS).config["vocabulary"] != bpe.digest():
-        raise ValueError(f"init_from {other}: that run has another vocabulary than data.bpe")
-    params, fresh = load_params(other, parameters_like(model), partial=True)
+        raise ValueError(
+            f"init_from must be a run with the vocabulary of data.bpe, got {other} with another"
+        )
+    params, fresh = restore_params(other, parameters_like(model), partial=True)
     return BegunTask(model, params), {"init_from": {"run": other.name, "not_loaded": fresh}}
 
 
@@ -164,8 +169,7 @@ def measure(translator: Translator, splits: dict[str, Split]) -> Json:
 
     Returns:
       BLEU, the signature of sacrebleu, examples of translations, and "bleu_statistics", the counts
-      of
-      each test sentence for paired tests (see `bleu.bleu_of`).
+      of each test sentence for paired tests (see `bleu.bleu_of`).
     """
     record: Record = {}
     for name in ("validation", "test"):

@@ -147,8 +147,10 @@ def _compare(a: np.ndarray | None, b: np.ndarray | None) -> tuple[str, str, str]
     second = "nothing" if b is None else describe(b)
     if a is None or b is None or first != second:
         return first, second, "-"
+    # Bytes are compared, because NaN is not equal to itself and 0 equals -0.
     if a.tobytes() == b.tobytes():
         return None
+    # Differences of infinities are NaN and are counted below.
     with np.errstate(all="ignore"):
         distance = np.abs(a.astype(np.float64) - b.astype(np.float64))
     unequal = int(np.isnan(distance).sum())

@@ -15,6 +15,7 @@ from gatedjax._utils.write import check_place, write_atomic
 
 _ARGUMENTS = {
     "columns.inputs must": "--text must",
+    "columns.header": "--columns",
     "max_aside must": "--max-aside must",
     "max_aside=": "--max-aside ",
 }
@@ -37,6 +38,8 @@ class EvaluateOptions:
     """The columns of the texts (default: text, or premise and hypothesis)."""
     label: str = "label"
     """The column of the label."""
+    columns: Annotated[Unset[str], tyro.conf.arg(metavar="NAME,NAME,...")] = None
+    """The names of all columns of a file without a header, as text,label."""
     word: Unset[int] = None
     """The column of the words, for a tagger (default: as `gatedjax train` reads the file)."""
     tag: Unset[int] = None
@@ -53,11 +56,11 @@ class EvaluateOptions:
 
 def _run(options: EvaluateOptions) -> None:
     from gatedjax.text._asides import check_share
-    from gatedjax.text._model import TrainedModel
+    from gatedjax.text._saved import load_model
 
     check_place(options.out)
     check_share(options.max_aside)
-    model = TrainedModel.load(options.model, ("text", "pair", "tags"))
+    model = load_model(options.model, ("text", "pair", "tags"))
     metrics = _of_tags(model, options) if model.kind == "tags" else _of_texts(model, options)
     if metrics["aside"]:
         unit = "sentences" if model.kind == "tags" else "lines"
@@ -69,21 +72,29 @@ def _run(options: EvaluateOptions) -> None:
 def _of_texts(model: Any, options: EvaluateOptions) -> Json:
     from gatedjax.text._evaluation import evaluate_model
     from gatedjax.text._leak import render_leak
+    from gatedjax.text._lexicon_report import render_equal, render_window_leak
     from gatedjax.text._metrics import render_metrics
-    from gatedjax.text._read import Columns, open_table
+    from gatedjax.text._read import Columns, open_table, parse_header
     from gatedjax.text._training import COLUMNS
 
     if options.word is not None or options.tag is not None:
         raise ValueError("--word and --tag are only for taggers: leave them out")
     inputs = options.text or COLUMNS[model.kind].inputs
-    columns = Columns(inputs, options.label)
+    columns = Columns(inputs, options.label, parse_header(options.columns))
     table = open_table(options.data, columns, encoding=options.encoding, split=options.split)
     metrics = evaluate_model(model, table, max_aside=options.max_aside)
+    if "same_answer" in metrics:
+        n, share = metrics["n"], metrics["density"]
+        say(f"{n:,} texts: accuracy {metrics['accuracy']:.4f} from {share:.0%} of the words")
+        say(f"{render_equal(metrics['same_answer'])}\n")
     say(render_metrics(metrics).rstrip())
-    say(f"\ndensity: {metrics['density']:.4f} of the words are kept")
+    verb = "read" if "same_answer" in metrics else "kept"
+    say(f"\ndensity: {metrics['density']:.4f} of the words are {verb}")
     if "gate_modes" in metrics:
         modes = ", ".join(f"{mode} {value:.4f}" for mode, value in metrics["gate_modes"].items())
         say(f"accuracy by gate mode: {modes}; gap {metrics['gate_gap']:.4f}")
+    if "window_leak" in metrics:
+        say(render_window_leak(metrics["window_leak"]))
     if "leak" in metrics:
         say(render_leak(metrics["leak"]))
     return metrics

@@ -2,7 +2,7 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -17,18 +17,19 @@ from gatedjax._utils.write import check_place, write_atomic
 class ExplainOptions:
     """Shows the words that a prediction rests on.
 
-    It shows the words with open gates, their attention, and the change of the prediction if a gate
-    flips or a word is removed.
+    For a lexicon it shows the open words with their exact parts in the score of each class; without
+    a text, the open words of each class with their counts. For a network it shows the words with
+    open gates, their attention, and the change of the prediction if a gate flips or a word is
+    removed.
     """
 
     model: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """The folder that `gatedjax train` wrote."""
     texts: Annotated[
-        tuple[str, ...],
-        tyro.conf.Positional,
-        tyro.conf.arg(metavar="TEXT [TEXT ...]", help_behavior_hint="(required)"),
-    ]
-    """The texts. For pairs of texts, give premise and hypothesis in turns."""
+        Unset[tuple[str, ...]], tyro.conf.Positional, tyro.conf.arg(metavar="[TEXT ...]")
+    ] = None
+    """The texts. For pairs of texts, give premise and hypothesis in turns. A network needs at least
+    one text."""
     html: Unset[Path] = None
     """A file for a page that any browser shows offline."""
     json: Flag = False
@@ -36,21 +37,30 @@ class ExplainOptions:
 
 
 def _run(options: ExplainOptions) -> None:
-    from gatedjax.text._explanation import explain_texts
-    from gatedjax.text._model import TrainedModel
+    from gatedjax.text._lexicon import LexiconModel
+    from gatedjax.text._lexicon_explanation import explain_with_lexicon
+    from gatedjax.text._saved import load_model
     from gatedjax.text._show import html_page
     from gatedjax.text._table import fault
 
     check_place(options.html)
-    model = TrainedModel.load(options.model, ("text", "pair"))
-    if len(options.texts) % model.inputs:
-        raise ValueError(
-            f"TEXT must be premise and hypothesis in turns, got {len(options.texts)} texts"
-        )
-    for number, text in enumerate(options.texts, 1):
+    model = load_model(options.model, ("text", "pair"))
+    given = options.texts or ()
+    if not given:
+        _list_words(model, options)
+        return
+    if len(given) % model.inputs:
+        raise ValueError(f"TEXT must be premise and hypothesis in turns, got {len(given)} texts")
+    for number, text in enumerate(given, 1):
         if why := fault(text, "utf-8"):
             raise ValueError(f"text {number}: {why}")
-    explanations = [explain_texts(model, texts) for texts in in_turns(options.texts, model.inputs)]
+    if isinstance(model, LexiconModel):
+        explanations = [explain_with_lexicon(model, text) for text in given]
+    else:
+        # Imported here, because a lexicon is explained without JAX.
+        from gatedjax.text._explanation import explain_texts
+
+        explanations = [explain_texts(model, texts) for texts in in_turns(given, model.inputs)]
     if options.html is not None:
         page = html_page(explanations, f"What {options.model.name} rests on")
         write_atomic(options.html, page.encode("utf-8", "replace"))
@@ -63,11 +73,25 @@ def _run(options: ExplainOptions) -> None:
             say(explanation.render())
 
 
+def _list_words(model: Any, options: ExplainOptions) -> None:
+    """Prints the open words of each class of a lexicon."""
+    from gatedjax.text._lexicon import LexiconModel
+    from gatedjax.text._lexicon_explanation import list_open_words, render_open_words
+
+    if not isinstance(model, LexiconModel):
+        raise ValueError("TEXT must be given: only a lexicon has a list of open words")
+    if options.html is not None:
+        raise ValueError("--html needs a TEXT: give the text of the page")
+    listing = list_open_words(model)
+    if options.json:
+        say_json(listing)
+    else:
+        say(render_open_words(listing))
+
+
 def main(args: list[str]) -> int:
     """Runs the command and returns 0; errors exit with status 2."""
     options = parse(ExplainOptions, args, f"{program()} explain", words="texts")
-    if not options.texts:
-        fail("TEXT must be given")
     if options.json and options.html is not None:
         fail("--html and --json exclude each other: give one of them")
     with refusals({}):

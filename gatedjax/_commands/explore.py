@@ -33,9 +33,10 @@ EMBEDDED = "polarity"
 class ExploreOptions:
     """Opens a page on this machine that shows the gates of a model.
 
-    Type a sentence to see gates, attention and class probabilities, and force a gate to see the
-    change. The page shows the attention of each hop of a reader, and the alignment of a translator.
-    No data leave the machine.
+    The page shows the gate of each word, its attention, and how much its removal changes the
+    prediction. Press a word to force its gate. The page opens with a sentence of --file. For a
+    reader it shows the attention of each hop, for a translator the alignment, for a lexicon the
+    share of each word in each class. No data leave the machine.
 
     For example:
     $ gatedjax explore model --file test.csv
@@ -84,7 +85,7 @@ def _models(options: ExploreOptions) -> tuple[list[Any], list[str]]:
         folders.append(options.against)
     elif options.workdir is not None and (options.workdir / SOFT / "checkpoints").is_dir():
         folders.append(options.workdir / SOFT)
-    from gatedjax.explore._views import open_model
+    from gatedjax.explore._open import open_model
 
     models = [open_model(folder) for folder in folders]
     names = [folder.resolve().name for folder in folders]
@@ -143,7 +144,7 @@ def _table(options: ExploreOptions) -> Any:
 
 
 def _serve(options: ExploreOptions, explorer: Any, table: Any) -> None:
-    from gatedjax.explore._sentences import read_sentences
+    from gatedjax.explore._sentences import first_sentence, read_sentences
     from gatedjax.explore._server import Server
     from gatedjax.explore._session import Session
 
@@ -154,7 +155,11 @@ def _serve(options: ExploreOptions, explorer: Any, table: Any) -> None:
         warm.join()
         return read_sentences(explorer, table)
 
-    session = Session(explorer, None if table is None else load_sentences)
+    def load_first() -> Any:
+        return first_sentence(explorer, table)
+
+    readers = (None, None) if table is None else (load_sentences, load_first)
+    session = Session(explorer, *readers)
     with Server(session.ask, port=options.port, token=options.token) as server:
         warm.start()
         address = server.address + make_fragment(options.text)
@@ -202,8 +207,8 @@ _REDIRECT = """<!doctype html>
 <meta charset="utf-8">
 <meta name="referrer" content="no-referrer">
 <meta http-equiv="refresh" content="0; url={0}">
-<title>Gate explorer</title>
-<a href="{0}">Gate explorer</a>
+<title>gatedjax explorer</title>
+<a href="{0}">gatedjax explorer</a>
 """
 
 

@@ -119,6 +119,8 @@ def _open_network(options: Report) -> tuple[Any, Path]:
             data_dir=options.data_dir,
             manual_dir=options.manual_dir,
         )
+        # A report belongs into the work folder of its run, but an exported model may be in a folder
+        # that must not change.
         exported = not (folder / "checkpoints").is_dir()
         return network, Path(_PLACE) if exported else folder
     if options.workdir is not None:
@@ -210,6 +212,8 @@ def _write(studies: Sequence[Any], folder: Path, title: str | None) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     record = {"studies": [study.record() for study in studies]}
     content = to_json(record, indent=1) + "\n"
+    # The numbers are written before the picture, because Matplotlib may be missing and the
+    # measurement takes long.
     write_atomic(folder / f"{STEM}.json", content.encode())
     try:
         analysis.plot_studies(studies, folder / STEM, title)
@@ -243,6 +247,7 @@ def main(args: list[str]) -> int:
     about = "Measures what gates do, and whether it can be trusted."
     options: Report = parse_command({"report": Report}, args, f"{program()} gates", about)
     names = {
+        # The functions name their arguments, and a user of the command has to type options.
         "longest must": "--longest must",
         "columns.inputs must": "--text must",
         "(manual_dir=...)": "(--manual-dir DIR)",

@@ -15,6 +15,7 @@ from gatedjax._commands._lines import in_turns, lines_to
 from gatedjax._utils.cli import parse, program, refusals
 from gatedjax._utils.options import Flag, Unset
 from gatedjax._utils.terminal import say
+from gatedjax._utils.types import Json
 from gatedjax._utils.write import check_place
 
 _SECONDS = 1.0
@@ -49,10 +50,17 @@ class PredictOptions:
     """The file to write (default: standard output)."""
     text: Annotated[Unset[tuple[str, ...]], tyro.conf.arg(metavar="COLUMN ...")] = None
     """The columns of the texts (default: text, or premise and hypothesis)."""
+    columns: Annotated[Unset[str], tyro.conf.arg(metavar="NAME,NAME,...")] = None
+    """The names of all columns of a file without a header, as text,label."""
     word: Unset[int] = None
     """The column of the words of a .conll file (default: as `gatedjax train` reads the file)."""
     encoding: str = "utf-8"
     """The encoding of the file."""
+    reasons: Flag = False
+    """Add the parts of the open words and pairs in the score of each class, for a lexicon."""
+    abstain: Unset[float] = None
+    """Write null as the label, with a note, if the probability of the best class is below this
+    number, as 0.6."""
     overwrite: Flag = False
     """Replace the file of --out."""
 
@@ -66,11 +74,12 @@ def _sentences(options: PredictOptions) -> Iterable[Line]:
 
     The words are a sequence of texts for a file of tagged sentences; else the sentence is a text.
     """
-    from gatedjax.text._read import Aside, infer_task, open_tags
+    from gatedjax.text._read import Aside, infer_task, open_tags, parse_header
 
-    if options.file is None or infer_task(options.file, encoding=options.encoding) != "tags":
+    file, header = options.file, parse_header(options.columns)
+    if file is None or infer_task(file, encoding=options.encoding, header=header) != "tags":
         return ((text and text[0], why) for text, why in _lines(options, "text"))
-    table = open_tags(options.file, word=options.word, encoding=options.encoding, tagged=False)
+    table = open_tags(file, word=options.word, encoding=options.encoding, tagged=False)
     return (
         (None, sentence.reason) if isinstance(sentence, Aside) else (sentence.words, "")
         for sentence in table
@@ -84,10 +93,9 @@ def _lines(options: PredictOptions, kind: str) -> Iterable[Line]:
       options: the options of the command.
       kind: "text" for lines with a text, "pair" for lines with both texts of a pair.
     """
-    from gatedjax.text._model import check_inputs
-    from gatedjax.text._read import Aside, Columns, open_table
+    from gatedjax.text._prediction import COLUMNS, check_inputs
+    from gatedjax.text._read import Aside, Columns, open_table, parse_header
     from gatedjax.text._table import fault
-    from gatedjax.text._training import COLUMNS
 
     inputs = COLUMNS[kind].inputs
     if options.texts:
@@ -101,7 +109,7 @@ def _lines(options: PredictOptions, kind: str) -> Iterable[Line]:
         whys = [next(problems, "") for problems in faults]
         return [(None if why else part, why) for part, why in zip(turns, whys, strict=True)]
     if options.file is not None:
-        columns = Columns(options.text or inputs, None)
+        columns = Columns(options.text or inputs, None, parse_header(options.columns))
         check_inputs(columns, kind)
         table = open_table(options.file, columns, encoding=options.encoding)
         return ((None, row.reason) if isinstance(row, Aside) else (row.inputs, "") for row in table)
@@ -127,10 +135,19 @@ def _read_piped(encoding: str) -> Iterator[Line]:
         yield ([line.rstrip("\r\n")], "") if problem is None else (None, problem)
 
 
+def _abstain(line: Json, least: float | None) -> Json:
+    """Returns a line of the output without its label if its probability is below `least`."""
+    if least is None or "label" not in line or line["probability"] >= least:
+        return line
+    note = f"no class has a probability of {least:g}; the most probable is {line['label']}"
+    notes = [line["note"], note] if "note" in line else [note]
+    return {**line, "label": None, "note": "; ".join(notes)}
+
+
 def _run(options: PredictOptions) -> None:
     from gatedjax.text._lines import suggest_encoding
-    from gatedjax.text._model import Failure, TrainedModel
-    from gatedjax.text._tagging import tag_sentences
+    from gatedjax.text._prediction import Failure
+    from gatedjax.text._saved import load_model
 
     check_place(options.out)
     # Only a file needs --overwrite, because a device or a pipe is not replaced.
@@ -138,12 +155,31 @@ def _run(options: PredictOptions) -> None:
         raise FileExistsError(f"{options.out} exists: --overwrite replaces it")
     if options.texts and options.file is not None:
         raise ValueError("TEXT and --file exclude each other: give one of them")
-    model = TrainedModel.load(options.model, ("text", "pair", "tags"))
+    model = load_model(options.model, ("text", "pair", "tags"))
     tagger = model.kind == "tags"
+    if options.abstain is not None and tagger:
+        raise ValueError("--abstain is only for classifiers of texts: leave it out")
+    if options.abstain is not None and not 0 < options.abstain <= 1:
+        raise ValueError(f"--abstain must be in (0, 1], got {options.abstain}")
     if options.word is not None and not tagger:
         raise ValueError("--word is only for taggers: leave it out")
     lines = iter(_sentences(options) if tagger else _lines(options, model.kind))
-    predict: Any = functools.partial(tag_sentences, model) if tagger else model.predict
+    predict: Any = model.predict
+    if options.reasons:
+        from gatedjax.text._lexicon import LexiconModel
+        from gatedjax.text._lexicon_explanation import predict_with_reasons
+
+        if not isinstance(model, LexiconModel):
+            raise ValueError(
+                "--reasons needs a lexicon, got a network, whose prediction is no sum over words: "
+                "`gatedjax explain` removes each word and runs it again"
+            )
+        predict = functools.partial(predict_with_reasons, model)
+    if tagger:
+        # Imported here, because a lexicon predicts without JAX.
+        from gatedjax.text._tagging import tag_sentences
+
+        predict = functools.partial(tag_sentences, model)
     began = last_report = time.monotonic()
     done = failed = 0
     size = 1 if options.file is None and not options.texts and sys.stdin.isatty() else 4096
@@ -153,7 +189,7 @@ def _run(options: PredictOptions) -> None:
             for texts, why in chunk:
                 prediction = Failure(why) if texts is None else next(predictions)
                 failed += isinstance(prediction, Failure)
-                write(prediction.to_json())
+                write(_abstain(prediction.to_json(), options.abstain))
             done += len(chunk)
             now = time.monotonic()
             if sys.stderr.isatty() and now - last_report > _SECONDS:
@@ -170,6 +206,6 @@ def _run(options: PredictOptions) -> None:
 def main(args: list[str]) -> int:
     """Runs the command and returns 0; errors exit with status 2."""
     options = parse(PredictOptions, args, f"{program()} predict", words="texts")
-    with refusals({"columns.inputs must": "--text must"}):
+    with refusals({"columns.inputs must": "--text must", "columns.header": "--columns"}):
         _run(options)
     return 0

@@ -19,31 +19,45 @@ from gatedjax._utils.terminal import say
 from gatedjax.export import ModelCard
 from gatedjax.export._folder import check_target
 from gatedjax.text._asides import MAX_ASIDE, check_share
+from gatedjax.text._estimator import train_any
 from gatedjax.text._model import check_inputs, networks
-from gatedjax.text._options import TextOptions, check_options
-from gatedjax.text._read import Columns, infer_task, open_table
+from gatedjax.text._options import TextOptions, check_options, model_names
+from gatedjax.text._prediction import LEXICONS
+from gatedjax.text._read import Columns, infer_task, open_table, parse_header
 from gatedjax.text._tags import open_sentences
-from gatedjax.text._training import COLUMNS, Data, train_model
+from gatedjax.text._training import COLUMNS, Data
 from gatedjax.text._work_folder import WorkFolder
 from gatedjax.training import OptimizerConfig, StoppedBySignal, TrainConfig
 from gatedjax.training.distributed import is_main
 
 T = TypeVar("T")
 
-_ARGUMENTS = {
-    f"{field.name} must": f"--{field.name.replace('_', '-')} must"
-    for field in dataclasses.fields(TextOptions)
-} | {
-    "overwrite=True": "--overwrite",
-    "another workdir": "another folder (--workdir DIR)",
-    "max_aside must": "--max-aside must",
-    "max_aside=": "--max-aside ",
-    "density needs model=": "--density needs --model ",
-    "give num_steps": "give --num-steps",
-    "columns.inputs must": "--text must",
-    "network: ": "--model: ",
-    "training: ": "--train: ",
-}
+_ARGUMENTS = (
+    {
+        f"{field.name} must": f"--{field.name.replace('_', '-')} must"
+        for field in dataclasses.fields(TextOptions)
+    }
+    | {
+        f"{field.name} needs model=": f"--{field.name.replace('_', '-')} needs --model "
+        for field in dataclasses.fields(TextOptions)
+    }
+    | {
+        "training={'best_metric': ...}": "--train.best-metric",
+        "--training needs": "--train.NAME needs",
+        "--network needs": "--model.NAME needs",
+        "or model=": "or --model ",
+        "overwrite=True": "--overwrite",
+        "another workdir": "another folder (--workdir DIR)",
+        "max_aside must": "--max-aside must",
+        "max_aside=": "--max-aside ",
+        "give num_steps": "give --num-steps",
+        "columns.inputs must": "--text must",
+        "columns.header": "--columns",
+        "min_class": "--min-class",
+        "network: ": "--model: ",
+        "training: ": "--train: ",
+    }
+)
 """Words in messages of the library, and the options that replace them."""
 _TASKS = ("text", "pair", "tags")
 _SEVERAL = ("seeds", "sweep", "sweep_over")
@@ -67,6 +81,9 @@ class DataOptions:
     """The columns of the texts (default: text, or premise and hypothesis)."""
     label: str = "label"
     """The column of the label."""
+    columns: Annotated[Unset[str], tyro.conf.arg(metavar="NAME,NAME,...")] = None
+    """The names of all columns of files without a header, as text,label; an empty name stands for a
+    column that is not read."""
     word: Unset[int] = None
     """The column of the words of a tagger, from 0 (default: the first, in .conllu the second)."""
     tag: Unset[int] = None
@@ -112,8 +129,6 @@ class TrainingOptions(TrainConfig):
     sweep: Annotated[tuple[float, ...], tyro.conf.Suppress] = ()
     sweep_over: Annotated[str, tyro.conf.Suppress] = "learning_rate"
     early_stop_patience: int | None = 6
-    best_metric: str = "loss"
-    best_mode: Literal["max", "min"] = "min"
     optimizer: OptimizerOptions = dataclasses.field(default_factory=OptimizerOptions)
     """The update rule, the learning rate and its schedule."""
 
@@ -122,16 +137,19 @@ class TrainingOptions(TrainConfig):
 class TrainOptions(TextOptions, DataOptions):
     """Trains a classifier of your texts, or a tagger, and writes it to a folder.
 
-    Labelled texts are a .csv, .tsv or .jsonl file with columns text and label (or premise,
-    hypothesis and label), a .txt file of fastText, a folder with a folder for each class, or the
-    name of a data set ("trec", "tfds:NAME", "hf:NAME"). A tagger learns from a file with a word and
-    its tag on each line and an empty line after each sentence: .conll, .conllu, .iob or .bio. If
-    the command was stopped, the same command continues.
+    Labelled texts are a .csv, .tsv, .json, .jsonl, .xlsx or .parquet file with columns text and
+    label (or premise, hypothesis and label), a .txt file of fastText, a folder with a folder for
+    each class, or the name of a data set ("demo": generated sentences that are part of the program;
+    "trec", "tfds:NAME", "hf:NAME"). `gatedjax look DATA` shows how a file is read. A tagger learns
+    from a file with a word and its tag on each line and an empty line after each sentence: .conll,
+    .conllu, .iob or .bio. If the command was stopped, the same command continues.
 
     For example:
+    $ gatedjax train demo --out model
     $ gatedjax train reviews.csv --out model
     $ gatedjax train reviews.csv --out model --test test.csv --density 0.2
     $ gatedjax train words.conll --out tagger
+    $ gatedjax train --model ganet --help    (the options of a network)
     """
 
     embeddings: Unset[Path] = None
@@ -139,6 +157,11 @@ class TrainOptions(TextOptions, DataOptions):
     num_steps: Unset[int] = None
     density: Unset[float] = None
     min_count: Unset[int] = None
+    tokens: Unset[Literal["words", "social", "characters", "bpe"]] = None
+    class_weight: Unset[Literal["balanced"]] = None
+    best_metric: Literal["accuracy", "macro_f1"] = "accuracy"
+    # A function cannot be given on a command line.
+    tokenizer: Any = dataclasses.field(default=None, init=False)
     batch_size: Unset[int] = None
     training: Any = dataclasses.field(default=None, init=False)
     cpu_devices: Unset[int] = None
@@ -152,6 +175,11 @@ class TrainOptions(TextOptions, DataOptions):
     """The options of the network."""
     train: TrainingOptions = dataclasses.field(default_factory=TrainingOptions)
     """The options of training."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LexiconOptions:
+    """A lexicon has no options of a network."""
 
 
 _WITH_VALUE = {
@@ -232,7 +260,11 @@ def _infer_task(args: Sequence[str]) -> str:
     if data is None:
         return "text"
     try:
-        return infer_task(data, encoding=_value_of(args, "--encoding") or "utf-8")
+        return infer_task(
+            data,
+            encoding=_value_of(args, "--encoding") or "utf-8",
+            header=parse_header(_value_of(args, "--columns")),
+        )
     except (ValueError, OSError, LookupError):
         return "text"  # because the reader of the data reports the error
 
@@ -249,12 +281,15 @@ def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, TextOptions]:
             option = f"--train.{name.replace('_', '-')}"
             fail(f"{option}: a model is one seed; train it again with another --seed")
     kind = _task(args)
-    available = networks(kind)
-    name = _value_of(args, "--model") or next(iter(available))
-    if name not in available:
+    names = model_names(kind)
+    name = _value_of(args, "--model") or names[0]
+    if name not in names:
         with refusals(_ARGUMENTS):
             check_options(TextOptions(name), kind)
-    default = available[name].config
+    if name in LEXICONS and (given := _option_names(args, "model")):
+        option = f"--model.{given[0].replace('_', '-')}"
+        fail(f"{option} is an option of a network, and a lexicon has none: add --model ganet")
+    default = LexiconOptions() if name in LEXICONS else networks(kind)[name].config
     network: Any = Annotated[type(default), tyro.conf.arg(name="model")]
     fields: list[Any] = [("network", network, dataclasses.field(default=default))]
     fields += [("model", str, dataclasses.field(default=name))]
@@ -282,21 +317,23 @@ def _print_line(line: str) -> None:
         say(line, file=sys.stderr)
 
 
-def _open_data(command: TrainOptions, kind: str, data: str) -> Data:
+def _open_data(command: TrainOptions, kind: str, data: str, split: str) -> Data:
     if kind == "tags":
-        if command.text or command.label != "label":
+        if command.text or command.label != "label" or command.columns is not None:
             raise ValueError(
-                "--text and --label are not for files of tags: leave them out, and give --word N "
-                "--tag N"
+                "--text, --label and --columns are not for files of tags: leave them out, and give "
+                "--word N --tag N"
             )
         return open_sentences(data, word=command.word, tag=command.tag, encoding=command.encoding)
     if command.word is not None or command.tag is not None:
         raise ValueError(
             "--word and --tag are only for files of tags (--task tags): leave them out"
         )
-    columns = Columns(command.text or COLUMNS[kind].inputs, command.label)
+    columns = Columns(
+        command.text or COLUMNS[kind].inputs, command.label, parse_header(command.columns)
+    )
     check_inputs(columns, kind)
-    return open_table(data, columns, encoding=command.encoding)
+    return open_table(data, columns, encoding=command.encoding, split=split)
 
 
 def _train(command: TrainOptions, kind: str, options: TextOptions) -> int:
@@ -305,8 +342,12 @@ def _train(command: TrainOptions, kind: str, options: TextOptions) -> int:
     out = command.out.expanduser()
     check_target(out, command.overwrite, "--overwrite")
     tables = [
-        None if data is None else _open_data(command, kind, data)
-        for data in (command.data, command.validation, command.test)
+        None if data is None else _open_data(command, kind, data, split)
+        for data, split in (
+            (command.data, "train"),
+            (command.validation, "validation"),
+            (command.test, "test"),
+        )
     ]
     beside = out if out.name else out.absolute()  # "." has no name
     run = (
@@ -318,9 +359,9 @@ def _train(command: TrainOptions, kind: str, options: TextOptions) -> int:
         raise ValueError(f"--workdir must not be in the folder of the model, got {run} in {out}")
     with WorkFolder(run) as work:
         try:
-            trained = train_model(
+            trained = train_any(
                 kind,
-                tables[0],  # type: ignore[arg-type]
+                tables[0],
                 options,
                 run,
                 validation=tables[1],

@@ -73,11 +73,13 @@ def kill_points(last: int, every: int, count: int, seed: int) -> list[str]:
     steps = choose.sample(range(1, last), min(count - len(during), last - 1))
     points = [(step, f"step:{step}") for step in steps]
     for step in during:
+        # A kill during a save is the hardest case, because it leaves an incomplete checkpoint.
         points.append((step, f"save:{step}:{choose.uniform(0, LONGEST_SAVE_S):.4f}"))
     return [text for _, text in sorted(points)]
 
 
 def _run(command: list[str], workdir: Path, log: Path, **variables: str) -> int:
+    # Variables of an outer test would kill this run at other moments, too.
     environment = {k: v for k, v in os.environ.items() if k not in (DIGESTS, KILL_AT, RESUMES)}
     with log.open("ab") as file:
         return subprocess.run(
@@ -113,6 +115,7 @@ def _differences(first: Any, second: Any, name: str = "") -> list[str]:
     if isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
         pairs = enumerate(zip(first, second, strict=True))
         return [line for i, (a, b) in pairs for line in _differences(a, b, f"{name}[{i}]")]
+    # NaN is not equal to itself, but the same NaN in both runs is no difference.
     both_nan = first != first and second != second
     return [] if first == second or both_nan else [name or "value"]
 
@@ -162,6 +165,8 @@ def _verify(command: list[str], kills: int, seed: int, folder: Path) -> int:
         say(f"{point}: {outcome}")
         if not status:
             break
+    # The last kill may have hit the run before its end. Without a further kill it continues to the
+    # end.
     if not _digests(target):
         status = _run(command, folder / "killed", log, **watched)
         if status:

@@ -175,7 +175,14 @@ def parse_command(commands: Mapping[str, type], args: Sequence[str], prog: str, 
     return parse(commands[name], args[1:], f"{prog} {name}")
 
 
-def choose(commands: Mapping[str, str], args: Sequence[str], prog: str, about: str = "") -> str:
+def choose(
+    commands: Mapping[str, str],
+    args: Sequence[str],
+    prog: str,
+    about: str = "",
+    *,
+    options: Mapping[str, str] | None = None,
+) -> str:
     """Returns the first argument, the name of a command.
 
     For --help it prints a list of the commands, for --version the version, and exits. An unknown
@@ -186,6 +193,7 @@ def choose(commands: Mapping[str, str], args: Sequence[str], prog: str, about: s
       args: the name of the command and the arguments after it.
       prog: the words before the name of the command in the help.
       about: a description of the commands.
+      options: the name and a description of each option that all commands have.
     """
     name = args[0] if args else ""
     if name in commands:
@@ -197,7 +205,9 @@ def choose(commands: Mapping[str, str], args: Sequence[str], prog: str, about: s
         _wrap_lines(f"  {command:<{width - 2}}{commands[command]}", width) for command in commands
     ]
     lines += ["", "options:", "  -h, --help  show this list; after a command, show its options"]
-    usage = "\n".join([*lines, "  --version   show the version"])
+    lines += ["  --version   show the version"]
+    lines += [_wrap_lines(f"  {name:<10}  {text}", 14) for name, text in (options or {}).items()]
+    usage = "\n".join(lines)
     if not args or name in _HELP:
         say(usage)
         sys.exit(0 if args else 2)

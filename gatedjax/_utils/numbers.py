@@ -2,12 +2,10 @@
 
 import dataclasses
 import functools
+import sys
 from typing import Any, get_args, get_type_hints
 
-import jax
 import numpy as np
-
-from gatedjax.functional._tracing import is_traced
 
 
 def plain(value: Any) -> Any:
@@ -20,10 +18,22 @@ def plain(value: Any) -> Any:
         return value.item()
     if isinstance(value, tuple) and type(value) is tuple:
         return tuple(map(plain, value))
-    is_array = isinstance(value, np.ndarray | jax.Array) and not is_traced(value)
-    if is_array and value.ndim < 2:
+    if _is_array(value) and value.ndim < 2:
         return tuple(value.tolist()) if value.ndim else value.item()
     return value
+
+
+def _is_array(value: Any) -> bool:
+    """Returns True for an array of NumPy, or of JAX if its numbers are known."""
+    if isinstance(value, np.ndarray):
+        return True
+    # There is an array of JAX only if JAX is imported, which takes seconds.
+    jax = sys.modules.get("jax")
+    if jax is None or not isinstance(value, jax.Array):
+        return False
+    from gatedjax.functional._tracing import is_traced
+
+    return not is_traced(value)
 
 
 def make_plain(config: object) -> None:

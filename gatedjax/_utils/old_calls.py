@@ -2,12 +2,13 @@
 
 import functools
 import inspect
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import jax
 import numpy as np
+
+from gatedjax._utils.deprecation import warn_deprecated
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Positional = tuple[Any, ...]
@@ -89,9 +90,5 @@ def _warn(function: Callable[..., Any], old_form: str) -> None:
     signature = inspect.signature(function)
     parameters = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
     plain = signature.replace(parameters=parameters, return_annotation=signature.empty)
-    warnings.warn(
-        f"{function.__name__} accepts {old_form} only until the next release; the call is now "
-        f"{function.__name__}{plain}",
-        DeprecationWarning,
-        stacklevel=3,
-    )
+    name = function.__name__
+    warn_deprecated(f"{name} with {old_form}", f"the call is now {name}{plain}", stacklevel=3)

@@ -5,6 +5,8 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from gatedjax._utils.deprecation import warn_deprecated
+
 Kind = TypeVar("Kind", bound=type)
 
 
@@ -162,6 +164,8 @@ REMOVED: dict[str, dict[str, str]] = {
         "table_lookups": "it served lazy_rows; a task needs no attribute `lookups`",
     },
 }
+# package -> former name -> the present name, which the package has in its place
+RENAMED = {"gatedjax.training": {"load_params": "restore_params"}}
 # package -> name -> the module that defines it, for names that are public in both
 MOVED = {"gatedjax.gates": dict.fromkeys(("gate_modes", "measure"), "gatedjax.text.gate_modes")}
 
@@ -225,7 +229,8 @@ def without_removed_options(args: Sequence[str]) -> list[str]:
 def removed_from(package: str) -> Callable[[str], object]:
     """Returns the `__getattr__` of the package `package`, for its removed and moved public names.
 
-    A removed name raises an ImportError with the reason. A moved name is imported on first use.
+    A removed name raises an ImportError with the reason. A moved name is imported on first use. A
+    former name gives a DeprecationWarning and the object with the present name.
     A package assigns it outside of type checking, because a type checker would accept any name as
     an attribute of a module with `__getattr__`.
     """
@@ -233,6 +238,9 @@ def removed_from(package: str) -> Callable[[str], object]:
     def explain(name: str) -> object:
         if (home := MOVED.get(package, {}).get(name)) is not None:
             return getattr(importlib.import_module(home), name)
+        if (new := RENAMED.get(package, {}).get(name)) is not None:
+            warn_deprecated(f"{package}.{name}", f"its name is {package}.{new}")
+            return getattr(importlib.import_module(package), new)
         if (reason := REMOVED.get(package, {}).get(name)) is not None:
             raise ImportError(f"{package}.{name} was removed in 0.1.0: {reason}", name=name)
         raise AttributeError(f"module {package!r} has no attribute {name!r}")

@@ -32,6 +32,15 @@ def clean(word: str) -> str:
     return "".join("\ufffd" if _bad(c) else c for c in flat)
 
 
+def render_count(number: int, noun: str) -> str:
+    """Returns a number with its noun, which gets an "s" unless the number is 1.
+
+    >>> render_count(1, "line"), render_count(1200, "text")
+    ('1 line', '1,200 texts')
+    """
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def printable(text: str) -> str:
     r"""Escapes control characters in a text as Python does ("\x1b"); line breaks stay."""
     if text.isprintable():

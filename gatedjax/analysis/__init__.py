@@ -56,6 +56,8 @@ from gatedjax.analysis._text import highlight_terminal as highlight_terminal
 from gatedjax.analysis._text import render_table as render_table
 from gatedjax.analysis._text import write_html as write_html
 from gatedjax.analysis._tree_plots import plot_trees as plot_trees
+from gatedjax.analysis._two_way import TwoWay as TwoWay
+from gatedjax.analysis._two_way import two_way_test as two_way_test
 
 if not _typing.TYPE_CHECKING:
     __getattr__ = _removed_from(__name__)

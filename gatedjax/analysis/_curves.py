@@ -80,6 +80,8 @@ def plot_lines(
                 axes.set_xticks(xs)
             for name, points in lines.items():
                 if points:
+                    # The line connects the points in their order, so unsorted points would give a
+                    # zigzag.
                     by_place = sorted(points, key=lambda point: point[0])
                     _draw_line_with_bars(axes, names.index(name), by_place)
             axes.margins(x=0.06, y=0.12)
@@ -170,6 +172,7 @@ def plot_learning_curves(
             for (name, split), points in lines.items():
                 i = names.index(name)
                 look: Keywords = {"color": PALETTE[i % len(PALETTE)]}
+                # The training loss is noisy. Thin lines keep it from hiding the evaluation.
                 if split == "train":
                     look |= {"linewidth": 0.9, "alpha": 0.55}
                 else:
@@ -246,6 +249,7 @@ def _count_columns(names: Sequence[str], width: float) -> int:
         return max(0.0, text) + _SIZE * (_HANDLE + 0.8)  # The width of blanks is -inf.
 
     entries = [entry(name) for name in names]
+    # The widest legend that fits is used, because each row of the legend makes the panels smaller.
     for count in range(min(len(names), 4), 1, -1):
         widest = [max(column) for column in np.array_split(entries, count)]
         if sum(widest) + _SIZE * (_BETWEEN * (count - 1) + 1) <= 72 * width:

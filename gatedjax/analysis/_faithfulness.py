@@ -224,6 +224,7 @@ def faithfulness(
       correction.
 
     Raises:
+      TypeError: for a model without `apply`, such as a lexicon, which reads no closed word.
       ValueError: for a malformed batch or argument, and for a network with neither gates nor
         attention if scores is None.
 
@@ -231,6 +232,13 @@ def faithfulness(
       shares. The gate leak is a measure of this library.
     Deviation: the number of words is rounded up; the paper does not specify the rounding.
     """
+    if not hasattr(model, "apply"):
+        raise TypeError(
+            "model must be a network with the method apply, got "
+            f"{type(model).__name__}: for a lexicon use evaluate, whose same_answer counts the "
+            "texts with the same probabilities from the open words alone, and for a trained "
+            "network pass model_.module and model_.params"
+        )
     # Imported here because `_passes` imports JAX.
     from gatedjax.analysis import _passes
 

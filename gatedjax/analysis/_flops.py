@@ -75,6 +75,7 @@ def attention_flops(
     attended, width = _check_integer("attended", attended, 0), _check_integer("width", width, 1)
     _check_option("count", count, ("flops", "macs"))
     _check_option("score", score, ("zhou", "mlp1"))
+    # MACs leave out the softmax, because it has no product that is followed by an addition.
     per_token = 4 * width + 3 if count == "flops" else 2 * width
     if score == "mlp1":
         per_token += 2 * width**2 if count == "flops" else width**2
@@ -208,6 +209,7 @@ def flops_report(
         gated=gated,
         auxiliary=network,
         gated_with_auxiliary=gated + network,
+        # Texts without a token have no operations, and so no ratio.
         ratio=gated / soft if soft else float("nan"),
         ratio_with_auxiliary=(gated + network) / soft if soft else float("nan"),
         soft_per_sentence=lengths * per_token,
@@ -222,6 +224,7 @@ def _check_integer(name: str, value: SupportsIndex, least: int) -> int:
     Raises TypeError or ValueError with `name`, the name of the argument.
     """
     try:
+        # `int` would round 2.5 to 2 without an error.
         number = operator.index(value)
     except TypeError:
         raise TypeError(f"{name} must be an integer, got {type(value).__name__}") from None

@@ -224,5 +224,5 @@ def _draw_bars(
         place = x, y + (n + 0.15) * _CELL
         axes.add_patch(Rectangle(place, length, 0.7 * _CELL, facecolor=color, zorder=3))
         if weight >= 0.005:
-            text = f"{weight:.2f}".removeprefix("0")
+            text = f"{weight:.2f}"
             axes.text(x + length + 0.04, y + (n + 0.5) * _CELL, text, fontsize=7.5, va="center")

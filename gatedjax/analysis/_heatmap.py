@@ -188,7 +188,7 @@ def _draw_cell(
     if is_open:
         axes.plot(x + width - 0.065, y + 0.07, "o", markersize=2.8, color=ink, zorder=4)
     if weight >= 0.005:
-        text = f"{weight:.2f}".removeprefix("0")
+        text = f"{weight:.2f}"
         # The number of an open cell is lower, because the dot is in the upper corner.
         middle = y + height * (0.58 if is_open else 0.5)
         axes.text(x + width / 2, middle, text, fontsize=_NUMBER_SIZE, color=ink,
@@ -264,8 +264,7 @@ def _draw_shade_bar(
     """Draws the legend of the shades, a horizontal colour bar with a label.
 
     `shades` maps a weight to its colour. `place` is (left, bottom, width, height) in shares of the
-    figure; `size` is the font size of the
-    label in points.
+    figure; `size` is the font size of the label in points.
     """
     from matplotlib.ticker import MaxNLocator
 

@@ -195,6 +195,7 @@ def selected_words(
     """
     flags = _check_selected(selected)
     if flags.ndim == 2:
+        # A single layer gets an axis of layers of size 1, so that one rule serves both forms.
         flags = flags[:, None]
     if flags.ndim != 3 or len(flags) != len(tokens):
         raise ValueError(

@@ -222,7 +222,8 @@ def paired_bootstrap(
     largest difference.
 
     With fewer than about 20 examples the interval is too short and the p-value too small (with a
-    single example it is 1 / (1 + samples)); use `mcnemar` then.
+    single example it is 1 / (1 + samples)); use `mcnemar` then. The trained networks are fixed, and
+    other seeds may reverse the difference; with two or more seeds use `two_way_test`.
 
         >>> paired_bootstrap([1, 1, 1, 0] * 8, [1, 0, 1, 0] * 8).difference
         0.25
@@ -309,13 +310,23 @@ def _sum_groups(differences: np.ndarray, groups: ArrayLike | None) -> tuple[np.n
 
     `groups` [N] has the group of each difference; with None each difference is a group.
     """
-    if groups is None:
-        return differences, np.ones_like(differences)
-    names = np.asarray(groups)
-    if names.shape != differences.shape:
-        raise ValueError(f"groups must have shape {differences.shape}, got {names.shape}")
-    _, places = np.unique(names, return_inverse=True)
+    places = place_groups(groups, differences.size)
     return np.bincount(places, weights=differences), np.bincount(places).astype(np.float64)
+
+
+def place_groups(groups: ArrayLike | None, count: int) -> np.ndarray:
+    """Returns the group of each of `count` examples as an int [N] in 0 .. G - 1.
+
+    With None each example is a group. Raises ValueError if groups does not have a value for each
+    example.
+    """
+    if groups is None:
+        return np.arange(count)
+    names = np.asarray(groups)
+    if names.shape != (count,):
+        raise ValueError(f"groups must have shape {(count,)}, got {names.shape}")
+    _, places = np.unique(names, return_inverse=True)
+    return places
 
 
 def _check_pair(correct_a: ArrayLike, correct_b: ArrayLike) -> tuple[np.ndarray, np.ndarray]:

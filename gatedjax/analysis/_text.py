@@ -210,6 +210,7 @@ def render_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> st
         if len(row) != len(head):
             raise ValueError(f"rows[{i}] must have {len(head)} cells, got {len(row)}")
     columns = list(zip(head, *body, strict=True))
+    # Some renderers of Markdown need at least three characters below a heading.
     widths = [max(3, *(_count_columns(cell) for cell in column)) for column in columns]
     right = [_is_numeric(column[1:]) for column in columns]
     lines = [head, *body]
@@ -234,6 +235,7 @@ def check_word_values(name: str, values: ArrayLike, size: int) -> np.ndarray:
     array = np.asarray(values, np.float64)
     if array.ndim != 1 or array.size < size:
         raise ValueError(f"{name} must have one number per word ({size}), got shape {array.shape}")
+    # Batches are padded, and the padding may be anything, even NaN.
     array = array[:size]
     if not np.all(np.isfinite(array)):
         raise ValueError(f"{name} must be finite, got {array[~np.isfinite(array)][0]}")
@@ -251,6 +253,7 @@ def _check_words(
     words = [clean(token) for token in tokens]
     weights = check_word_values("weights", weights, len(words))
     if gates is None:
+        # Without gates a word is marked if it has more than its share of the attention.
         return words, weights, weights > 1 / max(len(words), 1)
     return words, weights, check_word_values("gates", gates, len(words)) > 0
 

@@ -12,6 +12,7 @@ Texts are padded to a few lengths, so that only a few programs are compiled.
 
 import dataclasses
 import functools
+import importlib.metadata
 import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -21,18 +22,30 @@ import jax
 import numpy as np
 
 from gatedjax._utils.types import Json, Output, Params, Tree
+from gatedjax._version import __version__
+from gatedjax.explore._example import example_text
+from gatedjax.explore._gates import force, gates_of
+from gatedjax.explore._open import view_of
+from gatedjax.explore._removal import MOST_REMOVED, Removal
 from gatedjax.explore._state import HARD, Mode, State, check_state
-from gatedjax.explore._views import LONGEST, View, floats, grids, view_of
+from gatedjax.explore._views import LONGEST, View, floats, grids
 from gatedjax.models import GANet
 from gatedjax.text._buckets import COARSE, width_of
-from gatedjax.text._corpus import split_words
 from gatedjax.text._model import TextOutput, TrainedModel, take_row
+from gatedjax.text._tokens import Tokenizer
 
+TITLE = "Which words does the prediction rest on?"
+"""The title of the page for classifiers of single texts."""
 LAYERED = ("agt", "ssan")
 """Names of the networks with layers that the explorer shows."""
 _QUICK = {"xla_backend_optimization_level": 0}
 """Options that halve the time to compile; a text of 256 words then takes 8 ms instead of 2."""
 _KEPT_TEXTS = 64
+
+
+def tokenizer_of(model: Any) -> Tokenizer:
+    """Returns the tokenizer of a model; a reader or a translator gets the rule of "words"."""
+    return model.tokenizer if isinstance(model, TrainedModel) else Tokenizer()
 
 
 @dataclasses.dataclass(eq=False)
@@ -45,7 +58,8 @@ class Explorer:
       tokenized: True if texts for a reader are already tokens with spaces between them.
 
     Raises:
-      ValueError: if the numbers of models and names differ, or two models have different kinds.
+      ValueError: if the numbers of models and names differ, or two models have different kinds or
+        split texts in different ways.
     """
 
     models: Sequence[Any]
@@ -60,25 +74,46 @@ class Explorer:
         views = [view_of(model, tokenized=self.tokenized) for model in self.models]
         if len({type(view) for view in views}) > 1:
             raise ValueError("models must be of the same kind, such as two classifiers of texts")
+        if any(tokenizer_of(model) != self.tokenizer for model in self.models):
+            names = " and ".join(tokenizer_of(model).name for model in self.models)
+            raise ValueError(
+                f"models must split texts in the same way, got models with the tokens {names}"
+            )
         self.views = [view for view in views if view is not None]
         self.programs = [] if self.views else [Programs(model) for model in self.models]
         self._parts: list[View | Programs] = [*self.views, *self.programs]
         self._closed = False
 
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The rule that splits the texts of the page into words."""
+        return tokenizer_of(self.models[0])
+
     def about(self) -> Json:
         """Returns the constants of the page, for JSON.
 
         They are "models", the result of `about` for each model; "modes", the modes of gates, []
-        without gates; "longest", the largest number of words of a text; and "fields", the input
-        fields of a view, or None for a single text.
+        without gates; "longest", the largest number of words of a text; "effects", the largest
+        number of words of a text with effects; "fields", the input fields of a view, or None for a
+        single text; "title", the purpose of the page; "example", the texts with which the page
+        opens, a dict from fields of the state; and "library", the result of `describe_library`.
         """
         models = [part.about(name) for name, part in zip(self.names, self._parts, strict=True)]
         return {
             "models": models,
             "modes": list(get_args(Mode)) if any(model["gated"] for model in models) else [],
             "longest": LONGEST,
+            "effects": MOST_REMOVED,
             "fields": list(self.views[0].fields) if self.views else None,
+            "title": self.views[0].title if self.views else TITLE,
+            "example": self._example(),
+            "library": describe_library(),
         }
+
+    def _example(self) -> Json:
+        if self.views:
+            return self.views[0].example()
+        return {"text": example_text(self.models[0].vocabulary.words)}
 
     def layers(self, message: Mapping[str, Any]) -> Json:
         """Computes the attention in each layer of the models.
@@ -99,6 +134,27 @@ class Explorer:
         state = check_state(message)
         self.check_open()
         return {"models": [part.layers(state) for part in self._parts]}
+
+    def removal(self, message: Mapping[str, Any]) -> Json:
+        """Computes the effect of each word: the change of the prediction when it is removed.
+
+        Args:
+          message: a state of the page as a dict: the fields of `State`; a missing field has its
+            default.
+
+        Returns:
+          {"models": [...]}, with the result of `Removal.effects` or `View.effects` for each model;
+          None for a model without effects.
+
+        Raises:
+          ValueError: for a message that is not a state; it names the field.
+        """
+        state = check_state(message)
+        self.check_open()
+        if self.views:
+            return {"models": [view.effects(state) for view in self.views]}
+        tokens = self.tokenizer.split(state.text, LONGEST)
+        return {"models": [programs.removal.effects(tokens, state) for programs in self.programs]}
 
     def warm_up(self) -> None:
         """Compiles the programs for short texts, for all models at the same time.
@@ -132,12 +188,14 @@ class Explorer:
         return all(results)
 
     def check_gates(self, name: str) -> None:
-        """Raises ValueError unless the models are classifiers of single texts.
+        """Raises ValueError unless the models are networks that classify single texts.
 
         The message begins with `name`, the name of an argument that only such models can use.
         """
         if self.views:
-            raise ValueError(f"{name} is only for classifiers of single texts: leave it out")
+            raise ValueError(
+                f"{name} is only for networks that classify single texts: leave it out"
+            )
 
     def check_open(self) -> None:
         """Raises ValueError if the explorer has been closed."""
@@ -162,7 +220,7 @@ class Explorer:
         state = check_state(message)
         if self.views:
             return self._answer_views(state)
-        words = split_words(state.text)
+        words = self.tokenizer.split(state.text)
         answer: Json = {"words": len(words), "notes": [], "tokens": [], "models": []}
         if not words:
             answer["notes"].append("No word yet: type a sentence.")
@@ -187,13 +245,28 @@ class Explorer:
         self.check_open()
         answers = [view.answer(state) for view in self.views]
         notes = list(dict.fromkeys(note for notes_of_view, _ in answers for note in notes_of_view))
-        words = len(split_words(state.text))
+        words = len(self.tokenizer.split(state.text))
         return {
             "words": words,
             "notes": notes,
             "tokens": [],
             "models": [answer for _, answer in answers],
         }
+
+
+def describe_library() -> Json:
+    """Returns {"name", "version", "address"} of the library, for the foot of the page.
+
+    The address is the first project URL of the installed package; "" if it has none.
+    """
+    try:
+        urls = importlib.metadata.metadata("gatedjax").get_all("Project-URL") or []
+    except importlib.metadata.PackageNotFoundError:
+        urls = []
+    # An entry is "label, address".
+    addresses = [url.partition(",")[2].strip() for url in urls]
+    web = [address for address in addresses if address.startswith("https://")]
+    return {"name": "gatedjax", "version": __version__, "address": web[0] if web else ""}
 
 
 class Programs:
@@ -204,6 +277,7 @@ class Programs:
       gated: True if the model has gates that can be forced.
       likely: function from a tuple of T words to the probabilities [T] that their gates are open;
         it caches.
+      removal: the effects of the words of a text.
     """
 
     def __init__(self, model: TrainedModel) -> None:
@@ -214,6 +288,7 @@ class Programs:
         self._locks: dict[tuple[int, bool], threading.Lock] = {}
         self._reading = functools.lru_cache(_KEPT_TEXTS)(self._run_words)
         self.likely = functools.lru_cache(_KEPT_TEXTS)(self._open_probabilities)
+        self.removal = Removal(self)
 
     def _with_gates(self, params: Params, batch: Tree, gates: Tree, soft: bool) -> Tree:
         output: Output = self.model.module.apply(
@@ -325,6 +400,9 @@ class Programs:
         for mode, edge in itertools.product(modes, COARSE[:2]):
             if not closed():
                 self.answer(("a",) * edge, State(mode=mode))
+        for edge in COARSE[:2]:
+            if not closed():
+                self.removal.effects(("a",) * edge, State())
 
     def layers(self, state: State) -> list[Json] | None:
         """Computes the attention in each layer for the text of a state.
@@ -332,7 +410,7 @@ class Programs:
         Returns a dict for JSON for each layer, with the keys that `Explorer.layers` lists. Returns
         None for a network without layers or a text without words.
         """
-        tokens = split_words(state.text, LONGEST)[: self.model.max_len]
+        tokens = self.model.tokenizer.split(state.text, LONGEST)[: self.model.max_len]
         if self.model.network not in LAYERED or not tokens:
             return None
         edge = width_of(len(tokens), self.model.max_len, COARSE)
@@ -385,6 +463,23 @@ class Programs:
         probabilities, _, used, likely = outputs
         return probabilities, used, likely
 
+    def run_patterns(self, batch: Tree, gates: np.ndarray, *, soft: bool) -> tuple[np.ndarray, ...]:
+        """Runs the quickly compiled program of `with_gates` on a padded batch.
+
+        Args:
+          batch: the batch, with "tokens" int [B, T] and "lengths" int [B].
+          gates: S patterns of gates, float32 [S, B, T].
+          soft: True if gates may be between 0 and 1.
+
+        Returns:
+          The class probabilities [S, B, C], the attention [S, B, T], the gates [S, B, T] after the
+          rule for texts without an open gate, and the open probabilities [B, T].
+        """
+        outputs: tuple[np.ndarray, ...] = jax.device_get(
+            self._text_program(self._params, batch, gates, soft)
+        )
+        return outputs
+
     def _run_forced(
         self, tokens: tuple[str, ...], gates: Sequence[np.ndarray], soft: bool
     ) -> tuple[np.ndarray, ...]:
@@ -394,7 +489,7 @@ class Programs:
         batch = self.model.batch([(tokens,)], edge)
         # The lock lets a single thread compile while other threads wait for the program.
         with self._lock(edge, soft):
-            return jax.device_get(self._text_program(self._params, batch, rows, soft))
+            return self.run_patterns(batch, rows, soft=soft)
 
     def _lock(self, edge: int, soft: bool) -> threading.Lock:
         return self._locks.setdefault((edge, soft), threading.Lock())
@@ -412,7 +507,7 @@ class Programs:
             for edge in edges
             for soft in (False, True)
         ]
-        return all(acquired)
+        return all([*acquired, self.removal.close(seconds)])
 
     def _open_probabilities(self, tokens: tuple[str, ...]) -> np.ndarray:
         """Returns float [T]: the probability of each of the T words that its gate is open."""
@@ -427,65 +522,3 @@ class Programs:
         with self._lock(edge, False):
             out = self.model.run(self.model.batch([(tokens,)], edge))
         return take_row((tokens,), out, 0)
-
-
-def gates_of(open_: np.ndarray, state: State, temperature: float) -> np.ndarray:
-    """Computes the gates of a mode from the probabilities that they are open.
-
-        >>> state = State(mode="threshold", threshold=0.5)
-        >>> print(gates_of(np.array([0.25, 0.75]), state, temperature=1.0))
-        [0. 1.]
-
-    Args:
-      open_: p [T], the probabilities.
-      state: the mode and its settings; noise depends only on its seed, not on the model.
-      temperature: tau of the mode "relaxed".
-
-    Returns:
-      float32 [T]: [p > threshold] for "threshold", [p among the round(density T) largest] for
-      "density", [a + L > 0] for "sample", p for "expected", sigmoid((a + L) / tau) for "relaxed",
-      ones for "open", with a = logit p and logistic noise L.
-    """
-    # A probability that was rounded to 0 or 1 would have an infinite logit.
-    p = np.clip(np.asarray(open_, np.float64), 1e-12, 1 - 1e-9)
-    # The noise depends only on the seed, so that two models and the two random modes have the same
-    # noise.
-    noise = np.random.default_rng(state.seed).logistic(size=len(p))
-    logits = np.log(p) - np.log1p(-p)
-    modes: dict[str, Callable[[], np.ndarray]] = {
-        "threshold": lambda: p > state.threshold,
-        "density": lambda: _largest(p, state.density),
-        "sample": lambda: logits + noise > 0,
-        "open": lambda: np.ones_like(p),
-        "expected": lambda: p,
-        "relaxed": lambda: 1 / (1 + np.exp(-(logits + noise) / temperature)),
-    }
-    return modes[state.mode]().astype(np.float32)
-
-
-def force(gates: np.ndarray, forced: Mapping[int, bool]) -> np.ndarray:
-    """Returns a copy of the gates with the forced gates replaced.
-
-        >>> print(force(np.array([0.5, 0.5]), {0: True, 7: False}))
-        [1.  0.5]
-
-    Args:
-      gates: [T], the gates.
-      forced: for positions of words, True for an open gate and False for a closed gate. Positions
-        beyond the text have no effect.
-    """
-    changed = gates.copy()
-    for place, is_open in forced.items():
-        if place < len(changed):
-            changed[place] = is_open
-    return changed
-
-
-def _largest(p: np.ndarray, density: float) -> np.ndarray:
-    """Returns bool [T]: True at the round(density T) largest probabilities `p` [T].
-
-    At least one entry is True. Of equal probabilities the first are taken.
-    """
-    is_largest = np.zeros(len(p), bool)
-    is_largest[np.argsort(-p, kind="stable")[: max(1, int(density * len(p) + 0.5))]] = True
-    return is_largest

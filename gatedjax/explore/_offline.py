@@ -3,6 +3,10 @@
 A sentence of n words has 2^n patterns. In pattern k the gate of word i is open if bit i of k is 1.
 The page has the class probabilities and the attention for each pattern, in units of 1 / 65,535
 (uint16), so that the error of a number is at most 7.6e-6.
+
+For the effects of removal it also has the class probabilities of the n shorter texts for each of
+their 2^(n-1) patterns, without the last class, because the probabilities sum to 1. If the page
+would become too large, it has no effects.
 """
 
 import base64
@@ -13,9 +17,9 @@ import numpy as np
 from gatedjax._utils.json import to_json
 from gatedjax._utils.page import render_page
 from gatedjax._utils.types import Json
-from gatedjax.explore._engine import Explorer, Programs
+from gatedjax.explore._engine import TITLE, Explorer, Programs
 from gatedjax.explore._server import page_file
-from gatedjax.text._corpus import split_words
+from gatedjax.explore._state import State
 
 LONGEST = 12
 """Largest number of words in a sentence, because the number of patterns is 2^words."""
@@ -41,7 +45,11 @@ def offline_page(explorer: Explorer, text: str) -> bytes:
       ValueError: if the sentence has no word or more than `LONGEST` words, or the page would be
         larger than `MOST_BYTES`.
     """
-    page = _page(payload(explorer, text))
+    data = payload(explorer, text)
+    page = _page(data)
+    if len(page) > MOST_BYTES:
+        # The results for all patterns are the purpose of the page, and effects come second.
+        page = _page(data | {"models": [model | {"removed": None} for model in data["models"]]})
     if len(page) > MOST_BYTES:
         classes = max(len(model.classes) for model in explorer.models)
         raise ValueError(
@@ -62,13 +70,15 @@ def payload(explorer: Explorer, text: str) -> Json:
     Returns:
       A dict for JSON: "about", the constants of `Explorer.about`; "text"; "tokens", its words; and
       "models", a dict per model with the results for all patterns of gates, in the order of
-      `patterns_of`.
+      `patterns_of`. Its "removed" has the results for the text without each of its words: for a
+      model with gates {"open" [n, n - 1], "probabilities" [n, 2^(n-1), C - 1]}, else
+      "probabilities" [n, C - 1]; None for a single word.
 
     Raises:
       ValueError: if the models are not classifiers of single texts, or for the number of words.
     """
     explorer.check_gates("a page without a server")
-    tokens = split_words(text)
+    tokens = explorer.tokenizer.split(text)
     if not tokens:
         raise ValueError("the text has no word")
     if len(tokens) > LONGEST:
@@ -120,7 +130,21 @@ def _patterns(programs: Programs, tokens: tuple[str, ...]) -> Json:
             "open": None,
             "probabilities": _shares(output.probabilities),
             "attention": None if output.attention is None else _shares(output.attention),
+            "removed": _removed_words(programs, tokens),
         }
+    probabilities, attention = _run_patterns(programs, tokens)
+    return {
+        "known": is_known,
+        "open": [float(p) for p in programs.likely(tokens)],
+        "empty": model.config.gates.empty,
+        "probabilities": _shares(probabilities),
+        "attention": _shares(attention),
+        "removed": _removed_words(programs, tokens),
+    }
+
+
+def _run_patterns(programs: Programs, tokens: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (class probabilities [2^T, C], attention [2^T, T]) of all patterns of the gates."""
     gates = patterns_of(len(tokens))
     parts: list[Any] = []
     for begin in range(0, len(gates), _ROWS):
@@ -129,12 +153,22 @@ def _patterns(programs: Programs, tokens: tuple[str, ...]) -> Json:
         filled = np.resize(patterns, (_ROWS, len(tokens)))
         probabilities, attention, _ = programs.with_gates(tokens, list(filled))
         parts.append((probabilities[: len(patterns)], attention[: len(patterns)]))
+    scores, weights = zip(*parts, strict=True)
+    return np.concatenate(scores), np.concatenate(weights)
+
+
+def _removed_words(programs: Programs, tokens: tuple[str, ...]) -> Json | None:
+    """Returns "removed" of `payload`: the results for the text without each of its words."""
+    if len(tokens) < 2:
+        return None
+    if not programs.gated:
+        without = programs.removal.without_each(tokens, State())
+        return {"open": None, "probabilities": _shares(without[:, :-1])}
+    shorter = [(*tokens[:place], *tokens[place + 1 :]) for place in range(len(tokens))]
+    scores = np.stack([_run_patterns(programs, words)[0] for words in shorter])
     return {
-        "known": is_known,
-        "open": [float(p) for p in programs.likely(tokens)],
-        "empty": model.config.gates.empty,
-        "probabilities": _shares(np.concatenate([scores for scores, _ in parts])),
-        "attention": _shares(np.concatenate([weights for _, weights in parts])),
+        "open": [[float(p) for p in row] for row in programs.removal.open_probabilities(tokens)],
+        "probabilities": _shares(scores[..., :-1]),
     }
 
 
@@ -143,11 +177,14 @@ def _shares(values: np.ndarray) -> str:
 
 
 def _page(data: Json) -> bytes:
-    """Returns an HTML page in UTF-8 with the script of the explorer and the given data."""
+    """Returns an HTML page in UTF-8 with the script of the explorer and its data.
+
+    `data` is a dict for JSON: the texts with the results of all patterns of their gates.
+    """
     script, style = (page_file(name).decode() for name in ("explorer.js", "explorer.css"))
     # "<" is escaped, because "</script>" in a text would end the element.
     content = to_json(data, separators=(",", ":")).replace("<", "\\u003c")
     body = f"""<main data-gatedjax="offline"></main>
 <noscript>The explorer is a program of this page: allow it to run scripts.</noscript>
 <script type="application/json" id="gatedjax-data">{content}</script>"""
-    return render_page("Gate explorer", body, style, script=script, css_class="gx-page").encode()
+    return render_page(TITLE, body, style, script=script, css_class="gx-page").encode()

@@ -15,7 +15,6 @@ import numpy as np
 from gatedjax._utils.types import Json, Tree
 from gatedjax.explore._engine import Explorer, Programs
 from gatedjax.text._buckets import COARSE, group_texts, shape_of
-from gatedjax.text._corpus import split_words
 from gatedjax.text._labels import Classes
 from gatedjax.text._read import Label, Record, Table
 
@@ -111,23 +110,13 @@ def read_sentences(
     Raises:
       ValueError: if there is no usable sentence.
     """
-    tables = [Classes("label", model.classes) for model in explorer.models]
-    labelled = (
-        (record, [classes.find(record.label, record.where, record.line) for classes in tables])
-        for record in table
-        if isinstance(record, Record) and record.label is not None
-        if split_words(record.inputs[0], 1)
-    )
-    # A sentence is used only if all models have its label, so that their curves are of the same
-    # sentences.
-    usable = ((record, places) for record, places in labelled if None not in places)
     # A sentence more than the limit is read, which shows whether the file has more.
-    pairs = list(itertools.islice(usable, most + 1))
+    pairs = list(itertools.islice(_usable(explorer, table), most + 1))
     has_more, pairs = len(pairs) > most, pairs[:most]
     records = [record for record, _ in pairs]
     if not records:
         raise ValueError(f"{table.name} has no sentence with a label of the model")
-    texts = [split_words(record.inputs[0]) for record in records]
+    texts = [explorer.tokenizer.split(record.inputs[0]) for record in records]
     results = [
         _Results.compute(programs, texts, explorer.check_open) for programs in explorer.programs
     ]
@@ -137,6 +126,35 @@ def read_sentences(
     for row, leak in zip(rows, results[0].leaks(leaks), strict=False):
         row["leak"] = leak
     return Sentences(table.name, len(records), has_more, rows, curves)
+
+
+def first_sentence(explorer: Explorer, table: Table) -> Json | None:
+    """Returns {"text", "label", "name"} of the first sentence with a label of the models.
+
+    "name" is the name of the table. The result is None if there is no such sentence, or if the
+    table cannot be read; `read_sentences` then raises the error.
+    """
+    try:
+        record, _ = next(_usable(explorer, table))
+    except (StopIteration, OSError, ValueError):
+        return None
+    return {"text": record.inputs[0], "label": str(record.label), "name": table.name}
+
+
+def _usable(explorer: Explorer, table: Table) -> Iterator[tuple[Record, list[Any]]]:
+    """Yields (record, positions of its label in the classes of the models).
+
+    A record without words, or with a label that a model does not have, is skipped, so that the
+    curves of all models are of the same sentences.
+    """
+    tables = [Classes("label", model.classes) for model in explorer.models]
+    for record in table:
+        if not isinstance(record, Record) or record.label is None:
+            continue
+        if explorer.tokenizer.split(record.inputs[0], 1):
+            places = [classes.find(record.label, record.where, record.line) for classes in tables]
+            if None not in places:
+                yield record, places
 
 
 def _rows(
@@ -334,5 +352,8 @@ def _batches(
 
 
 def _shape(batch: Tree) -> tuple[int, ...]:
-    """Returns the shape (S, B, T) of the gates of a batch [B, T] for all S thresholds."""
+    """Returns the shape (S, B, T) of the gates of a batch under all S thresholds.
+
+    The batch has "tokens" [B, T].
+    """
     return (len(SHARES) + len(ROUND) + 1, *batch["tokens"].shape)

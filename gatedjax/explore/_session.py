@@ -16,12 +16,17 @@ class Session:
       explorer: the explorer of the models.
       sentences: function that reads labelled sentences. It runs in the background after the first
         message {"do": "sentences"}. None if there are no labelled sentences.
+      first: function that returns the labelled sentence with which the page opens, the result of
+        `first_sentence`; None if there are no labelled sentences.
     """
 
     def __init__(
-        self, explorer: Explorer, sentences: Callable[[], Sentences] | None = None
+        self,
+        explorer: Explorer,
+        sentences: Callable[[], Sentences] | None = None,
+        first: Callable[[], Json | None] | None = None,
     ) -> None:
-        self._explorer, self._read = explorer, sentences
+        self._explorer, self._read, self._first = explorer, sentences, first
         self._found: Sentences | None = None
         self._failed: str | None = None
         self._thread: threading.Thread | None = None
@@ -31,24 +36,28 @@ class Session:
         """Answers a message of the page.
 
         Args:
-          message: a dict with "do": "about", "answer", "layers", "sentences" or "page". "answer"
-            and "layers" also need the fields of `State`, and "page" the arguments "order" and
-            "begin" of `Sentences.page`.
+          message: a dict with "do": "about", "answer", "removal", "layers", "sentences" or "page".
+            "answer", "removal" and "layers" also need the fields of `State`, and "page" the
+            arguments "order" and "begin" of `Sentences.page`.
 
         Returns:
           The answer, a dict for JSON: the result of the method of `Explorer` or `Sentences` of that
-          name. "about" also has "sentences", True if there are labelled sentences; the answer to
-          "sentences" is {"ready": False} until they are read, then "ready" with `Sentences.about`
-          or "failed", an error.
+          name. "about" also has "sentences", True if there are labelled sentences, and "first", the
+          labelled sentence with which the page opens, or None. The answer to "sentences" is
+          {"ready": False} until they are read, then "ready" with `Sentences.about` or "failed", an
+          error.
 
         Raises:
           ValueError: for a message with another "do", or with an unsuitable value.
         """
         do = message.get("do")
         if do == "about":
-            return {**self._explorer.about(), "sentences": self._read is not None}
+            first = None if self._first is None else self._first()
+            return {**self._explorer.about(), "sentences": self._read is not None, "first": first}
         if do == "answer":
             return self._explorer.answer(message)
+        if do == "removal":
+            return self._explorer.removal(message)
         if do == "layers":
             return self._explorer.layers(message)
         if do == "sentences":
@@ -58,7 +67,7 @@ class Session:
                 raise ValueError("the sentences are not read yet")
             return self._found.page(message.get("order"), message.get("begin", 0))
         raise ValueError(
-            "do must be one of 'about', 'answer', 'layers', 'sentences', 'page', got "
+            "do must be one of 'about', 'answer', 'removal', 'layers', 'sentences', 'page', got "
             f"{str(do)[:40]!r}"
         )
 

@@ -11,7 +11,6 @@ A view answers the state of a page (see `Explorer.answer`) in a form that a sing
 import functools
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -24,19 +23,20 @@ from gatedjax.data.batches._encode_cloze import add_markers, encode_cloze
 from gatedjax.data.sets._cloze import PLACEHOLDER
 from gatedjax.data.text._tokenize import treebank_tokens
 from gatedjax.data.text._vocabulary import Vocabulary
+from gatedjax.explore._example import example_text, example_words
+from gatedjax.explore._removal import summarize_effects
 from gatedjax.explore._state import State
 from gatedjax.models import GAReader
 from gatedjax.models.ssan.translation import STOP, UNK
-from gatedjax.text._buckets import COARSE, width_of
-from gatedjax.text._corpus import split_words
-from gatedjax.text._folders import kind_of
+from gatedjax.text._buckets import COARSE, pad_texts, width_of
 from gatedjax.text._model import TrainedModel
 from gatedjax.text._reader import Reader, Reading, question, reading_of
-from gatedjax.text._run import load_run
-from gatedjax.text._translator import Translator, encode, open_translator
+from gatedjax.text._translator import Translator, encode
 
 LONGEST = 1000
 """Largest number of words of a text that are shown; a model may read fewer."""
+PAIR_EFFECTS = 64
+"""Largest number of words of each text of a pair with effects."""
 PAIRED = 40
 """Largest number of words in a grid of pairs."""
 QUESTION_EDGES = (32, 128)
@@ -62,14 +62,19 @@ class View:
       network: a description of the network.
       fields: the input fields: name in the state, label, and text that is shown in an empty field.
       layered: True if `layers` returns grids.
+      weighed: True if `effects` returns the effects of words.
       max_len: the largest number of words that the model reads.
       classes: the names of the classes of a classifier; () for other models.
     """
 
     network: str
     fields: tuple[Field, ...]
+    title = "Which words does the prediction rest on?"
+    """The title of the page, which states its purpose."""
     layered = True
     """True if `layers` returns grids."""
+    weighed = False
+    """True if `effects` returns the effects of words."""
     max_len = LONGEST
     """Largest number of words that the model reads."""
     classes: Sequence[str] = ()
@@ -81,18 +86,24 @@ class View:
         """Returns the constants of the model for the page, for JSON.
 
         Keys: "name", the given name of the model; "network", a description; "gated", False;
-        "layers", True if `layers` returns grids; "pairs", False; "classes", the names of the
-        classes; and "max_len", the largest number of words.
+        "layers", True if `layers` returns grids; "weighed", True if `effects` returns the
+        effects of words; "pairs", False; "classes", the names of the classes; and "max_len", the
+        largest number of words.
         """
         return {
             "name": name,
             "network": self.network,
             "gated": False,
             "layers": self.layered,
+            "weighed": self.weighed,
             "pairs": False,
             "classes": list(self.classes),
             "max_len": self.max_len,
         }
+
+    def example(self) -> dict[str, str]:
+        """Returns the texts with which the page opens, a dict from fields of the state."""
+        return {}
 
     def answer(self, state: State) -> Found:
         """Computes the answer to a state of the page.
@@ -109,6 +120,14 @@ class View:
         layers or there is no answer.
         """
         raise NotImplementedError
+
+    def effects(self, state: State) -> Json | None:
+        """Computes the effect of each word of a state: the change without the word.
+
+        Returns {"class", "lines"}: the predicted class, and for each line of the answer the effects
+        of its words, as `summarize_effects` defines them; None if there are none.
+        """
+        return None
 
     def warm_up(self, closed: Callable[[], bool]) -> None:
         """Compiles the programs for short texts.
@@ -176,9 +195,11 @@ def grid(
 
     Returns:
       A dict for JSON: "name", "note", "rows" and "columns", the words; "cut", True if words are
-      left out; "pairs", a list of numbers per row; and "selected", a list of bools per row, or
-      None.
+      left out; "uniform", the weight of each column if all were equal; "pairs", a list of numbers
+      per row; and "selected", a list of bools per row, or None.
     """
+    # The number of cells grows with the square of the words, and a browser becomes slow with too
+    # many.
     high, wide = min(len(rows), PAIRED), min(len(columns), PAIRED)
     cut = values[:high, :wide].round(4)
     return {
@@ -187,6 +208,7 @@ def grid(
         "rows": list(rows[:high]),
         "columns": list(columns[:wide]),
         "cut": len(rows) > high or len(columns) > wide,
+        "uniform": 1 / len(columns),
         "pairs": [floats(row) for row in cut],
         "selected": None
         if is_selected is None
@@ -202,13 +224,15 @@ def line(name: str, tokens: Sequence[str], is_known: Sequence[bool], **entries: 
       tokens: the T words.
       is_known: for each word True if the vocabulary has it.
       **entries: further entries: "values" [T] or [Q, T], the numbers; "of", the Q words that the
-        rows of [Q, T] belong to; "kept" [T], True at words that are emphasised; "note", a text.
-        Missing entries are None, and "" for "note".
+        rows of [Q, T] belong to; "kept" [T], True at words that are emphasised; "uniform", the
+        number of each word if all were equal; "note", a text. Missing entries are None, and "" for
+        "note". For shares of classes also "effects", True; "strong", the number with the strongest
+        colour; and "gates" [T], True at open gates.
 
     Returns:
       A dict for JSON: "name", "tokens", "known" and the entries.
     """
-    empty: Json = {"values": None, "of": None, "kept": None, "note": ""}
+    empty: Json = {"values": None, "of": None, "kept": None, "uniform": None, "note": ""}
     return {"name": name, "tokens": list(tokens), "known": list(is_known), **empty, **entries}
 
 
@@ -230,13 +254,43 @@ class PairView(View):
         {"name": "text", "label": "First text", "empty": "Type a sentence (a premise)"},
         {"name": "hypothesis", "label": "Second text", "empty": "Type another (a hypothesis)"},
     )
+    weighed = True
 
     def __init__(self, model: TrainedModel) -> None:
         super().__init__()
         self._model, self.network, self.max_len = model, model.entry.about, model.max_len
         self.classes = [str(label) for label in model.classes]
+        # The parameters are moved once, because each call would otherwise copy them to the device.
         self._params = jax.device_put(model.params)
         self._reading = functools.lru_cache(_KEPT)(self._run_texts)
+        self._removing = functools.lru_cache(_KEPT)(self._run_removed)
+
+    def effects(self, state: State) -> Json | None:
+        """Computes the effect of each word of the two texts of a state on the predicted class.
+
+        The network runs again without the word, in a batch of all words. Returns {"class",
+        "lines"}: the predicted class and the effects of the words of each text. None if a text has
+        no second word, or more than `PAIR_EFFECTS` words.
+        """
+        _, texts = self._texts(state)
+        if not all(2 <= len(words) <= PAIR_EFFECTS for words in texts):
+            return None
+        probabilities, *_ = self._reading(texts)
+        result = summarize_effects(probabilities[0], self._removing(texts))
+        count, effects = len(texts[0]), result["effects"]
+        return {"class": result["class"], "lines": [effects[:count], effects[count:]]}
+
+    def _run_removed(self, texts: tuple[tuple[str, ...], ...]) -> np.ndarray:
+        """Computes the class probabilities [T, C] of a pair without each of its T words."""
+        first, second = map(self._model.ids, texts)
+        pairs = [(np.delete(first, place), second) for place in range(len(first))]
+        pairs += [(first, np.delete(second, place)) for place in range(len(second))]
+        edge = width_of(max(map(len, texts)), PAIR_EFFECTS, COARSE)
+        # The number of rows depends only on the padded length, and so does the program.
+        with self._lock:
+            outputs = self._model.run(pad_texts(pairs, (2 * edge, edge)))
+        probabilities: np.ndarray = outputs["probabilities"][: len(pairs)]
+        return probabilities
 
     @functools.cached_property
     def _program(self) -> Any:
@@ -256,9 +310,14 @@ class PairView(View):
         with self._lock:
             return jax.device_get(self._program(self._params, batch))
 
+    def example(self) -> dict[str, str]:
+        """Returns two texts of the most frequent words of the vocabulary."""
+        words = example_words(self._model.vocabulary.words)
+        return {"text": " ".join(words), "hypothesis": " ".join(words[: len(words) // 2])}
+
     def _texts(self, state: State) -> tuple[list[str], tuple[tuple[str, ...], ...]]:
         notes, most = [], min(LONGEST, self.max_len)
-        texts = [split_words(text) for text in (state.text, state.hypothesis)]
+        texts = [self._model.tokenizer.split(text) for text in (state.text, state.hypothesis)]
         for number, words in zip(("first", "second"), texts, strict=True):
             if not words:
                 notes.append(f"The {number} text has no word yet.")
@@ -322,6 +381,8 @@ class PairView(View):
         `closed` returns True when the explorer has been closed; no further program is then
         compiled.
         """
+        # Short texts come first when a user begins to type, and their programs are quick to
+        # compile.
         for edge in COARSE[:2]:
             if not closed():
                 self._reading((("a",) * edge, ("a",)))
@@ -346,6 +407,7 @@ class ReaderView(View):
     """
 
     network = "a gated-attention reader"
+    title = "Which words of the document does the answer rest on?"
     fields = (
         {"name": "text", "label": "Document", "empty": "Paste a document"},
         {
@@ -372,11 +434,22 @@ class ReaderView(View):
         def run(params: Params, batch: Tree) -> Tree:
             # The table has another size for each padded length, so the network is built for its
             # size.
-            rows = params["embed"]["table"].shape[0]
+            rows = params["embed"]["embedding"].shape[0]
             network = GAReader(config, vocab_size=rows, num_characters=letters)
             return network.apply({"params": params}, batch)
 
         return jax.jit(run)
+
+    def example(self) -> dict[str, str]:
+        """Returns a document, a question and candidates of words of the vocabulary."""
+        words = example_words(self._reader.vocabulary.words)
+        if len(words) < 3:
+            return {}
+        return {
+            "text": " ".join([*words, *reversed(words)]),
+            "question": f"{PLACEHOLDER} {words[1]} {words[2]}",
+            "candidates": f"{words[0]}\n{words[-1]}",
+        }
 
     def _ask(
         self, document: tuple[str, ...], query_words: tuple[str, ...], candidates: tuple[str, ...]
@@ -421,12 +494,12 @@ class ReaderView(View):
         vocabulary.
         """
         reader = self._reader
-        vectors, lowercase = reader.params["embed"]["table"], reader.vocabulary.lowercase
+        vectors, lowercase = reader.params["embed"]["embedding"], reader.vocabulary.lowercase
         fold = str.lower if lowercase else str
         have = [word for word in dict.fromkeys(map(fold, words)) if word in reader.vocabulary]
         vocabulary = Vocabulary(have, lowercase=lowercase)
         ids = [0, 1, *reader.vocabulary.encode(have)]
-        embed = {**reader.params["embed"], "table": vectors[np.array(ids)]}
+        embed = {**reader.params["embed"], "embedding": vectors[np.array(ids)]}
         small = type(reader)(
             reader.config,
             reader.data,
@@ -434,10 +507,10 @@ class ReaderView(View):
             reader.characters,
             {**reader.params, "embed": embed},
         ).with_words(words)
-        table = small.params["embed"]["table"]
+        table = small.params["embed"]["embedding"]
         filled = np.zeros((rows, table.shape[1]), table.dtype)
         filled[: len(table)] = table
-        embed = {**small.params["embed"], "table": filled}
+        embed = {**small.params["embed"], "embedding": filled}
         return small.vocabulary, {**small.params, "embed": embed}
 
     def answer(self, state: State) -> Found:
@@ -474,6 +547,7 @@ class ReaderView(View):
                 kept=is_candidate,
                 of=list(reading.query),
                 values=[floats(column.round(4)) for column in hop.T],
+                uniform=1 / len(reading.query),
             )
             for number, hop in enumerate(hops, 1)
         ]
@@ -485,6 +559,7 @@ class ReaderView(View):
                 is_known,
                 kept=is_candidate,
                 values=floats(last.round(6)),
+                uniform=1 / len(document),
                 note=note,
             )
         )
@@ -563,6 +638,7 @@ class TranslatorView(View):
     """
 
     network = "a Transformer"
+    title = "Which words does each word of the translation attend to?"
     fields = ({"name": "text", "label": "Sentence", "empty": "Type a sentence to translate"},)
 
     def __init__(self, translator: Translator) -> None:
@@ -579,6 +655,12 @@ class TranslatorView(View):
         self._params = jax.device_put(translator.params)
         self._translating = functools.lru_cache(_KEPT)(self._translate)
         self._aligning = functools.lru_cache(_KEPT)(self._align)
+
+    def example(self) -> dict[str, str]:
+        """Returns a sentence of pieces that are words of their own."""
+        bpe = self._translator.bpe
+        pieces = bpe.pieces(range(len(bpe)))
+        return {"text": example_text(p[1:] for p in pieces if p.startswith(SPACE) and len(p) > 3)}
 
     @functools.cached_property
     def _search(self) -> Any:
@@ -745,49 +827,3 @@ class TranslatorView(View):
             target = self._translating(ids)
         if not closed():
             self._aligning(ids, target)
-
-
-def view_of(model: Any, *, tokenized: bool = False) -> View | None:
-    """Returns the view of a model, or None for a classifier of single texts, which has no view.
-
-    Args:
-      model: a trained model.
-      tokenized: True if texts for a reader are already tokens with spaces between them.
-
-    Raises:
-      ValueError: for a model of another kind.
-    """
-    if isinstance(model, Reader):
-        return ReaderView(model, tokenized=tokenized)
-    if isinstance(model, Translator):
-        return TranslatorView(model)
-    if model.kind == "pair":
-        return PairView(model)
-    if model.kind != "text":
-        raise ValueError(
-            "model must be a classifier of texts or pairs, a reader or a translator, got kind "
-            f"{model.kind!r}"
-        )
-    return None
-
-
-def open_model(folder: Path) -> TrainedModel | Reader | Translator:
-    """Opens a model that the explorer can show.
-
-    Args:
-      folder: the folder of a model, or the work folder of a run.
-
-    Returns:
-      The trained model.
-
-    Raises:
-      FileNotFoundError, ValueError: if the folder does not have such a model.
-    """
-    kind = kind_of(folder)
-    if kind == "cloze":
-        return Reader.open(folder)
-    if kind == "translation":
-        return open_translator(folder)
-    if kind == "run":
-        return load_run(folder)
-    return TrainedModel.load(folder, ("text", "pair"))

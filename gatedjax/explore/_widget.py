@@ -7,16 +7,16 @@ from typing import Any
 from gatedjax._utils.missing import missing
 from gatedjax._utils.types import Json
 from gatedjax.explore._engine import Explorer
+from gatedjax.explore._open import open_model
 from gatedjax.explore._server import page_file
 from gatedjax.explore._session import Session
-from gatedjax.explore._views import open_model
 from gatedjax.text._model import TrainedModel
 from gatedjax.text._reader import Reader
 from gatedjax.text._translator import Translator
 
 
 def explorer(model: Any, against: Any = None, *, text: str = "", data: object = None) -> Any:
-    """Makes a widget that shows gates, and the changes of the prediction when they are forced.
+    """Makes a widget that shows the words on which a prediction rests, and can force their gates.
 
         gatedjax.explorer(model, text="a dull , lifeless film")
 
@@ -24,7 +24,8 @@ def explorer(model: Any, against: Any = None, *, text: str = "", data: object = 
       model: a trained `TextClassifier` or `PairClassifier`, or the folder of a classifier, a reader
         or a translator.
       against: a second model, which is shown for comparison.
-      text: the text that is shown first.
+      text: the text that is shown first. By default it is the sentence of `data` with the largest
+        error, or without `data` an example of words that the model knows.
       data: labelled texts to browse, in a form that `TextClassifier.evaluate` accepts.
 
     Returns:
@@ -45,19 +46,22 @@ def explorer(model: Any, against: Any = None, *, text: str = "", data: object = 
     if data is None:
         return kind(Session(engine), {"text": text})
     engine.check_gates("data")
-    from gatedjax.explore._sentences import read_sentences
+    from gatedjax.explore._sentences import first_sentence, read_sentences
     from gatedjax.text._read import open_table
 
     table = open_table(data)
-    return kind(Session(engine, lambda: read_sentences(engine, table)), {"text": text})
+    session = Session(
+        engine, lambda: read_sentences(engine, table), lambda: first_sentence(engine, table)
+    )
+    return kind(session, {"text": text})
 
 
-def _load_trained(model: Any) -> TrainedModel | Reader | Translator:
+def _load_trained(model: Any) -> Any:
+    """Returns the trained model of a classifier or a folder: a lexicon is such a model, too."""
     if isinstance(model, TrainedModel | Reader | Translator):
         return model
     if hasattr(model, "_get_trained"):
-        fitted: TrainedModel = model._get_trained()
-        return fitted
+        return model._get_trained()
     if isinstance(model, str) or hasattr(model, "__fspath__"):
         return open_model(Path(model))
     raise TypeError(

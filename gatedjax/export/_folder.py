@@ -13,8 +13,6 @@ from gatedjax._utils.limits import read_limited
 from gatedjax._utils.types import Params, Tree
 from gatedjax._utils.write import new_folder, recover
 from gatedjax.export._card import ModelCard, render_card
-from gatedjax.export._inference import load_inference
-from gatedjax.export._program import MOST_BYTES
 from gatedjax.export._tensors import BadFile, check_finite, load_params, read_header, save_params
 
 PARAMS, CONFIG, INFERENCE = "model.safetensors", "config.json", "model.jax_export"
@@ -82,6 +80,9 @@ def save(
         check_finite(params, "params")
         _write(partial / CONFIG, text.encode())
         if inference is not None:
+            # Imported here, because a model without a program needs no JAX.
+            from gatedjax.export._inference import load_inference
+
             # A program that `load_predictor` would refuse is refused here, before the folder is
             # replaced.
             load_inference(inference)
@@ -135,6 +136,13 @@ def read_config(folder: str | Path) -> dict[str, Tree]:
 
     Only config.json is read, not the file of parameters. The folder does not change.
 
+        >>> import tempfile
+        >>> import numpy as np
+        >>> folder = Path(tempfile.mkdtemp(), "model")
+        >>> _ = save(folder, {"kernel": np.ones((2, 3))}, config={"hidden": 3})
+        >>> read_config(folder)
+        {'hidden': 3}
+
     Args:
       folder: the folder.
 
@@ -158,6 +166,14 @@ def read_config(folder: str | Path) -> dict[str, Tree]:
 
 def read_file(folder: str | Path, name: str) -> bytes:
     """Reads a file of a folder that `save` wrote.
+
+        >>> import tempfile
+        >>> import numpy as np
+        >>> folder = Path(tempfile.mkdtemp(), "model")
+        >>> files = {"classes.json": b'["no", "yes"]'}
+        >>> _ = save(folder, {"kernel": np.ones((2, 3))}, config={}, files=files)
+        >>> read_file(folder, "classes.json")
+        b'["no", "yes"]'
 
     Args:
       folder: the folder.
@@ -200,6 +216,9 @@ def load_predictor(folder: str | Path) -> Callable[[Mapping[str, Tree]], Any]:
       ParamsMismatch: if the parameters do not fit the function.
     """
     import jax
+
+    from gatedjax.export._inference import load_inference
+    from gatedjax.export._program import MOST_BYTES
 
     folder = _existing(folder)
     if not (folder / INFERENCE).is_file():

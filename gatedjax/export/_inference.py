@@ -57,7 +57,7 @@ def export_inference(
       ValueError: if shapes names an array that is not in the batch, platforms is empty, or apply
         has custom calls (like `jnp.linalg` and kernels), effects, or too large arrays.
     """
-    specs = jax.tree.map(_spec, unflatten(flatten(params)))
+    specs = jax.tree.map(as_spec, unflatten(flatten(params)))
     arrays = flatten(example_batch, "example_batch")
     if unknown := sorted(set(shapes or ()) - set(arrays)):
         raise ValueError(f"shapes must name arrays of {sorted(arrays)}, got {', '.join(unknown)}")
@@ -73,10 +73,10 @@ def export_inference(
         # The comma makes a single size a shape with an axis.
         text = (shapes or {}).get(name, "".join(f"{size}," for size in sizes))
         shape = export.symbolic_shape(text, scope=scope) if text else ()
-        inputs[name] = jax.ShapeDtypeStruct(shape, _spec(array).dtype)
+        inputs[name] = jax.ShapeDtypeStruct(shape, as_spec(array).dtype)
 
     def plain(params: Params, batch: Any) -> Tree:
-        return _plain(apply(params, batch))
+        return plain_outputs(apply(params, batch))
 
     exported = export.export(jax.jit(plain), platforms=tuple(platforms))(specs, unflatten(inputs))
     if fault := _field_fault(exported) or program_fault(exported.mlir_module_serialized):
@@ -196,13 +196,13 @@ def _field_fault(exported: export.Exported) -> str | None:
     return None
 
 
-def _spec(array: Tree) -> jax.ShapeDtypeStruct:
+def as_spec(array: Tree) -> jax.ShapeDtypeStruct:
     # NumPy arrays have 64 bits by default, and JAX computes with 32 unless it is configured
     # otherwise.
     return jax.ShapeDtypeStruct(array.shape, jax.dtypes.canonicalize_dtype(array.dtype))
 
 
-def _plain(output: Output) -> Tree:
+def plain_outputs(output: Output) -> Tree:
     """Converts the outputs of a model to nested dicts and tuples of arrays.
 
     A program that reads the exported function therefore needs no classes of the model.
@@ -217,7 +217,7 @@ def _plain(output: Output) -> Tree:
     elif isinstance(output, Mapping):
         fields = dict(output)
     elif isinstance(output, list | tuple):
-        return tuple(map(_plain, output))
+        return tuple(map(plain_outputs, output))
     else:
         return output
-    return {name: _plain(value) for name, value in fields.items() if value is not None}
+    return {name: plain_outputs(value) for name, value in fields.items() if value is not None}

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import jax
 import numpy as np
 
 from gatedjax._utils.types import Params, Tree
@@ -125,6 +124,10 @@ def host_arrays(flat: Mapping[str, Tree], argument: str = "params") -> dict[str,
     Raises:
       TypeError: for PRNG keys, whose dtype the file format does not support.
     """
+    if all(isinstance(value, np.ndarray) for value in flat.values()):
+        return {name: np.require(value, requirements="C") for name, value in flat.items()}
+    import jax  # Imported here, because arrays of NumPy need no JAX.
+
     for name, value in flat.items():
         if jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended):
             raise TypeError(f"{argument} must hold plain arrays, got {value.dtype} at {name!r}")

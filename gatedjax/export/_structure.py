@@ -4,7 +4,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import jax
 import numpy as np
 
 from gatedjax._utils.json import to_json
@@ -95,6 +94,8 @@ def _parts(node: Tree, argument: str, name: str) -> list[tuple[str, Tree]] | Non
             if not isinstance(key, str):
                 raise TypeError(f"{argument} must have str keys, got {key!r} below {name!r}")
         return list(node.items())
+    if isinstance(node, np.ndarray):  # A file of arrays is read without JAX.
+        return None
     pairs, _ = _one_level(node)
     if any(not path for path, _ in pairs):
         return None
@@ -102,6 +103,8 @@ def _parts(node: Tree, argument: str, name: str) -> list[tuple[str, Tree]] | Non
 
 
 def _one_level(node: Tree) -> tuple[list[tuple[Any, Tree]], Any]:
+    import jax
+
     # All parts of the node count as leaves, so that only a single level is taken apart.
     return jax.tree_util.tree_flatten_with_path(node, is_leaf=lambda part: part is not node)
 
@@ -199,6 +202,8 @@ def put_like(like: Tree, flat: Mapping[str, np.ndarray], argument: str) -> Tree:
         built = {key: build(f"{name}.{key}" if name else key, child) for key, child in parts}
         if isinstance(node, Mapping):
             return built
+        import jax
+
         return jax.tree.unflatten(_one_level(node)[1], list(built.values()))
 
     return build("", like)

@@ -6,13 +6,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from gatedjax._utils.parameter_names import PARAMETERS, current_name
 from gatedjax._utils.types import Tree
+from gatedjax.export._names import flatten
 from gatedjax.export._torch import Block, as_array
 from gatedjax.functional import GRUWeights, LSTMWeights
 
 Arrays: TypeAlias = dict[str, np.ndarray]
 Kind: TypeAlias = type[LSTMWeights] | type[GRUWeights]
-_PARAMETER = re.compile(r"layer_(\d+)(_forward|_backward)?_(\w+)")
+_PARAMETER = re.compile(r"layer_(\d+)\.(forward|backward)\.(\w+)")
 
 
 def lstm_to_torch(
@@ -154,26 +156,27 @@ def _check_weights(name: str, weights: Any, kind: Kind, gates: int) -> Arrays:
 def _layers_of(params: Mapping[str, Tree], kind: Kind) -> list[Tree]:
     """Returns the layers in a dict of parameters, the inverse of `recurrent_params`.
 
-    `params` are the parameters of a `gatedjax.nn.LSTM` or `gatedjax.nn.GRU`, and `kind` is the
-    class of the weights, LSTMWeights or GRUWeights. Names are "layer_0_input" or
-    "layer_0_forward_input". Each layer is a tuple of weights: (weights,) or (forward weights,
-    backward weights).
+    `params` are the parameters of a `gatedjax.nn.LSTM` or `gatedjax.nn.GRU`, nested dicts, and
+    `kind` is the class of the weights, LSTMWeights or GRUWeights. Names are "kernel" and those of
+    the other parameters in "layer_0", "forward"; names from before version 0.1.0 are accepted until
+    the next release. Each layer is a tuple of weights: (weights,) or (forward weights, backward
+    weights).
     """
     blocks: dict[tuple[int, str], dict[str, Tree]] = {}
-    fields = kind._fields
-    for name, value in params.items():
-        match = _PARAMETER.fullmatch(name)
+    fields = {PARAMETERS[field]: field for field in kind._fields}
+    for name, value in flatten(params, "layers").items():
+        match = _PARAMETER.fullmatch(current_name(name))
         if match is None or match[3] not in fields:
             raise ValueError(f"layers has a parameter that no {kind.__name__} has: {name!r}")
-        blocks.setdefault((int(match[1]), match[2] or ""), {})[match[3]] = value
+        blocks.setdefault((int(match[1]), match[2]), {})[fields[match[3]]] = value
     layers: list[Tree] = []
     for number in range(1 + max((number for number, _ in blocks), default=-1)):
-        ends = [end for end in ("", "_forward", "_backward") if (number, end) in blocks]
-        if ends not in ([""], ["_forward", "_backward"]):
-            raise ValueError(f"layers must have all directions of layer_{number}, got {ends}")
-        directions = [blocks[number, end] for end in ends]
-        for block in directions:
-            if lacks := [field for field in fields[:3] if field not in block]:
+        directions = [way for way in ("forward", "backward") if (number, way) in blocks]
+        if "forward" not in directions:
+            raise ValueError(f"layers must have all directions of layer_{number}, got {directions}")
+        for way in directions:
+            block = blocks[number, way]
+            if lacks := [PARAMETERS[f] for f in kind._fields[:3] if f not in block]:
                 raise ValueError(f"layers must have all of layer_{number}, it lacks {lacks}")
-        layers.append(tuple(kind(**block) for block in directions))
+        layers.append(tuple(kind(**blocks[number, way]) for way in directions))
     return layers

@@ -18,6 +18,7 @@ from typing import NamedTuple, TypeVar
 import jax.numpy as jnp
 import numpy as np
 
+from gatedjax._utils.parameter_names import PARAMETERS
 from gatedjax._utils.types import Tree
 from gatedjax.export._names import check_same, flatten, leaves, unflatten
 from gatedjax.export._tensors import load_flat
@@ -52,6 +53,13 @@ def lstm_from_torch(
 ) -> tuple[LSTMWeights | tuple[LSTMWeights, LSTMWeights], ...]:
     """Converts the state dict of a `torch.nn.LSTM`.
 
+        >>> shapes = {"weight_ih_l0": (16, 3), "weight_hh_l0": (16, 4)}
+        >>> shapes |= {"bias_ih_l0": 16, "bias_hh_l0": 16}
+        >>> state_dict = {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
+        >>> (layer,) = lstm_from_torch(state_dict)
+        >>> layer.input.shape, layer.recurrent.shape, float(layer.bias[0])
+        ((3, 16), (4, 16), 2.0)
+
     Args:
       state_dict: arrays by name (weight_ih_l0, ...), or the path of a `safetensors` file.
       prefix: prefix of the names, for example "encoder.lstm."; the last dot is optional.
@@ -66,6 +74,7 @@ def lstm_from_torch(
     """
 
     def convert(block: Block) -> LSTMWeights:
+        # PyTorch has two biases because cuDNN has. Only their sum has an effect in an LSTM.
         bias = block.input_bias + block.recurrent_bias
         return LSTMWeights(*map(jnp.asarray, (block.input.T, block.recurrent.T, bias)))
 
@@ -113,16 +122,19 @@ def recurrent_params(
       layers: the result of `lstm_from_torch` or `gru_from_torch`. The GRU needs reset_after=True.
 
     Returns:
-      The parameters by name: "layer_0_input", "layer_0_recurrent", "layer_0_bias", ..., or
-      "layer_0_forward_input" and "layer_0_backward_input", ... for bidirectional layers.
+      The parameters, nested dicts: "layer_0", "forward", "kernel" and so on. Layers of both
+      directions also have "backward".
     """
     params: dict[str, Tree] = {}
     for number, layer in enumerate(layers):
-        both = not hasattr(layer, "_asdict")
-        names = ("_forward", "_backward") if both else ("",)
-        for name, weights in zip(names, layer if both else (layer,), strict=True):
-            fields = weights._asdict().items()
-            params |= {f"layer_{number}{name}_{k}": v for k, v in fields if v is not None}
+        # Weights are named tuples and a pair of directions is a plain tuple, so that
+        # `isinstance(layer, tuple)` would not distinguish them.
+        ways = (layer,) if hasattr(layer, "_asdict") else layer
+        names = ("forward", "backward")[: len(ways)]
+        params[f"layer_{number}"] = {
+            name: {PARAMETERS[f]: v for f, v in weights._asdict().items() if v is not None}
+            for name, weights in zip(names, ways, strict=True)
+        }
     return params
 
 
@@ -154,6 +166,8 @@ def replace_params(
         modules = sorted({name.rpartition(".")[0] for name in flat} - {""})
         raise ValueError(f"path must name a module with parameters ({modules}), got {path!r}")
     new_params = {start + name: value for name, value in flatten(new, "new").items()}
+    # Arrays of another shape or dtype would fail far away from here, in the first call of the
+    # model.
     check_same(
         leaves(unflatten(new_params), "new"), leaves(unflatten(module_params), "params"), "new"
     )

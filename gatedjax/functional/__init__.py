@@ -25,6 +25,8 @@ from gatedjax.functional._compact import compact_attention_pool as compact_atten
 from gatedjax.functional._compact import open_indices as open_indices
 from gatedjax.functional._compact import plan_capacity as plan_capacity
 from gatedjax.functional._cross_entropy import linear_cross_entropy as linear_cross_entropy
+from gatedjax.functional._directions import bidirectional as bidirectional
+from gatedjax.functional._directions import recurrence_backend as recurrence_backend
 from gatedjax.functional._dot_product import scaled_dot_product as scaled_dot_product
 from gatedjax.functional._gated_attention import Gating as Gating
 from gatedjax.functional._gated_attention import gated_attention as gated_attention
@@ -43,6 +45,10 @@ from gatedjax.functional._lstm import lstm_step as lstm_step
 from gatedjax.functional._masked_scan import masked_scan as masked_scan
 from gatedjax.functional._pairs import AttentionCache as AttentionCache
 from gatedjax.functional._pairs import append_to_cache as append_to_cache
+from gatedjax.functional._persistent._backend import RecurrenceBackend as RecurrenceBackend
+from gatedjax.functional._persistent._backend import (
+    RecurrenceImplementation as RecurrenceImplementation,
+)
 from gatedjax.functional._pointer_sum import Aggregation as Aggregation
 from gatedjax.functional._pointer_sum import pointer_sum as pointer_sum
 from gatedjax.functional._pointer_sum import pointer_sum_indexed as pointer_sum_indexed
@@ -58,7 +64,6 @@ from gatedjax.functional._rau_step import RAUMatrixWeights as RAUMatrixWeights
 from gatedjax.functional._rau_step import RAUTimeState as RAUTimeState
 from gatedjax.functional._rau_step import RAUWeights as RAUWeights
 from gatedjax.functional._rau_step import rau_step as rau_step
-from gatedjax.functional._recurrence import bidirectional as bidirectional
 from gatedjax.functional._relative import relative_bias as relative_bias
 from gatedjax.functional._relaxations import ensure_open as ensure_open
 from gatedjax.functional._relaxations import gate_penalty as gate_penalty
@@ -85,6 +90,7 @@ from gatedjax.functional._selector import selection_log_prob as selection_log_pr
 from gatedjax.functional._selector import selection_statistics as selection_statistics
 from gatedjax.functional._selector import uniform_sigmoid as uniform_sigmoid
 from gatedjax.functional._sinusoids import sinusoids as sinusoids
+from gatedjax.functional._skip_lstm import skip_lstm as skip_lstm
 from gatedjax.functional._softmax import gated_softmax as gated_softmax
 from gatedjax.functional._softmax import length_mask as length_mask
 from gatedjax.functional._softmax import masked_softmax as masked_softmax

@@ -8,6 +8,7 @@ from gatedjax._utils.old_calls import accepts_positional, is_mask
 from gatedjax.functional._checks import (
     check_floating,
     check_mask,
+    check_not_both,
     check_positive,
     check_same_shape,
     check_shape,
@@ -119,8 +120,7 @@ def local_attention_weights(
     shape = jnp.shape(scores)
     steps = lax.broadcasted_iota(dtype, shape, len(shape) - 1)
     if lengths is not None:
-        if mask is not None:
-            raise ValueError("mask and lengths say the same: give one of them and leave the other")
+        check_not_both(mask=mask, lengths=lengths)
         check_same_shape(position=position, lengths=lengths)
         mask = length_mask(lengths, shape[-1])
         has_tokens = jnp.asarray(lengths) > 0

@@ -79,14 +79,23 @@ def check_shape(shape: tuple[int, ...], **arrays: ArrayLike) -> None:
         check_that(fits, f"{name} must have shape {shape}", array)
 
 
-def check_choice(literal: Any, **values: object) -> None:
-    """Raises ValueError unless all values are choices of `literal`, a `typing.Literal` type.
+def check_choice(choices: Any, **values: object) -> None:
+    """Raises ValueError unless all values are among `choices`.
 
-    The message contains the keyword of the value as its name.
+    choices is a `typing.Literal` type or a tuple of the allowed values. The message contains the
+    keyword of the value as its name.
     """
+    allowed = choices if isinstance(choices, tuple) else get_args(choices)
     for name, value in values.items():
-        if value not in get_args(literal):
-            raise ValueError(f"{name} must be one of {get_args(literal)}, got {value!r}")
+        if value not in allowed:
+            listed = ", ".join(map(repr, allowed))
+            raise ValueError(f"{name} must be one of {listed}, got {value!r}")
+
+
+def check_not_both(**arguments: object) -> None:
+    """Raises ValueError if neither of two arguments is None; the message has their keywords."""
+    if all(value is not None for value in arguments.values()):
+        raise ValueError(f"{' or '.join(arguments)} must be None, got both: give one of the two")
 
 
 def check_rate(rate: float, name: str = "rate") -> None:
@@ -106,7 +115,7 @@ def check_same_shape(**arrays: ArrayLike) -> None:
     shapes = {name: jnp.shape(array) for name, array in arrays.items() if array is not None}
     if len(set(shapes.values())) > 1:
         named_shapes = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-        raise ValueError(f"expected one common shape, got {named_shapes}")
+        raise ValueError(f"{' and '.join(shapes)} must have the same shape, got {named_shapes}")
 
 
 def check_mask(mask: ArrayLike, shape: tuple[int, ...], name: str = "mask") -> None:

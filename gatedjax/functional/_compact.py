@@ -63,7 +63,9 @@ def plan_capacity(open_counts: ArrayLike, quantile: float = 1.0, multiple: int =
     """
     counts = np.asarray(open_counts, np.float64).ravel()
     if counts.size == 0 or not np.all(np.isfinite(counts) & (counts >= 0)):
-        raise ValueError(f"open_counts must be one or more counts >= 0, got {open_counts!r}")
+        raise ValueError(
+            f"open_counts must be at least one finite number, each at least 0, got {open_counts!r}"
+        )
     if not 0 <= quantile <= 1:
         raise ValueError(f"quantile must be in [0, 1], got {quantile}")
     if multiple < 1:
@@ -240,7 +242,7 @@ def _slots(running: Array, capacity: int) -> tuple[Array, Array, Array]:
 
 
 def _open_set(gates: ArrayLike, mask: ArrayLike) -> Array:
-    check_that(jnp.ndim(gates) > 0, "gates must have a token axis and be no scalar", gates)
+    check_that(jnp.ndim(gates) > 0, "gates must have at least 1 axis, [..., T]", gates)
     if jnp.issubdtype(jnp.result_type(gates), jnp.complexfloating):
         raise TypeError(f"gates must be bool or real, got dtype {jnp.result_type(gates)}")
     check_mask(mask, jnp.shape(gates))

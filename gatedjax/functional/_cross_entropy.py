@@ -99,8 +99,8 @@ def _check_range(targets: Array, classes: int, mask: Array | None) -> None:
     bad = bad if mask is None else bad & np.asarray(mask)
     if bad.any():
         raise ValueError(
-            f"targets must be in [0, {classes}), got {values[np.nonzero(bad)][0]}; positions that "
-            "do not count are for mask"
+            f"targets must be in [0, {classes}), got {values[np.nonzero(bad)][0]}; exclude "
+            "positions without a target by mask"
         )
 
 

@@ -10,8 +10,10 @@ from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax.functional._checks import check_positive
 from gatedjax.functional._clip import clip_gradient
-from gatedjax.functional._devices import compile_outside_jit, run_core
+from gatedjax.functional._devices import compile_outside_jit
+from gatedjax.functional._directions import Recurrence, kind_of, register, run_recurrences
 from gatedjax.functional._export import exportable
+from gatedjax.functional._persistent._backend import RecurrenceImplementation
 from gatedjax.functional._recurrence import (
     Form,
     GateSums,
@@ -31,7 +33,7 @@ from gatedjax.functional._recurrence import (
     weight_gradient,
     wide_of,
 )
-from gatedjax.functional._types import Tree
+from gatedjax.functional._types import ArrayLike, Tree
 
 
 @exportable
@@ -62,7 +64,7 @@ def gru_step(
     reset_after: bool = False,
     recurrent_dropout_mask: Float[Array, "B H"] | None = None,
     gradient_clip: float | None = None,
-) -> Float[Array, "B H"]:
+) -> tuple[Float[Array, "B H"], Float[Array, "B H"]]:
     """Computes a step of a gated recurrent unit.
 
     r = sigmoid(x W_r + (m h) U_r + b_r);  z = sigmoid(x W_z + (m h) U_z + b_z)
@@ -72,8 +74,9 @@ def gru_step(
     c = tanh(x W_c + b_c + r ((m h) U_c + recurrent_bias)).
 
         >>> weights = GRUWeights(jnp.ones((3, 12)), jnp.ones((4, 12)), jnp.zeros(12))
-        >>> gru_step(weights, jnp.zeros((2, 4)), jnp.ones((2, 3))).shape
-        (2, 4)
+        >>> carry, output = gru_step(weights, jnp.zeros((2, 4)), jnp.ones((2, 3)))
+        >>> carry.shape, output.shape
+        ((2, 4), (2, 4))
 
     Args:
       weights: W, U and b; `recurrent_bias` (None means zeros) only with reset_after.
@@ -86,7 +89,8 @@ def gru_step(
         clipping.
 
     Returns:
-      h' in float32, or in float64 for float64 inputs.
+      (carry, output): h' in float32, or in float64 for float64 inputs; and h' in the dtype of x,
+      in the order of `jax.lax.scan`.
 
     Raises:
       ValueError: also if recurrent_bias is given without reset_after.
@@ -105,7 +109,8 @@ def gru_step(
     h = jnp.asarray(hidden, wide)
     fed = apply_dropout(h, recurrent_dropout_mask)
     z, candidate = gru_gates(weights, fed, x, reset_after, gradient_clip)
-    return (1 - z) * h + z * candidate
+    new = (1 - z) * h + z * candidate
+    return new, new.astype(x.dtype)
 
 
 def gru_gates(
@@ -151,6 +156,7 @@ def gru(
     reset_after: bool = False,
     recurrent_dropout_mask: Float[Array, "B H"] | None = None,
     gradient_clip: float | None = None,
+    implementation: RecurrenceImplementation = "auto",
 ) -> tuple[Float[Array, "B H"], Float[Array, "B T H"]]:
     """Runs `gru_step` over time, with a custom backward pass.
 
@@ -176,6 +182,7 @@ def gru(
       recurrent_dropout_mask: multiplies the hidden state that enters the recurrent products, the
         same at every step (variational dropout), with the scale 1 / keep already in it.
       gradient_clip: bounds the gradients inside every step, see `gru_step`.
+      implementation: "auto", "scan" or "persistent", see `lstm`.
 
     Returns:
       The final carry (float32 or float64) and the hidden state of every step in the dtype of xs,
@@ -186,6 +193,37 @@ def gru(
 
     Reference: as `gru_step`; recurrent dropout of Gal and Ghahramani 2016.
     """
+    call = _prepare(
+        weights,
+        xs,
+        mask,
+        lengths=lengths,
+        initial=initial,
+        resets=resets,
+        reset_to=reset_to,
+        reverse=reverse,
+        reset_after=reset_after,
+        recurrent_dropout_mask=recurrent_dropout_mask,
+        gradient_clip=gradient_clip,
+    )
+    return run_recurrences((call,), implementation)[0]
+
+
+def _prepare(
+    weights: GRUWeights,
+    xs: ArrayLike,
+    mask: ArrayLike = None,
+    *,
+    lengths: ArrayLike = None,
+    initial: Array | None = None,
+    resets: ArrayLike = None,
+    reset_to: Array | None = None,
+    reverse: bool = False,
+    reset_after: bool = False,
+    recurrent_dropout_mask: Array | None = None,
+    gradient_clip: float | None = None,
+) -> Recurrence:
+    """Checks the arguments of `gru`."""
     _, size = _check_weights(weights, xs, "B T D", reset_after)
     if gradient_clip is not None:
         check_positive(gradient_clip=gradient_clip)
@@ -206,7 +244,11 @@ def gru(
     # The first form serves calls without a gradient. The second serves both passes of a gradient.
     forms = form(), form(reset_after_gradient=reset_after)
     arguments = (weights, xs, mask, initial, dropout, begins)
-    return run_core(_gru, (forms, kind), arguments, (xs, initial))
+    named = kind_of("gru", reset_after=reset_after)
+    return Recurrence(*named, reverse, _gru, _run_forward, (forms, kind), arguments, gradient_clip)
+
+
+register(gru, _prepare)
 
 
 class _Kind(NamedTuple):
@@ -299,9 +341,13 @@ def _forward(
     return (form.turn(h), as_outputs(time_major(states), mask, dtype)), (states, saved)
 
 
+def _run_forward(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> tuple[Array, Array]:
+    return _forward(forms[0], kind, *arguments)[0]
+
+
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _gru(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> tuple[Array, Array]:
-    return _forward(forms[0], kind, *arguments)[0]
+    return _run_forward(forms, kind, *arguments)
 
 
 def _gru_fwd(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> Tree:

@@ -116,6 +116,8 @@ def gated_stack(
 def _gated_stack(selected: Array, weights: GatedStackWeights) -> tuple[Array, Array]:
     dtype, wide, width = selected.dtype, wide_dtype(selected), selected.shape[-1]
     # [L-1, *B, 2D]: the layers are the first axis, because `lax.scan` runs over it.
+    # A single large product for all layers uses the matrix units better than a small product in
+    # each step of the scan.
     drive = jnp.einsum(
         "...ld,lde->l...e",
         selected[..., 1:, :],
@@ -128,12 +130,15 @@ def _gated_stack(selected: Array, weights: GatedStackWeights) -> tuple[Array, Ar
 
     def layer(carry: Array, inputs: tuple[Array, Array, Array]) -> tuple[Array, Array]:
         kernel, gate, input_sum = inputs
+        # The operands have the dtype of the inputs, but the carry stays in the wide dtype, because
+        # rounding of the state would add up over the layers.
         candidate = jnp.tanh(_product(carry, kernel, dtype) + input_sum)
         state = highway_mix(candidate, carry, gate)
         return state, state
 
     first = selected[..., 0, :].astype(wide)
     _, states = lax.scan(layer, first, (weights.recurrent, gates, drive[..., width:]))
+    # The scan returns the states from y_1 on, and y_0 is s_0 itself.
     states = jnp.concatenate([first[None], states])
     return jnp.moveaxis(states, 0, -2), jnp.moveaxis(gates, 0, -2)
 
@@ -176,6 +181,7 @@ def _highway_stack(inputs: Array, weights: HighwayWeights) -> tuple[Array, Array
     dtype, wide, width = inputs.dtype, wide_dtype(inputs), inputs.shape[-1]
 
     def layer(carry: Array, weights: HighwayWeights) -> tuple[Array, tuple[Array, Array]]:
+        # Gate and candidate share a product, because both read the layer below.
         both = _product(carry, weights.recurrent, dtype)
         both = both + weights.bias.astype(wide).reshape((1,) * (both.ndim - 1) + (-1,))
         gate = jax.nn.sigmoid(both[..., :width])

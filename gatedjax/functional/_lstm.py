@@ -8,8 +8,10 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from gatedjax.functional._devices import compile_outside_jit, run_core
+from gatedjax.functional._devices import compile_outside_jit
+from gatedjax.functional._directions import Recurrence, kind_of, register, run_recurrences
 from gatedjax.functional._export import exportable
+from gatedjax.functional._persistent._backend import RecurrenceImplementation
 from gatedjax.functional._recurrence import (
     Form,
     GateSums,
@@ -28,7 +30,7 @@ from gatedjax.functional._recurrence import (
     weight_gradient,
     wide_of,
 )
-from gatedjax.functional._types import Carry, Tree
+from gatedjax.functional._types import ArrayLike, Carry, Tree
 
 
 @exportable
@@ -68,7 +70,7 @@ def lstm_step(
     x: Float[Array, "B D"],
     *,
     recurrent_dropout_mask: Float[Array, "B H"] | None = None,
-) -> LSTMState:
+) -> tuple[LSTMState, Float[Array, "B H"]]:
     """Computes a step of a long short-term memory.
 
     [i, f, g, o] = x W + (m h) U + b
@@ -76,8 +78,9 @@ def lstm_step(
 
         >>> weights = LSTMWeights(jnp.ones((3, 16)), jnp.ones((4, 16)), jnp.zeros(16))
         >>> carry = LSTMState(jnp.zeros((2, 4)), jnp.zeros((2, 4)))
-        >>> lstm_step(weights, carry, jnp.ones((2, 3))).hidden.shape
-        (2, 4)
+        >>> carry, output = lstm_step(weights, carry, jnp.ones((2, 3)))
+        >>> carry.cell.shape, output.shape
+        ((2, 4), (2, 4))
 
     Args:
       weights: W, U and b.
@@ -86,7 +89,8 @@ def lstm_step(
       recurrent_dropout_mask: m, a multiplicative mask; None means all ones.
 
     Returns:
-      h' and c' in float32, or in float64 for float64 inputs.
+      (carry, output): h' and c' in float32, or in float64 for float64 inputs; and h' in the dtype
+      of x, in the order of `jax.lax.scan`.
 
     Reference: Hochreiter and Schmidhuber 1997; forget gate of Gers et al. 2000, no peepholes.
     """
@@ -106,12 +110,13 @@ def lstm_step(
     )
     i, f, g, o = jnp.split(gates, 4, axis=-1)
     c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
-    return LSTMState(jax.nn.sigmoid(o) * jnp.tanh(c), c)
+    new = LSTMState(jax.nn.sigmoid(o) * jnp.tanh(c), c)
+    return new, new.hidden.astype(x.dtype)
 
 
 def _check_carry(name: str, carry: Carry, shape: tuple[int, int]) -> None:
     if not isinstance(carry, LSTMState):
-        raise TypeError(f"{name} must be a LSTMState, got {type(carry).__name__}")
+        raise TypeError(f"{name} must be an LSTMState, got {type(carry).__name__}")
     check_state(f"{name}.hidden", carry.hidden, shape)
     check_state(f"{name}.cell", carry.cell, shape)
 
@@ -127,6 +132,7 @@ def lstm(
     reset_to: LSTMState | None = None,
     reverse: bool = False,
     recurrent_dropout_mask: Float[Array, "B H"] | None = None,
+    implementation: RecurrenceImplementation = "auto",
 ) -> tuple[LSTMState, Float[Array, "B T H"]]:
     """Runs `lstm_step` over time, with a custom backward pass.
 
@@ -151,6 +157,8 @@ def lstm(
       reverse: run from the last step to the first; outputs stay in the order of xs.
       recurrent_dropout_mask: multiplies the hidden state that enters the recurrent product, the
         same at every step (variational dropout), with the scale 1 / keep already in it.
+      implementation: "scan", a loop of XLA; "persistent", one launch for all steps on an NVIDIA
+        GPU; or "auto", the faster of both (see `recurrence_backend`).
 
     Returns:
       The final carry (float32 or float64) and the hidden state of every step in the dtype of xs,
@@ -168,6 +176,33 @@ def lstm(
 
     Reference: as `lstm_step`; recurrent dropout of Gal and Ghahramani 2016.
     """
+    call = _prepare(
+        weights,
+        xs,
+        mask,
+        lengths=lengths,
+        initial=initial,
+        resets=resets,
+        reset_to=reset_to,
+        reverse=reverse,
+        recurrent_dropout_mask=recurrent_dropout_mask,
+    )
+    return run_recurrences((call,), implementation)[0]
+
+
+def _prepare(
+    weights: LSTMWeights,
+    xs: ArrayLike,
+    mask: ArrayLike = None,
+    *,
+    lengths: ArrayLike = None,
+    initial: LSTMState | None = None,
+    resets: ArrayLike = None,
+    reset_to: LSTMState | None = None,
+    reverse: bool = False,
+    recurrent_dropout_mask: Array | None = None,
+) -> Recurrence:
+    """Checks the arguments of `lstm`."""
     _, hidden = check_weights(LSTMWeights, 4, weights, xs, "B T D")
     xs, mask = real_steps(xs, mask, lengths)
     shape, wide = (xs.shape[0], hidden), wide_of(xs.dtype)
@@ -180,7 +215,11 @@ def lstm(
     dropout = dropout_mask(recurrent_dropout_mask, shape, wide)
     weights = LSTMWeights(*map(jnp.asarray, weights))
     arguments = (weights, xs, mask, initial, dropout, begins)
-    return run_core(_lstm, (form_for(*shape), reverse), arguments, (xs, initial))
+    static = form_for(*shape), reverse
+    return Recurrence(*kind_of("lstm"), reverse, _lstm, _run_forward, static, arguments)
+
+
+register(lstm, _prepare)
 
 
 # The state is [H, B] or [B, H] inside the loops (see `form_for`), [B, H] outside.
@@ -240,9 +279,13 @@ def _forward(
     return (final, as_outputs(time_major(states), mask, dtype)), (states, saved)
 
 
+def _run_forward(form: Form, reverse: bool, *arguments: Tree) -> tuple[LSTMState, Array]:
+    return _forward(form, reverse, *arguments)[0]
+
+
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _lstm(form: Form, reverse: bool, *arguments: Tree) -> tuple[LSTMState, Array]:
-    return _forward(form, reverse, *arguments)[0]
+    return _run_forward(form, reverse, *arguments)
 
 
 def _lstm_fwd(form: Form, reverse: bool, *arguments: Tree) -> Tree:

@@ -166,4 +166,5 @@ def _check_like(expected: Carry, carry: Carry, name: str) -> None:
         check_that(jnp.shape(new) == old.shape, f"{name} must have shape {old.shape}", new)
         if jnp.result_type(new) != old.dtype:
             dtype = jnp.result_type(new)
-            raise TypeError(f"{name} must have dtype {old.dtype}, as initial has, got {dtype}")
+            wanted = f"dtype {old.dtype}, the dtype of initial"
+            raise TypeError(f"{name} must have {wanted}, got {dtype}")

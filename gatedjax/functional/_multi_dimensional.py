@@ -25,7 +25,7 @@ def multi_dimensional_scores(
     check_positive(scale=scale)
     query, key = jnp.asarray(query), jnp.asarray(key)
     fits = query.ndim == key.ndim > 1 and query.shape[-1] == key.shape[-1]
-    check_that(fits, "query and key must be [..., N, D] of one width", query, key)
+    check_that(fits, "query and key must both be [..., N, D]", query, key)
     summed = query[..., :, None, :] + key[..., None, :, :]
     scores = scale * jnp.tanh(summed.astype(wide_dtype(summed)) / scale)
     return jnp.moveaxis(scores, -1, -3)

@@ -46,7 +46,8 @@ def pair_mask_of(
     if causal:
         if positions is None:
             fits = shape[-2] == shape[-1]
-            check_that(fits, "causal=True needs as many queries as keys", jnp.empty(shape[-2:]))
+            message = "query and key must have the same number of tokens for causal=True"
+            check_that(fits, message, jnp.empty(shape[-2:]))
             positions = jnp.arange(shape[-2])
         before = causal_pairs(positions, shape[-1]).reshape(
             (1,) * (len(shape) - 2) + (positions.shape[0], shape[-1])
@@ -65,8 +66,8 @@ def check_key_mask(mask: ArrayLike, shape: tuple[int, ...], name: str = "mask") 
     fits = len(got) == len(shape) and all(g in (1, s) for g, s in zip(got, shape, strict=True))
     if len(got) > 2 and not fits:
         raise ValueError(
-            f"{name} must have shape {shape}, True at real tokens, got {got}; a mask of pairs "
-            "[B, 1, Q, N], True where a query may see a key, is the argument pair_mask"
+            f"{name} must have shape {shape}, True at real tokens, got {got}; pass a mask of pairs "
+            "[B, 1, Q, N], True where a query may see a key, as pair_mask"
         )
     check_mask(mask, shape, name)
 
@@ -145,11 +146,17 @@ def append_to_cache(
     check_shape((*cache.key.shape[:2], count, cache.key.shape[3]), key=key)
     check_shape((*cache.value.shape[:2], count, cache.value.shape[3]), value=value)
     if (selector_key is None) != (cache.selector_key is None):
-        raise ValueError("selector_key must be given if the cache has one, and only then")
+        wanted, got = ("None", "an array") if cache.selector_key is None else ("an array", "None")
+        raise ValueError(
+            f"selector_key must be {wanted} like the selector_key of the cache, got {got}"
+        )
     check_mask(mask, (rows, count))
     at = cache.position
     if is_known(at) and int(at) + count > size:
-        raise ValueError(f"cache must have room for {count} more tokens, got {int(at)} of {size}")
+        raise ValueError(
+            f"cache must have room for {count} more tokens, got {int(at)} of {size} used: "
+            "create it with a larger size"
+        )
     # `dynamic_update_slice` clamps the position, so a full cache would overwrite its last tokens
     # without an error. NaN makes that visible.
     value = jnp.where(at + count <= size, jnp.asarray(value), jnp.nan)

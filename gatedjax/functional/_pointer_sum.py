@@ -65,7 +65,7 @@ def pointer_sum(
     logits = _check_logits(logits, aggregation)
     shape = jnp.shape(occurrence)
     fits = len(shape) == logits.ndim + 1 and shape[:-1] == logits.shape
-    check_that(fits, f"occurrence must be {(*logits.shape, 'K')}", occurrence)
+    check_that(fits, f"occurrence must have shape {(*logits.shape, 'K')}", occurrence)
     check_mask(occurrence, shape, "occurrence")
     check_mask(document_mask, logits.shape, "document_mask")
     check_mask(candidate_mask, (*shape[:-2], shape[-1]), "candidate_mask")
@@ -117,7 +117,7 @@ def pointer_sum_indexed(
     positions = wide_integers(positions)
     lead, size = logits.shape[:-1], logits.shape[-1]
     fits = positions.ndim == logits.ndim + 1 and positions.shape[:-2] == lead
-    check_that(fits, f"positions must be {(*lead, 'K', 'P')}", positions)
+    check_that(fits, f"positions must have shape {(*lead, 'K', 'P')}", positions)
     check_mask(document_mask, logits.shape, "document_mask")
     check_mask(candidate_mask, positions.shape[:-1], "candidate_mask")
     member = (positions >= 0) & (positions < size)
@@ -197,9 +197,10 @@ def _over_tokens(scores: Array, logits: Array, used: Array, top: Array) -> Float
 
 
 def _less(scores: Float[Array, "*B K"], total: Float[Array, "*B"]) -> Float[Array, "*B K"]:
-    """Returns scores - total: log-probabilities of K candidates, from scores and their normaliser.
+    """Returns the log-probabilities [*B, K] of K candidates: scores - total.
 
-    The result is -inf, without a gradient, where the score is -inf.
+    scores are log-weights, -inf for a candidate that does not occur, and total is the log of the
+    sum of the weights. The result is -inf, without a gradient, where the score is -inf.
     """
     occurs = ~jnp.isneginf(scores)
     # A row without a candidate has the total -inf, and -inf - -inf would be NaN, also in

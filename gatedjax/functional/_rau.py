@@ -8,7 +8,9 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax.functional._devices import compile_outside_jit, run_core
+from gatedjax.functional._directions import Recurrence, kind_of, register, run_recurrences
 from gatedjax.functional._masked_scan import scan_steps
+from gatedjax.functional._persistent._backend import RecurrenceImplementation
 from gatedjax.functional._rau_step import (
     AnyRAUWeights,
     RAUAttention,
@@ -20,6 +22,7 @@ from gatedjax.functional._rau_step import (
     check_carry,
     check_options,
     check_rau_weights,
+    hidden_of,
     initial_state,
 )
 from gatedjax.functional._recurrence import (
@@ -39,7 +42,7 @@ from gatedjax.functional._recurrence import (
     weight_gradient,
     wide_of,
 )
-from gatedjax.functional._types import Carry, Tree, Weights
+from gatedjax.functional._types import ArrayLike, Carry, Tree, Weights
 
 
 def rau(
@@ -56,6 +59,7 @@ def rau(
     rescale: bool = False,
     reset_after: bool = False,
     recurrent_dropout_mask: Float[Array, "B H"] | None = None,
+    implementation: RecurrenceImplementation = "auto",
 ) -> tuple[Float[Array, "B H"] | RAUTimeState, Float[Array, "B T H"]]:
     """Runs `rau_step` over time; feature_proj and sigmoid have a custom backward pass.
 
@@ -84,6 +88,8 @@ def rau(
       reset_after: apply the reset gate after the recurrent product, see `gru_step`.
       recurrent_dropout_mask: multiplies the hidden state that enters the products and the
         attention, the same at every step (variational dropout), with 1 / keep already in it.
+      implementation: "auto", "scan" or "persistent", see `lstm`. "persistent" is for feature_proj
+        with `RAUWeights` and without reset_after.
 
     Returns:
       The final carry (float32 or float64) and the hidden state of every step in the dtype of xs,
@@ -95,6 +101,39 @@ def rau(
 
     Reference and deviations: as `rau_step`; recurrent dropout of Gal and Ghahramani 2016.
     """
+    call = _prepare(
+        weights,
+        xs,
+        mask,
+        lengths=lengths,
+        initial=initial,
+        resets=resets,
+        reset_to=reset_to,
+        reverse=reverse,
+        attention=attention,
+        rescale=rescale,
+        reset_after=reset_after,
+        recurrent_dropout_mask=recurrent_dropout_mask,
+    )
+    return run_recurrences((call,), implementation)[0]
+
+
+def _prepare(
+    weights: AnyRAUWeights,
+    xs: ArrayLike,
+    mask: ArrayLike = None,
+    *,
+    lengths: ArrayLike = None,
+    initial: Carry = None,
+    resets: ArrayLike = None,
+    reset_to: Carry = None,
+    reverse: bool = False,
+    attention: RAUAttention = "feature_proj",
+    rescale: bool = False,
+    reset_after: bool = False,
+    recurrent_dropout_mask: Array | None = None,
+) -> Recurrence:
+    """Checks the arguments of `rau`."""
     options = check_options(attention, rescale, reset_after)
     _, size = check_rau_weights(weights, xs, "B T D", options)
     xs, mask = real_steps(xs, mask, lengths)
@@ -108,12 +147,18 @@ def rau(
     dropout = dropout_mask(recurrent_dropout_mask, shape, wide)
     weights = jax.tree.map(jnp.asarray, weights)
     arguments = (weights, xs, mask, initial, dropout, begins)
+    kind, name = kind_of("rau", reset_after=reset_after, attention=attention)
     # Only these two forms have a custom backward pass. JAX differentiates the loop of all other
     # forms.
     if attention in ("feature_proj", "sigmoid") and isinstance(weights, RAUWeights):
         static = form_for(*shape), reverse, options
-        return run_core(_rau, static, arguments, (xs, initial))
-    return run_core(_plain, (reverse, options), arguments, (xs, initial))
+        scale = float(size) if rescale else 1.0
+        return Recurrence(kind, name, reverse, _rau, _run_forward, static, arguments, scale=scale)
+    name = f"rau with attention={attention!r} and {type(weights).__name__}"
+    return Recurrence(None, name, reverse, _plain, _plain, (reverse, options), arguments)
+
+
+register(rau, _prepare)
 
 
 def rau_attention(
@@ -192,7 +237,7 @@ def _plain(
 
     def step(carry: Carry, x: Array) -> tuple[Carry, Array]:
         new = advance(options, weights, carry, x, dropout)
-        return new, new.hidden if isinstance(new, RAUTimeState) else new
+        return new, hidden_of(new)
 
     carry, states = scan_steps(step, initial, xs, mask, begins, reverse)
     return carry, as_outputs(states, mask, xs.dtype)
@@ -318,9 +363,15 @@ def _forward(
     return (form.turn(h), as_outputs(time_major(states), mask, dtype)), (states, saved)
 
 
+def _run_forward(
+    form: Form, reverse: bool, options: RAUOptions, *arguments: Tree
+) -> tuple[Array, Array]:
+    return _forward(form, reverse, options, *arguments)[0]
+
+
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
 def _rau(form: Form, reverse: bool, options: RAUOptions, *arguments: Tree) -> tuple[Array, Array]:
-    return _forward(form, reverse, options, *arguments)[0]
+    return _run_forward(form, reverse, options, *arguments)
 
 
 def _rau_fwd(form: Form, reverse: bool, options: RAUOptions, *arguments: Tree) -> Tree:

@@ -54,6 +54,12 @@ class RAUHiddenWeights(NamedTuple):
     S = H for the attention forms of `RAUWeights`. S = 1 for time_causal, where score_bias cancels
     and may be None (zeros).
 
+        >>> from gatedjax.functional import rau
+        >>> blocks = jnp.ones((3, 16)), jnp.ones((4, 16)), jnp.zeros(16)
+        >>> logits = jnp.ones((7, 5)), jnp.zeros(5), jnp.ones((5, 4)), jnp.zeros(4)
+        >>> rau(RAUHiddenWeights(*blocks, *logits), jnp.ones((2, 5, 3)))[0].shape
+        (2, 4)
+
     Attributes:
       input, recurrent, bias: weights of x [D, 4H], weights of h [H, 4H] and biases [4H] of the
         blocks.
@@ -77,6 +83,13 @@ class RAUConcatWeights(NamedTuple):
     """Weights for the attention form concat, with logits over the D + H entries of [x, h].
 
     The blocks of H columns are r, z and c (reset gate, update gate, candidate).
+
+        >>> from gatedjax.functional import rau
+        >>> blocks = jnp.ones((3, 12)), jnp.ones((4, 12)), jnp.zeros(12)
+        >>> attention = jnp.ones((7, 7)), jnp.zeros(7), jnp.ones((7, 4)), jnp.zeros(4)
+        >>> weights = RAUConcatWeights(*blocks, *attention)
+        >>> rau(weights, jnp.ones((2, 5, 3)), attention="concat")[0].shape
+        (2, 4)
 
     Attributes:
       input, recurrent, bias: weights of x [D, 3H], weights of h [H, 3H] and biases [3H] of the
@@ -102,6 +115,13 @@ class RAUMatrixWeights(NamedTuple):
 
     The blocks of H columns are r, z and c (reset gate, update gate, candidate).
 
+        >>> from gatedjax.functional import rau
+        >>> blocks = jnp.ones((3, 12)), jnp.ones((4, 12)), jnp.zeros(12)
+        >>> logits = jnp.ones((4, 7)), jnp.ones((7, 7)), jnp.zeros(7)
+        >>> weights = RAUMatrixWeights(*blocks, *logits)
+        >>> rau(weights, jnp.ones((2, 5, 3)), attention="matrix")[0].shape
+        (2, 4)
+
     Attributes:
       input, recurrent, bias: weights of x [D, 3H], weights of h [H, 3H] and biases [3H] of the
         blocks.
@@ -126,6 +146,10 @@ AnyRAUWeights = RAUWeights | RAUHiddenWeights | RAUConcatWeights | RAUMatrixWeig
 @exportable
 class RAUTimeState(NamedTuple):
     """The carry of the attention form time_causal.
+
+        >>> state = RAUTimeState(jnp.zeros((2, 4)), jnp.full((2, 1), -jnp.inf), jnp.zeros((2, 1)))
+        >>> state.hidden.shape
+        (2, 4)
 
     Attributes:
       hidden: h [B, H].
@@ -174,7 +198,7 @@ def rau_step(
     rescale: bool = False,
     reset_after: bool = False,
     recurrent_dropout_mask: Float[Array, "B H"] | None = None,
-) -> Float[Array, "B H"] | RAUTimeState:
+) -> tuple[Float[Array, "B H"] | RAUTimeState, Float[Array, "B H"]]:
     """Computes a step of a recurrent attention unit.
 
     z and c are those of `gru_step`, and h' = (1 - z) h + z c / 2 + z s / 2. With u = [x, m h] and
@@ -191,8 +215,9 @@ def rau_step(
     A acts on tanh(u W_h + b_h) instead of u.
 
         >>> weights = RAUWeights(jnp.ones((3, 20)), jnp.ones((4, 20)), jnp.zeros(20))
-        >>> rau_step(weights, jnp.zeros((2, 4)), jnp.ones((2, 3))).shape
-        (2, 4)
+        >>> carry, output = rau_step(weights, jnp.zeros((2, 4)), jnp.ones((2, 3)))
+        >>> carry.shape, output.shape
+        ((2, 4), (2, 4))
 
     Args:
       weights: `RAUWeights` or `RAUHiddenWeights`, for concat `RAUConcatWeights`, for matrix
@@ -206,9 +231,10 @@ def rau_step(
       recurrent_dropout_mask: m, a multiplicative mask; None means all ones.
 
     Returns:
-      The next carry in float32, or in float64 for float64 inputs. Its entries stay within
-      [-1, 1] if they start there, but with additive_relu. With H = 1 a softmax over features is 1.
-      A non-finite input makes its own row non-finite and no other.
+      (carry, output): the next carry in float32, or in float64 for float64 inputs; and h' in the
+      dtype of x, in the order of `jax.lax.scan`. The entries of h' stay within [-1, 1] if they
+      start there, but with additive_relu. With H = 1 a softmax over features is 1. A non-finite
+      input makes its own row non-finite and no other.
 
     Raises:
       ValueError: also if attention is the softmax over all steps as printed, recurrent_bias is
@@ -228,7 +254,13 @@ def rau_step(
         check_state("recurrent_dropout_mask", recurrent_dropout_mask, shape)
     x = jnp.asarray(x)
     carry = jax.tree.map(lambda value: jnp.asarray(value, wide_of(x.dtype)), carry)
-    return advance(options, weights, carry, x, recurrent_dropout_mask)
+    new = advance(options, weights, carry, x, recurrent_dropout_mask)
+    return new, hidden_of(new).astype(x.dtype)
+
+
+def hidden_of(carry: Carry) -> Array:
+    """Returns the hidden state h [B, H] of a carry of `rau_step`."""
+    return carry.hidden if isinstance(carry, RAUTimeState) else carry
 
 
 def advance(
@@ -252,7 +284,7 @@ def advance_and_attend(
     [B, D + H] for concat, [B, H, D + H] for matrix and [B, 1] for time_causal.
     """
     timed = isinstance(carry, RAUTimeState)
-    h = carry.hidden if timed else carry
+    h = hidden_of(carry)
     fed, size = apply_dropout(h, dropout), h.shape[1]
     u = jnp.concatenate([x.astype(h.dtype), fed], axis=1)
     # The first three blocks are those of a GRU in all four kinds of weights.
@@ -300,6 +332,8 @@ class _Inputs(NamedTuple):
         """
         columns = slice(index * self.size, (index + 1) * self.size)
         kernels = promote(weights.input, weights.recurrent)
+        # Only the columns of the block are joined, because a product with all blocks would be
+        # repeated for each block.
         parts = [kernel[:, columns] for kernel in kernels]
         return self.affine(self.u, jnp.concatenate(parts), weights.bias[columns])
 
@@ -331,6 +365,8 @@ def _feature_proj(weights: Weights, inputs: _Inputs, rescale: bool) -> tuple[Arr
 
 def _sigmoid(weights: Weights, inputs: _Inputs, rescale: bool) -> tuple[Array, Array]:
     logits, value = inputs.logits_and_value(weights)
+    # `rescale` has no effect, because a sigmoid has no sum over the features. `check_options`
+    # refuses it.
     p = jax.nn.sigmoid(logits)
     return p, jnp.tanh(p * value)
 
@@ -348,6 +384,7 @@ def _concat(weights: RAUConcatWeights, inputs: _Inputs, rescale: bool) -> tuple[
 
 def _matrix(weights: RAUMatrixWeights, inputs: _Inputs, rescale: bool) -> tuple[Array, Array]:
     logits = inputs.affine(inputs.u, weights.score, weights.score_bias)[:, None, :]
+    # The affinity [H, D + H] is the same for all examples, and only the logits depend on the input.
     p = _softmax(logits + jnp.asarray(weights.affinity, logits.dtype)[None], rescale)
     return p, jnp.tanh(jnp.sum(p * inputs.u[:, None, :], axis=-1))
 
@@ -380,16 +417,18 @@ def check_options(attention: Any, rescale: Any, reset_after: Any) -> RAUOptions:
     """
     if attention == "time":
         raise ValueError(
-            "attention='time', the softmax over all T steps as printed, is not causal and cannot "
-            "be computed: a_t needs the state before it, which needs the attention weights before "
-            "it, whose denominators need a_t. Use 'time_causal' (a softmax over the steps so far)"
+            "attention must be causal, got 'time', the softmax over all T steps as printed: a_t "
+            "needs the state before it, which needs earlier attention weights, and their "
+            "denominators need a_t; use 'time_causal', a softmax over the steps so far"
         )
     check_choice(RAUAttention, attention=attention)
     for name, value in {"rescale": rescale, "reset_after": reset_after}.items():
         if not isinstance(value, bool):
             raise TypeError(f"{name} must be True or False, got {value!r}")
     if rescale and attention == "sigmoid":
-        raise ValueError("rescale must be False for attention='sigmoid': there is no softmax axis")
+        raise ValueError(
+            "rescale must be False for attention='sigmoid', got True: there is no softmax axis"
+        )
     return RAUOptions(attention, rescale, reset_after)
 
 

@@ -1,4 +1,4 @@
-"""Shared parts of the recurrences: memory layout, argument checks, restarts, both directions."""
+"""Shared parts of the recurrences: memory layout, argument checks, restarts."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -7,11 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array
 
 from gatedjax.functional._checks import (
     check_floating,
     check_integers,
+    check_not_both,
     check_shape,
     check_that,
     dtype_of,
@@ -262,8 +263,7 @@ def step_mask(shape: tuple[int, ...], mask: ArrayLike, lengths: ArrayLike) -> Ar
     are real, and the result is None. All recurrences use this function.
     """
     if lengths is not None:
-        if mask is not None:
-            raise ValueError("mask and lengths say the same: give one of them and leave the other")
+        check_not_both(mask=mask, lengths=lengths)
         check_integers(lengths=lengths)
         check_shape(shape[:1], lengths=lengths)
         return length_mask(lengths, shape[-1])
@@ -495,44 +495,3 @@ def apply_dropout(hidden: Array, dropout: Array | None) -> Array:
     Both have the same shape, in any layout; None means no dropout.
     """
     return hidden if dropout is None else hidden * jnp.asarray(dropout, hidden.dtype)
-
-
-def bidirectional(
-    unroll: Callable[..., tuple[Carry, Array]],
-    forward: Weights,
-    backward: Weights,
-    xs: Float[Array, "B T D"],
-    mask: Bool[Array, "B T"] | None = None,
-    *,
-    lengths: Int[Array, " B"] | None = None,
-    resets: Bool[Array, "B T"] | None = None,
-) -> tuple[tuple[Carry, Carry], Float[Array, "B T 2H"]]:
-    """Runs a recurrence in both directions over the same inputs.
-
-        >>> from gatedjax.functional import LSTMWeights, lstm
-        >>> weights = LSTMWeights(jnp.ones((3, 16)), jnp.ones((4, 16)), jnp.zeros(16))
-        >>> carries, outputs = bidirectional(lstm, weights, weights, jnp.ones((2, 5, 3)))
-        >>> outputs.shape
-        (2, 5, 8)
-
-    Args:
-      unroll: `lstm`, `gru`, `rau`, or a `functools.partial` of one.
-      forward: weights of the direction from the first step to the last.
-      backward: weights of the direction from the last step to the first.
-      xs: inputs.
-      mask: True at real steps; None means all. The carry stays unchanged at padding, so the
-        backward direction starts at the last real step of its row.
-      lengths: instead of mask, the number of real steps of each row.
-      resets: True at the first step of each segment of a row, for both directions (see `lstm`).
-
-    Returns:
-      The final carries (forward, backward) and the outputs, forward then backward features.
-    """
-    # A user's `unroll` need not have the arguments lengths and resets.
-    if lengths is not None:
-        mask = step_mask(jnp.shape(xs)[:2], mask, lengths)
-    options = {} if resets is None else {"resets": resets}
-    forward_carry, forward_out = unroll(forward, xs, mask, **options)
-    backward_carry, backward_out = unroll(backward, xs, mask, reverse=True, **options)
-    outputs = jnp.concatenate([forward_out, backward_out], axis=-1)
-    return (forward_carry, backward_carry), outputs

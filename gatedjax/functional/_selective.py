@@ -146,7 +146,7 @@ def selective_weights(
     fits = empty != "self" or positions is not None or scores.shape[-1] == scores.shape[-2]
     check_that(
         fits,
-        "empty='self' needs as many queries as keys, or positions where they are taken",
+        "scores must be [..., N, N] for empty='self' without positions",
         scores,
     )
     for name, value in {"cap": cap, "eps": eps}.items():

@@ -277,7 +277,7 @@ def _zero_elsewhere(values: Array, mask: Array | None, pair_mask: Array | None) 
     mask [B, N] is True at real keys, and pair_mask, [B, Q, N] or with an axis of heads, at pairs
     that count; None means all.
     """
-    check_that(values.ndim == 4, "expected one value per pair [B, M, Q, N]", values)
+    check_that(values.ndim == 4, "values must be [B, M, Q, N], a value per pair", values)
     check_key_mask(mask, (values.shape[0], values.shape[-1]))
     if mask is not None:
         values = jnp.where(mask[:, None, None, :], values, 0)
@@ -287,7 +287,7 @@ def _zero_elsewhere(values: Array, mask: Array | None, pair_mask: Array | None) 
 
 
 def _mean_over_queries(values: Array, mask: Array | None) -> Array:
-    check_that(values.ndim == 3, "expected one value per query [B, M, N]", values)
+    check_that(values.ndim == 3, "values must be [B, M, N], a value per query", values)
     check_mask(mask, (values.shape[0], values.shape[-1]))
     values = jnp.asarray(values, wide_dtype(values))
     if mask is not None:

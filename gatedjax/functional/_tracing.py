@@ -1,16 +1,9 @@
-"""Tests for values that are known while tracing; the only module that uses JAX's tracer class."""
+"""Tests for values that are known while tracing."""
 
 import jax
 
+from gatedjax._utils.tracing import is_traced as is_traced
 from gatedjax.functional._types import Tree
-
-
-def is_traced(value: Tree) -> bool:
-    """Returns True for an array that JAX is tracing, whose numbers are not known.
-
-    A tree of arrays is not searched and gives False.
-    """
-    return isinstance(value, jax.core.Tracer)
 
 
 def is_known(*values: Tree) -> bool:

@@ -76,5 +76,8 @@ from gatedjax.gates._train import train as train
 if not _typing.TYPE_CHECKING:
     __getattr__ = _removed_from(__name__)
 
+    # `from gatedjax.gates import *` finds names that are loaded on first use only in `__all__`.
+    __all__ = [*(name for name in globals() if not name.startswith("_")), *_MOVED[__name__]]
+
     def __dir__() -> list[str]:
-        return sorted([*globals(), *_MOVED[__name__]])
+        return sorted({*globals(), *__all__})

@@ -207,9 +207,7 @@ def _refuse(
     gates = decode_pattern(jnp.int32(code), assign_bits(jnp.asarray(mask), bits))
     value = Objective(loss, args, jnp.result_type(logits))(gates)
     pattern_values = np.asarray(gates).astype(int).tolist()
-    raise ValueError(
-        f"the loss must be finite at every pattern, got {value} at gates {pattern_values}"
-    )
+    raise ValueError(f"loss must be finite for all patterns, got {value} at gates {pattern_values}")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -192,15 +192,17 @@ def check_estimator(estimator: object) -> None:
     """Raises ValueError unless `estimator` is an object with the members of `Estimator`."""
     if isinstance(estimator, type):
         name = estimator.__name__
-        raise ValueError(f"estimator must be an object, got the class {name}: write {name}()")
+        raise ValueError(f"estimator must be an instance, got the class {name}: write {name}()")
     absent = [member for member in _MEMBERS if not hasattr(estimator, member)]
     if absent:
         raise ValueError(
-            "estimator must have the members of gates.Estimator, "
-            f"{estimator!r} lacks {', '.join(absent)}"
+            f"estimator must have the members {', '.join(absent)} of gates.Estimator, "
+            f"got {estimator!r}"
         )
     for member in _MEMBERS:
         is_method = member in ("evaluations", "surrogate")
         if callable(getattr(estimator, member)) != is_method:
-            kind = "a method" if is_method else "a value or a property, no method"
-            raise ValueError(f"{member} of the estimator {estimator!r} must be {kind}")
+            wanted, got = "a method", "a value"
+            if not is_method:
+                wanted, got = got, wanted
+            raise ValueError(f"estimator.{member} must be {wanted}, got {got} in {estimator!r}")

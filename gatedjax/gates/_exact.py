@@ -69,7 +69,7 @@ def check_known(n: object) -> None:
     if not isinstance(n, int):
         raise ValueError(
             f"logits must have a number n of gates that is known while tracing, got shape ({n},): "
-            "2^n patterns are enumerated; jax.export may leave the number of rows open (vmap)"
+            "2^n patterns are enumerated; add open rows by jax.vmap instead"
         )
 
 
@@ -84,8 +84,9 @@ def count_chunks(bits: int, chunks: int | None, itemsize: int = 4) -> int:
         raise ValueError(f"chunks must be at least 1, got {chunks}")
     if bits > _INDEX_BITS or (bits > LARGEST and chunks is None):
         cost = f"2^{bits} = {2**bits:,} evaluations of the loss and {itemsize * 2**bits:,} bytes"
-        way = "give chunks to pay it" if bits <= _INDEX_BITS else f"at most {_INDEX_BITS} can be"
-        raise ValueError(f"n must be at most {LARGEST}, got {bits} gates: {cost}; {way}")
+        way = "; set chunks to allow it" if bits <= _INDEX_BITS else ""
+        most = LARGEST if way else _INDEX_BITS
+        raise ValueError(f"n must be at most {most}, got {bits} gates: {cost}{way}")
     if chunks is None:
         return 1 << max(0, bits - _PER_CHUNK_BITS)
     # A power of 2 divides the 2^n patterns into equal chunks.

@@ -97,9 +97,9 @@ def expectation(loss: Loss, estimator: Estimator) -> Callable[..., Float[Array, 
         objective = Objective(loss, args, logits.dtype)
         if estimator.needs_gradient and not has_derivative(objective, n):
             raise ValueError(
-                f"{type(estimator).__name__} needs the derivative of the loss with respect to its "
-                "gates, and this loss has none: it compares or rounds them, or stops their "
-                "gradient. DisARM, LeaveOneOut and LocalExpectation need values alone"
+                "loss must have a derivative with respect to its gates for "
+                f"{type(estimator).__name__}, got one that compares or rounds them, or stops their "
+                "gradient; use DisARM, LeaveOneOut or LocalExpectation, which need only its values"
             )
         wide = logits.astype(wide_dtype(logits))
         estimate = estimator.surrogate(objective, wide, draw_noise_rows(key, estimator.rows, n))

@@ -348,11 +348,12 @@ def _find_top(z: Array, keep: Array) -> Array:
 def _map_to_simplex(
     family: Family, scores: ArrayLike, mask: ArrayLike, axis: int, a: Array | None
 ) -> Array:
-    """Returns phi(z - theta) with sum 1 along the axis, with the derivative of the family.
+    """Returns the gates phi(z - theta) with sum 1 along an axis, with the derivative of the family.
 
-    phi is the function of the family, z are the scores, theta is the threshold of a row, and a is
-    the parameter of phi, a scalar, [..., 1] or None. The gates have the shape and the dtype of the
-    scores.
+    phi is the function of the family, z are the scores, and theta is the threshold of a row. mask
+    is True at real positions and broadcasts to the scores; None means all. axis is an axis of the
+    scores. a is the parameter of phi: a scalar, [..., 1] or None. The gates have the shape and the
+    dtype of the scores.
     """
     rows, keep = _move_axis_last(scores, mask, axis)
     # A score of +inf has no projection; its row becomes NaN, as with softmax.

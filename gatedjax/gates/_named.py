@@ -64,7 +64,7 @@ def create_estimator(
       ValueError: if no estimator has that name.
     """
     if name not in KINDS:
-        raise ValueError(f"estimator must be one of {', '.join(KINDS)}, got {name!r}")
+        raise ValueError(f"estimator must be one of {', '.join(map(repr, KINDS))}, got {name!r}")
     options = {"tau": temperature, "k": draws}
     fields = [field.name for field in dataclasses.fields(KINDS[name])]
     return KINDS[name](**{key: value for key, value in options.items() if key in fields})

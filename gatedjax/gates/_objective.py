@@ -45,10 +45,10 @@ class Objective:
           TypeError: if the loss is complex.
         """
         value = self.loss(gates.astype(self.dtype), *self.args)
-        check_that(jnp.ndim(value) == 0, "the loss must return a scalar", value)
+        check_that(jnp.ndim(value) == 0, "loss must return a scalar", value)
         dtype = jnp.result_type(value)
         if jnp.issubdtype(dtype, jnp.complexfloating):
-            raise TypeError(f"the loss must return a real number, got dtype {dtype}")
+            raise TypeError(f"loss must return a real number, got dtype {dtype}")
         # A loss that counts errors is an integer or a bool, and its mean needs fractions.
         discrete = not jnp.issubdtype(dtype, jnp.floating)
         return jnp.asarray(value, jnp.float32 if discrete else wide_dtype(dtype))

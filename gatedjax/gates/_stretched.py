@@ -32,7 +32,9 @@ class _Stretched(Pathwise):
 
     def __post_init__(self) -> None:
         if not self.low < 0 < 1 < self.high:
-            raise ValueError(f"low must be < 0 and high > 1, got {self.low} and {self.high}")
+            raise ValueError(
+                f"low must be below 0 and high above 1, got {self.low} and {self.high}"
+            )
 
     def soft(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
         """Returns the soft gates s in (0, 1), before they are stretched.

@@ -94,6 +94,7 @@ class Study:
 
 def _to_json_numbers(record: Json) -> Json:
     """Returns a copy of the record with None in place of numbers that are not finite."""
+    # JSON has no NaN and no infinity, and the loss of a gate mode may be infinite.
     is_not_finite = lambda x: isinstance(x, float) and not math.isfinite(x)  # noqa: E731
     return {name: None if is_not_finite(value) else value for name, value in record.items()}
 
@@ -105,6 +106,7 @@ def _format_number(value: float | None, form: str) -> str:
 
 def _render_modes(rows: Sequence[ModeRow]) -> str:
     """Renders a Markdown table with a row for each gate mode."""
+    # The classic problems have a loss but no classes, and columns of dashes would hide the numbers.
     classes = any(row.accuracy is not None for row in rows)
     heads = ["gates", "loss", "+-", "less exact"]
     heads += ["accuracy", "+-", "open"] if classes else []

@@ -68,7 +68,10 @@ def _linear(u: Array, a: Array | None) -> Parts:
 
 
 def _square(u: Array, a: Array | None) -> Parts:
-    """Returns phi = [1 + u / 2]_+^2 and its slope [1 + u / 2]_+, u = z - theta; a is not used."""
+    """Returns phi = [1 + u / 2]_+^2 and its slope phi', for u = z - theta [..., n].
+
+    a is not used.
+    """
     del a
     root = jnp.where(u > -2, 1 + u / 2, 0)
     return root * root, root
@@ -142,8 +145,8 @@ def _square_excess(sums: Array, total: Array, a: Array | None) -> Array:
 def _power_excess(sums: Array, total: Array, a: Array | None) -> Array:
     """Returns the numerator of the Newton step for (sum phi)^a = 1.
 
-    The left side is convex in theta for a <= 1 and linear at a = 0. sums of phi are [..., 1]; total
-    is not used.
+    The left side is convex in theta for a <= 1 and linear at a = 0. sums of phi are [..., 1], a is
+    the exponent, a scalar or [..., 1], and total is not used.
     """
     del total
     assert a is not None

@@ -62,7 +62,7 @@ PROBLEMS = (
         for t in (0.49, 0.45)
     ),
     Problem(
-        "Liu et al. 2019: sum (b - p0)^2, p0 = (.6, .51, .48), one phi = 0",
+        "Liu et al. 2019: sum (b - p0)^2, p0 = (0.6, 0.51, 0.48), one phi = 0",
         _squared_distance, (0.0,) * 3, (0.6, 0.51, 0.48), shared=True,
     ),
     Problem(
@@ -159,6 +159,7 @@ def toys(
             estimates = estimate_gradients(
                 problem.loss, estimator, logits, keys, (parameter,), None
             )
+            # Float32 would lose the small differences between the estimates of a shared parameter.
             estimates = sum_shared(np.asarray(estimates, np.float64))
             rounding = rounding_tolerance(size, logits.dtype)
             sample = Sample(estimates, exact, rounding, estimator.evaluations(n))

@@ -34,7 +34,7 @@ def check_widths(name: str, widths: Sequence[int]) -> None:
     """
     check_most(f"the layers of {name}", len(widths), MOST_LAYERS)
     if any(not 1 <= width <= MOST_WIDTH for width in widths):
-        raise ValueError(f"{name} must be widths from 1 to {MOST_WIDTH:,}, got {widths}")
+        raise ValueError(f"{name} must be widths in [1, {MOST_WIDTH}], got {widths}")
 
 
 def check_rates(config: object, *names: str) -> None:
@@ -76,7 +76,7 @@ def check_batch(batch: Mapping[str, Array], **axes: str) -> None:
     """
     check_dict(batch, **axes)
     if missing := sorted(axes.keys() - batch.keys()):
-        raise ValueError(f"batch needs {', '.join(missing)}, got {sorted(batch)}")
+        raise ValueError(f"batch must have {', '.join(missing)}, got {sorted(batch)}")
     sizes: dict[str, int] = {}
     for name in axes:
         if not hasattr(batch[name], "shape"):
@@ -91,4 +91,4 @@ def check_batch(batch: Mapping[str, Array], **axes: str) -> None:
             for name, names in axes.items():
                 alike.setdefault(names.replace(" ", ", "), []).append(name)
             needs = " and ".join(f"{' and '.join(n)} [{a}]" for a, n in alike.items())
-            raise ValueError(f"batch needs {needs}, got {', '.join(map(str, shapes))}")
+            raise ValueError(f"batch must have {needs}, got {', '.join(map(str, shapes))}")

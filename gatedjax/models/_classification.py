@@ -62,7 +62,7 @@ def class_predictions(logits: Float[Array, "B C"], batch: Batch) -> Predictions:
     }
 
 
-def frozen_embeddings(model: Any, table: str = "embed/table") -> tuple[str, ...]:
+def frozen_embeddings(model: Any, table: str = "embed/embedding") -> tuple[str, ...]:
     """Returns (table,) if the network has word vectors and freezes them, else ().
 
     The network `model` freezes them with `config.freeze_embeddings`, and `table` is the path of the
@@ -112,7 +112,7 @@ class ClassifierTask:
     def frozen(self) -> tuple[str, ...]:
         """Paths of the parameters that training does not change.
 
-        They are ("embed/table",) if the network freezes its word vectors, else ().
+        They are ("embed/embedding",) if the network freezes its word vectors, else ().
         """
         return frozen_embeddings(self.model)
 
@@ -126,6 +126,8 @@ class ClassifierTask:
         Returns:
           The parameters.
         """
+        # A network that is initialised in training mode creates all parameters, and needs a key for
+        # dropout.
         streams = dict(zip(("params", "dropout"), jax.random.split(key), strict=True))
         return self.model.init(streams, batch, train=True)["params"]
 

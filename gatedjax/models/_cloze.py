@@ -62,7 +62,7 @@ class ClozeBatch:
         else:
             axes = axes | {"candidate_positions": "B C P"}
         if missing := [name for name in axes | flags if name not in batch]:
-            raise ValueError(f"batch needs {missing}, got {sorted(batch)}")
+            raise ValueError(f"batch must have {', '.join(missing)}, got {sorted(batch)}")
         for name in axes:
             if not jnp.issubdtype(batch[name].dtype, jnp.integer):
                 raise TypeError(f"{name} must be integers, got dtype {batch[name].dtype}")
@@ -134,8 +134,8 @@ def _check_cloze(batch: Batch) -> None:
     if bad.size:
         row = int(bad[0])
         raise ValueError(
-            f"cloze must be inside the query, got {cloze[row]} for a query of {lengths[row]} "
-            f"tokens in row {row}"
+            f"cloze must be in [0, {lengths[row]}), the tokens of the query, got {cloze[row]} in "
+            f"row {row}"
         )
 
 

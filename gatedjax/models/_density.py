@@ -6,7 +6,7 @@ from jaxtyping import Array, Float
 
 
 def constraint(
-    multiplier: Float[Array, ""], share: Float[Array, " B"], density: float
+    multiplier: Float[Array, ""], share: Float[Array, " B"], density: float | Float[Array, ""]
 ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
     """Computes the terms of an augmented Lagrangian for gradient descent and ascent.
 
@@ -21,7 +21,7 @@ def constraint(
     Args:
       multiplier: lambda, a parameter.
       share: p, the mean probability of an open gate in each example.
-      density: the target of p.
+      density: the target of p; may be traced.
 
     Returns:
       (term, lambda) for each example.

@@ -17,15 +17,16 @@ from gatedjax.models._checks import check_at_least, check_rates
 from gatedjax.models._schedule import check_schedule
 
 
-def needs_closed_words(estimator: Any) -> bool:
-    """Returns True if an estimator needs the derivative of the loss with respect to closed gates.
+def needs_relaxed_words(estimator: Any) -> bool:
+    """Returns True if an estimator differentiates the loss at patterns of gates that it chooses.
 
-    Such an estimator cannot train gates on the input, because the network does not read the words
-    of closed gates. The argument is an object of the protocol `gates.Estimator`, such as
-    `gates.STGumbel()`, or a class of such objects.
+    Such an estimator, for example `gates.Rebar()`, cannot train gates on the input, because there
+    the network takes each pattern for hard gates and skips the words of closed gates. A
+    `gates.Pathwise` can, because its draw is known to be hard or soft. The argument is an object of
+    the protocol `gates.Estimator`, or a class of such objects.
     """
-    # Only pathwise estimators have the attribute `hard`; all others draw gates of 0 and 1.
-    return estimator.needs_gradient and getattr(estimator, "hard", True)
+    # Only pathwise estimators have the attribute `hard`.
+    return estimator.needs_gradient and not hasattr(estimator, "hard")
 
 
 def gateless_error(system: str) -> ValueError:
@@ -37,13 +38,14 @@ def gateless_error(system: str) -> ValueError:
 
 
 def unread_error(option: str) -> ValueError:
-    """Returns a ValueError for an option that does not work with gates on the input.
+    """Returns a ValueError for an estimator that does not work with gates on the input.
 
-    option is its name and value in the message, such as "relax='straight_through'". It needs the
-    derivative of the loss at closed gates, and a word that is not read has no derivative.
+    option is its name and value in the message, such as "estimator='rebar'".
     """
     return ValueError(
-        f"gates_on must be 'attention' for {option}: a word that is not read has no gradient"
+        f"gates_on must be 'attention' for {option}, got 'input': the estimator needs the gradient "
+        "at gates between 0 and 1, and the network reads open words only; use 'st_gumbel' or "
+        "'leave_one_out'"
     )
 
 
@@ -70,9 +72,10 @@ class GateConfig:
     """Target of the mean open probability. A Lagrange multiplier enforces it in place of the
     penalty. None trains with the penalty."""
     gates_on: Literal["attention", "input"] = "attention"
-    """Where the gates act. With "attention" they remove words from the attention, as in the paper.
-    With "input" they also remove words from the input of the backbone, which reads the words times
-    their soft gates, or only the open words under hard gates."""
+    """Where the gates act. With "attention", as in the paper, they decide which words attention may
+    see; the states of these words still depend on all words. With "input" they also remove words
+    from the input of the backbone, which reads the words times their soft gates, or only the open
+    words under hard gates."""
     penalty_on: Literal["gate", "prob"] = "gate"
     """The penalised quantity: the sampled soft gates, or the open probabilities with lower
     variance."""
@@ -104,11 +107,12 @@ class GateConfig:
         if self.density is not None and not 0 < self.density < 1:
             raise ValueError(f"density must be in (0, 1) or None, got {self.density}")
         if self.estimator is not None and self.relax != "soft":
-            raise ValueError(f"relax must be 'soft' where estimator={self.estimator!r} says it")
-        # A closed word is removed from the input, so the loss has no derivative at its gate.
-        if self.gates_on == "input" and needs_closed_words(KINDS[self.estimation]):
-            option = "relax" if self.estimator is None else "estimator"
-            raise unread_error(f"{option}={getattr(self, option)!r}")
+            raise ValueError(
+                f"relax must be 'soft' for estimator={self.estimator!r}, got {self.relax!r}: the "
+                "estimator replaces it"
+            )
+        if self.gates_on == "input" and needs_relaxed_words(KINDS[self.estimation]):
+            raise unread_error(f"estimator={self.estimator!r}")
 
     @property
     def estimation(self) -> EstimatorName:
@@ -200,8 +204,14 @@ class GANetConfig:
 
     def _check_without_gates(self) -> None:
         if self.gates.density is not None:
-            raise ValueError(f"density must be None for system={self.system!r}: it has no gates")
+            raise ValueError(
+                f"density must be None for system={self.system!r}, got {self.gates.density}: it "
+                "has no gates"
+            )
         if self.gates.estimator is not None:
             raise gateless_error(self.system)
         if self.gates.gates_on == "input":
-            raise ValueError(f"gates_on must be 'attention' for system={self.system!r}")
+            raise ValueError(
+                f"gates_on must be 'attention' for system={self.system!r}, got 'input': it has no "
+                "gates"
+            )

@@ -4,12 +4,16 @@ In the network of the paper the backbone reads all words, so that the states of 
 which attention sees, also depend on the closed words. Here
 
     h = BiLSTM(g_1 x_1, ..., g_T x_T)                 soft gates: training, "expected"
-    h = BiLSTM(x_{t_1}, ..., x_{t_K}),  g_{t_k} = 1   hard gates
+    h = BiLSTM(x_{t_1}, ..., x_{t_K}),  g_{t_k} = 1   hard gates: evaluation, straight-through
 
 and the rest is equal to `ga_net`. With hard gates the output is the output for the text without the
 closed words; only the auxiliary network, which chooses, reads all words. A soft gate near 0 is a
 step of the LSTM with an input near 0, whereas a closed gate removes the step. Both hide the word
 from attention, and they agree better after training with a low tau.
+
+A straight-through estimator needs the derivative of the loss at hard gates, also at closed ones.
+There the hard network is continued to gates between 0 and 1 by an LSTM whose state moves by the
+share g_t of each step, see `functional.skip_lstm`.
 """
 
 import dataclasses
@@ -54,6 +58,32 @@ def read_scaled_words(
     # [*S, B, T, E]: a gate multiplies all features of its word.
     xs = _repeat_words(encoded, values) * values[..., None].astype(encoded.words.dtype)
     return _run_backbone(net, encoded, xs, like(encoded.mask, values), batch, train=train)
+
+
+def skip_closed_words(
+    net: Any, encoded: Encoded, gates: Gates, batch: Batch, *, train: bool = False
+) -> Encoded:
+    """Computes the states and scores of the open words, with a derivative at all gates.
+
+    At gates of 0 and 1 the states of the open words are those of `read_open_words`.
+
+    Args:
+      net: a bound `GANet`.
+      encoded: the result of `net.encode`.
+      gates: gates of 0 and 1 of a pass, with values [B, T].
+      batch: "tokens" [B, T] and "lengths" [B], the batch of a call.
+      train: True runs the backbone with dropout.
+
+    Returns:
+      `encoded` with states and scores, in the order of the text.
+    """
+    values, closed = open_one(net.config, encoded, gates)
+    # With the rule "soft" a text with all gates closed is read whole.
+    if net.config.gates.empty == "soft" and closed is not None:
+        values = jnp.where(closed[..., None], 1.0, values)
+    return _run_backbone(
+        net, encoded, encoded.words, encoded.mask, batch, train=train, gates=values
+    )
 
 
 def read_open_words(
@@ -146,10 +176,11 @@ def read_into_slots(
 def _select_words(
     net: Any, encoded: Encoded, gates: Gates
 ) -> tuple[Float[Array, "*S B T"], Bool[Array, "*S B T"], Bool[Array, "*S B"] | None]:
-    """Returns the gates after the `empty` rule, True for the open words, and the texts without any.
+    """Returns (values, is_open, closed) for the gates of a batch of texts.
 
-    The third array is True for texts with all gates closed before the rule, or None for soft gates.
-    net is a bound `GANet`; the axis S, if there is one, is that of the draws.
+    values are the gates after the rule `empty` of the configuration. is_open is True for the words
+    that the network reads. closed is True for texts with all gates closed before the rule; it is
+    None for soft gates. net is a bound `GANet`; the axis S, if there is one, is that of the draws.
     """
     values, closed = open_one(net.config, encoded, gates)
     mask = like(encoded.mask, values)
@@ -168,16 +199,18 @@ def _run_backbone(
     batch: Batch,
     *,
     train: bool = False,
+    gates: Float[Array, "B T"] | None = None,
 ) -> Encoded:
     """Returns `encoded` with the states and scores of gated words, for all draws.
 
-    net is a bound `GANet`, xs are the word vectors that the backbone reads, and mask is True at
-    real words. With an axis S of draws there is no dropout, and `last` does not change.
+    net is a bound `GANet`, xs are the word vectors that the backbone reads, mask is True at real
+    words, and gates are the shares of its steps, or None. With an axis S of draws there is no
+    dropout, there are no gates, and `last` does not change.
     """
     # Dropout belongs to training, where the network reads a single draw.
     if xs.ndim == 3:
         ids = batch.get("example_id")
-        outputs = net.backbone(xs, mask, deterministic=not train, example_id=ids)
+        outputs = net.backbone(xs, mask, deterministic=not train, example_id=ids, gates=gates)
         states, last = merge_directions(net.config.merge, *outputs)
         return dataclasses.replace(
             encoded, states=states, last=last, mask=mask, scores=net.score(states)
@@ -191,7 +224,10 @@ def _run_backbone(
 
 
 def _repeat_words(encoded: Encoded, gates: Float[Array, "*S B T"]) -> Float[Array, "*S B T E"]:
-    """Repeats the word vectors of `encoded` for each of S draws of the gates."""
+    """Returns the word vectors of `encoded`, [B, T, E], repeated for each draw of the gates.
+
+    Of the gates only the shape is used; without an axis S of draws the vectors are unchanged.
+    """
     return jnp.broadcast_to(encoded.words, (*gates.shape, encoded.words.shape[-1]))
 
 

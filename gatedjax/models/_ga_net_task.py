@@ -24,7 +24,7 @@ from gatedjax.models._classification import (
     frozen_embeddings,
 )
 from gatedjax.models._density import constraint
-from gatedjax.models._ga_net_config import gateless_error, needs_closed_words, unread_error
+from gatedjax.models._ga_net_config import gateless_error, needs_relaxed_words, unread_error
 from gatedjax.models._schedule import schedule
 from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.models.ga_net import GANet, first_draw, mean_log_probability
@@ -82,17 +82,17 @@ class GANetTask:
         if config.gates.estimator is not None or config.gates.relax != "soft":
             option = "estimator" if config.gates.estimator else "relax"
             raise ValueError(
-                f"estimator must be None, or the configuration's {option} not set: got {name} and "
-                f"{option}={getattr(config, option)!r}"
+                f"estimator must be None for a configuration with {option}="
+                f"{getattr(config, option)!r}, got {name}: give the estimator in one of the two"
             )
-        if config.gates.gates_on == "input" and needs_closed_words(self.estimator):
+        if config.gates.gates_on == "input" and needs_relaxed_words(self.estimator):
             raise unread_error(f"estimator={name}")
 
     @property
     def frozen(self) -> tuple[str, ...]:
         """Paths of the parameters that training does not change.
 
-        They are ("embed/table",) if the network freezes its word vectors, else ().
+        They are ("embed/embedding",) if the network freezes its word vectors, else ().
         """
         return frozen_embeddings(self.model)
 

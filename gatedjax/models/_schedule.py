@@ -40,7 +40,9 @@ def schedule(
     if config.final_temperature is None:
         return start
     if step is None:
-        raise ValueError("batch needs 'step' for a temperature that changes")
+        raise ValueError(
+            f"batch must have step for final_temperature={config.final_temperature}, got none"
+        )
     # All rows have the number of the same step; the maximum makes it a scalar.
     share = jnp.minimum(jnp.max(step) / config.temperature_steps, 1.0)
     return start * (config.final_temperature / start) ** share

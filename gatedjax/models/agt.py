@@ -9,7 +9,7 @@ The baselines, a highway network on s_0 and the mean word vector, have the same 
 """
 
 import dataclasses
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -22,6 +22,7 @@ from gatedjax._utils.choices import check_choices
 from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.numbers import make_plain
 from gatedjax._utils.types import Keywords
+from gatedjax.functional._checks import check_choice
 from gatedjax.functional._export import exportable
 from gatedjax.models._checks import (
     check_at_least,
@@ -88,24 +89,31 @@ class AGTConfig:
         check_widths("head_hidden", self.head_hidden)
         check_finite(self, "gate_bias")
         check_rates(self, "dropout")
-        if unknown := set(self.dropout_sites) - set(get_args(DropoutSite)):
-            raise ValueError(
-                f"dropout_sites must be among {get_args(DropoutSite)}, got {sorted(unknown)}"
-            )
+        for site in self.dropout_sites:
+            check_choice(DropoutSite, dropout_sites=site)
         if self.ablate_above is None:
             if self.ablate_mode != "highway":
-                raise ValueError("ablate_mode must be 'highway' without ablate_above")
+                raise ValueError(
+                    f"ablate_mode must be 'highway' for ablate_above=None, got {self.ablate_mode!r}"
+                )
         elif self.system != "agt":
-            raise ValueError(f"ablate_above must be None for system={self.system!r}")
+            raise ValueError(
+                f"ablate_above must be None for system={self.system!r}, got {self.ablate_above}: "
+                "it has no gates"
+            )
         elif not 0 <= self.ablate_above < self.num_layers:
             raise ValueError(
                 f"ablate_above must be in [0, num_layers - 1 = {self.num_layers - 1}], "
                 f"got {self.ablate_above}"
             )
         if self.share_attention_matrix and self.system != "agt":
-            raise ValueError(f"share_attention_matrix must be False for system={self.system!r}")
+            raise ValueError(
+                f"share_attention_matrix must be False for system={self.system!r}, got True"
+            )
         if self.attend_raw and self.system == "average":
-            raise ValueError("attend_raw must be False for system='average': it has no attention")
+            raise ValueError(
+                "attend_raw must be False for system='average', got True: it has no attention"
+            )
 
 
 @exportable
@@ -243,7 +251,7 @@ class AGTTask(ClassifierTask):
     filler rows, and "example_id" int [B], besides the arrays of the network.
 
         >>> AGTTask(AGT(AGTConfig(freeze_embeddings=True), vocab_size=50, num_classes=2)).frozen
-        ('embed/table',)
+        ('embed/embedding',)
 
     Attributes:
       model: the network.

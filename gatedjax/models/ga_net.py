@@ -27,7 +27,7 @@ from gatedjax._utils.removed import removed_from
 from gatedjax._utils.types import Keywords, Output
 from gatedjax.functional._checks import wide_dtype
 from gatedjax.functional._relaxations import binarize
-from gatedjax.gates import Estimator, SoftGumbel
+from gatedjax.gates import Estimator, Pathwise, SoftGumbel
 from gatedjax.gates._train import Gates, draw
 from gatedjax.models import _ga_net_input as on_input
 from gatedjax.models._checks import check_batch
@@ -120,7 +120,7 @@ class GANet(nn.Module):
                 c.aux,
                 features=c.aux_hidden,
                 positions=c.aux_positions,
-                bias_init=c.gates.gate_bias_init,
+                bias_init=nn.initializers.constant(c.gates.gate_bias_init),
                 **types,
             )
             if c.gates.density is not None:
@@ -164,7 +164,8 @@ class GANet(nn.Module):
             # The `empty` rule is only for gates that can be exactly 0.
             may_close = config.gates.gates_on == "attention" and gates.logarithms is None
             gates = gates._replace(hard=gates.hard or may_close)
-            return self.attend(encoded, gates, batch, train=True)
+            has_slope = isinstance(estimator, Pathwise)
+            return self.attend(encoded, gates, batch, train=True, has_slope=has_slope)
         output: Output = self.attend(encoded, self.test_gates(encoded, batch), batch)
         if output.logits.ndim == 2:
             return output
@@ -194,17 +195,26 @@ class GANet(nn.Module):
         return Encoded(states, last, mask, scores, self.auxiliary(xs, mask) if gated else None)
 
     def attend(
-        self, encoded: Encoded, gates: Gates, batch: Batch, *, train: bool = False
+        self,
+        encoded: Encoded,
+        gates: Gates,
+        batch: Batch,
+        *,
+        train: bool = False,
+        has_slope: bool = False,
     ) -> GANetOutput:
         """Computes the output (eqs. 2, 3 and 9) under gates [B, T], or [S, B, T] of S draws.
 
-        encoded is the result of `encode` for the batch; train=True adds dropout.
+        encoded is the result of `encode` for the batch; train=True adds dropout. has_slope is True
+        for hard gates [B, T] at which the loss must have a derivative, as in straight-through
+        training.
         """
         config = self.config
         if config.gates.gates_on == "input":
-            if gates.hard:
+            if gates.hard and not has_slope:
                 return on_input.read_open_words(self, encoded, gates, batch, train=train)
-            encoded = on_input.read_scaled_words(self, encoded, gates, batch, train=train)
+            encode = on_input.skip_closed_words if gates.hard else on_input.read_scaled_words
+            encoded = encode(self, encoded, gates, batch, train=train)
         values, closed = open_one(config, encoded, gates)
         mask, scores = like(encoded.mask, values), like(encoded.scores, values)
         if gates.logarithms is not None:
@@ -382,9 +392,13 @@ class GANet(nn.Module):
         """
         self.check_gated()
         if self.config.gates.gates_on != "input":
-            raise ValueError("compact needs gates_on='input': with 'attention' every word is read")
+            raise ValueError(
+                "gates_on must be 'input' for compact, got 'attention': it reads all words"
+            )
         if self.config.gates.test_gate == "multi_sample":
-            raise ValueError("compact needs one draw, test_gate must not be 'multi_sample'")
+            raise ValueError(
+                "test_gate must have a single draw for compact, got 'multi_sample': use 'sample'"
+            )
         encoded = self.encode(batch)
         gates = self.test_gates(encoded, batch)
         return on_input.read_into_slots(self, encoded, gates, capacity, batch)
@@ -392,7 +406,7 @@ class GANet(nn.Module):
     def check_gated(self) -> None:
         """Raises ValueError for a baseline, which has no gates."""
         if self.config.system != "ganet":
-            raise ValueError(f"system {self.config.system!r} has no gates")
+            raise ValueError(f"system must be 'ganet' for gates, got {self.config.system!r}")
 
 
 if not TYPE_CHECKING:

@@ -29,6 +29,7 @@ from gatedjax.models._checks import check_at_least, check_rates
 from gatedjax.models._classification import word_vectors
 from gatedjax.models._cloze import ClozeBatch, ClozeTask
 from gatedjax.models._types import Batch
+from gatedjax.nn._initializers import normal
 from gatedjax.nn._keys import example_keys, fold_keys
 from gatedjax.nn._types import Table
 from gatedjax.training import OptimizerConfig
@@ -115,7 +116,10 @@ class GAReaderConfig:
         check_at_least(self, 1, "hops", "hidden", "embedding_dim")
         check_rates(self, "dropout", "embed_dropout")
         if self.gating == "none" and not self.token_attention:
-            raise ValueError("token_attention must be True for gating='none': nothing attends")
+            raise ValueError(
+                "token_attention must be True for gating='none', got False: the document would "
+                "not depend on the query"
+            )
         if self.step_clip is not None:
             check_positive(step_clip=self.step_clip)
 
@@ -128,7 +132,7 @@ class GAReaderConfig:
             "gradient_clip": self.step_clip,
         }
         if self.init == "lasagne":
-            options |= {"init_scale": 0.1, "init_distribution": "normal"}
+            options |= dict.fromkeys(("kernel_init", "recurrent_kernel_init"), normal(0.1))
         return options
 
 
@@ -207,9 +211,10 @@ class GAReader(nn.Module):
         types: Keywords = {"dtype": jnp.dtype(c.dtype)}
         gru = c.gru_options()
         if bool(c.characters.char_dim) != bool(self.num_characters):
+            wanted = "at least 2" if c.characters.char_dim else "0"
             raise ValueError(
-                "num_characters must be 0 without characters and at least 2 with them, got "
-                f"{self.num_characters} for char_dim {c.characters.char_dim}"
+                f"num_characters must be {wanted} for char_dim={c.characters.char_dim}, got "
+                f"{self.num_characters}"
             )
         self.embed = word_vectors(self)
         if c.characters.char_dim:
@@ -224,8 +229,7 @@ class GAReader(nn.Module):
         if c.feature:
             # The table has a vector of width 2 for each of the two values of the feature, as in the
             # program; the formula of the paper appends a one-hot vector.
-            normal = nn.initializers.normal(0.01)
-            self.feature_table = self.param("feature_table", normal, (2, 2))
+            self.feature_embedding = self.param("feature_embedding", normal(0.01), (2, 2))
         # Without gates only the last hop uses the query, so the hops below are GRUs over the
         # document.
         if c.gating == "none":
@@ -281,7 +285,7 @@ class GAReader(nn.Module):
         # As in the program, the feature joins after the dropout of hop K - 1 and is never dropped.
         if c.feature:
             shared = _shared_tokens(batch, document_mask, query_mask).astype(jnp.int32)
-            feature = take_rows(self.feature_table, shared).astype(xs.dtype)
+            feature = take_rows(self.feature_embedding, shared).astype(xs.dtype)
             xs = jnp.concatenate([xs, feature], axis=-1)
         states, query_states, summary, _, _ = self.hop[-1](xs, query, document_mask, query_mask)
         pointer = summary if c.query_vector == "final" else cloze_batch.at_cloze(query_states)
@@ -339,7 +343,7 @@ class GAReaderTask(ClozeTask):
     [B], 0 at filler rows, besides the arrays of the network.
 
         >>> GAReaderTask(GAReader(GAReaderConfig(freeze_embeddings=True), vocab_size=50)).frozen
-        ('embed/table',)
+        ('embed/embedding',)
 
     Attributes:
       model: the network.

@@ -27,6 +27,7 @@ from gatedjax.functional._export import exportable
 from gatedjax.models._checks import check_at_least, check_batch, check_finite, check_rates
 from gatedjax.models._classification import ClassifierTask, word_vectors
 from gatedjax.models._types import Batch
+from gatedjax.nn._initializers import symmetric_uniform
 from gatedjax.nn._keys import example_keys, fold_keys
 from gatedjax.nn._types import Table
 
@@ -105,23 +106,33 @@ class RAUConfig:
             )
         if self.rescale and self.attention == "sigmoid":
             raise ValueError(
-                "rescale must be False for attention='sigmoid': there is no softmax axis"
+                "rescale must be False for attention='sigmoid', got True: there is no softmax axis"
             )
         if self.cell != "rau":
             for name, default in (("attention", "feature_proj"), ("attn_hidden", 0)):
                 if getattr(self, name) != default:
                     raise ValueError(
-                        f"{name} must be {default!r} for cell={self.cell!r}: it has no attention"
+                        f"{name} must be {default!r} for cell={self.cell!r}, got "
+                        f"{getattr(self, name)!r}: it has no attention"
                     )
             if self.rescale:
-                raise ValueError(f"rescale must be False for cell={self.cell!r}")
+                raise ValueError(
+                    f"rescale must be False for cell={self.cell!r}, got True: it has no attention"
+                )
         if self.forget_bias and self.cell != "lstm":
-            raise ValueError(f"forget_bias must be 0 for cell={self.cell!r}: it has no such gate")
+            raise ValueError(
+                f"forget_bias must be 0 for cell={self.cell!r}, got {self.forget_bias}: it has no "
+                "forget gate"
+            )
         check_finite(self, "gate_bias")
         if self.gate_bias and self.cell == "lstm":
-            raise ValueError("gate_bias must be 0 for cell='lstm'; it has forget_bias")
+            raise ValueError(
+                f"gate_bias must be 0 for cell='lstm', got {self.gate_bias}: use forget_bias"
+            )
         if self.reset_after and self.cell == "lstm":
-            raise ValueError("reset_after must be False for cell='lstm': it has no reset gate")
+            raise ValueError(
+                "reset_after must be False for cell='lstm', got True: it has no reset gate"
+            )
 
 
 @exportable
@@ -156,14 +167,17 @@ def recurrent_layers(config: RAUConfig) -> Tree:
         "num_layers": config.num_layers,
         "dropout": config.dropouts.layer_dropout,
         "recurrent_dropout": config.dropouts.recurrent_dropout,
-        "init_scale": config.init_scale,
         "dtype": jnp.dtype(config.dtype),
     }
+    if config.init_scale is not None:
+        draw = symmetric_uniform(config.init_scale)
+        options |= {"kernel_init": draw, "recurrent_kernel_init": draw}
     # An LSTM has no reset gate, so `reset_after` and `gate_bias` do not apply to it.
     if config.cell == "lstm":
         return gnn.LSTM(config.hidden, forget_bias=config.forget_bias, **options)
     options |= {"reset_after": config.reset_after, "gate_bias": config.gate_bias}
     if config.cell == "gru":
+        # The GRU has no attention, so the options of the attention do not apply to it.
         return gnn.GRU(config.hidden, **options)
     return gnn.RAU(
         config.hidden,
@@ -239,7 +253,7 @@ class RAUClassifier(nn.Module):
         )
         if attention:
             if config.cell != "rau":
-                raise ValueError(f"cell {config.cell!r} has no attention")
+                raise ValueError(f"cell must be 'rau' for attention=True, got {config.cell!r}")
             # The weights are those of evaluation, because dropout would hide some of the inputs.
             weights = self.recurrent.attention_weights(self._inputs(batch), mask)
         last = carries[-1]

@@ -19,11 +19,12 @@ from gatedjax import functional as F
 from gatedjax._utils.types import Params, Tree
 from gatedjax.functional._devices import rows_like, take_rows
 from gatedjax.functional._export import exportable
-from gatedjax.functional._types import Carry, Dtype
+from gatedjax.functional._types import Carry
 from gatedjax.models._checks import check_batch
 from gatedjax.models._classification import frozen_embeddings
 from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.models.rau import RAUConfig, recurrent_layers
+from gatedjax.nn._initializers import symmetric_uniform
 from gatedjax.nn._keys import example_keys, fold_keys
 from gatedjax.training import Ratio
 
@@ -75,11 +76,7 @@ class RAULanguageModel(nn.Module):
     def setup(self) -> None:
         """Creates the layers."""
         c = self.config
-        scale = 0.1 if c.init_scale is None else c.init_scale
-
-        def uniform(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
-            return jax.random.uniform(key, shape, dtype, -scale, scale)
-
+        uniform = symmetric_uniform(0.1 if c.init_scale is None else c.init_scale)
         self.embed = nn.Embed(
             self.vocab_size, c.embedding_dim, embedding_init=uniform, dtype=jnp.dtype(c.dtype)
         )
@@ -134,7 +131,7 @@ class RAULanguageModel(nn.Module):
         check_batch(batch, tokens="B T", lengths="B")
         tokens, lengths = batch["tokens"], batch["lengths"]
         if not jnp.issubdtype(tokens.dtype, jnp.integer):
-            raise ValueError(f"tokens must be an integer array, got dtype {tokens.dtype}")
+            raise ValueError(f"tokens must be integers, got dtype {tokens.dtype}")
         # Rows with a reset, and all rows of the first window, start with this state.
         begin = self.recurrent.initial_carry(tokens.shape[0])
         if carry is None:

@@ -12,6 +12,9 @@ from gatedjax.nn._attention import GatePredictor as GatePredictor
 from gatedjax.nn._attention import LocalPosition as LocalPosition
 from gatedjax.nn._attention import SourceToToken as SourceToToken
 from gatedjax.nn._attention import TokenScore as TokenScore
+from gatedjax.nn._cells import GRUCell as GRUCell
+from gatedjax.nn._cells import LSTMCell as LSTMCell
+from gatedjax.nn._cells import RAUCell as RAUCell
 from gatedjax.nn._characters import CharacterEncoder as CharacterEncoder
 from gatedjax.nn._embedding import WordEmbedding as WordEmbedding
 from gatedjax.nn._hop import GatedAttentionHop as GatedAttentionHop

@@ -1,6 +1,6 @@
 """Modules that score, gate and pool the positions of a sequence."""
 
-from typing import Literal
+from typing import Any, Literal, cast
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -8,9 +8,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
+from gatedjax._utils.deprecation import warn_deprecated
 from gatedjax._utils.types import Keywords
-from gatedjax.functional._checks import check_mask, wide_dtype
+from gatedjax.functional._checks import check_choice, check_mask, check_not_both, wide_dtype
 from gatedjax.functional._types import Dtype
+from gatedjax.nn._initializers import GLOROT, LECUN, ORTHOGONAL, ZEROS
 from gatedjax.nn._recurrent import LSTM
 from gatedjax.nn._types import Initializer
 
@@ -31,12 +33,16 @@ class TokenScore(nn.Module):
       features: width of the hidden layer of "mlp1"; None means the width of the states.
       dtype: dtype of the products; None means the common dtype of inputs and parameters.
       param_dtype: dtype of the parameters.
+      kernel_init: initialiser of w and W; None means Glorot-uniform for w, LeCun-normal for W.
+      bias_init: initialiser of b.
     """
 
     kind: Literal["zhou", "mlp1"] = "zhou"
     features: int | None = None
     dtype: Dtype | None = None
     param_dtype: Dtype = jnp.float32
+    kernel_init: Initializer | None = None
+    bias_init: Initializer = ZEROS
 
     @nn.compact
     def __call__(self, states: Float[Array, "*B T D"]) -> Float[Array, "*B T"]:
@@ -51,17 +57,24 @@ class TokenScore(nn.Module):
         Raises:
           ValueError: for an unknown `kind`.
         """
-        if self.kind not in ("zhou", "mlp1"):
-            raise ValueError(f"kind must be 'zhou' or 'mlp1', got {self.kind!r}")
+        check_choice(("zhou", "mlp1"), kind=self.kind)
         if self.kind == "mlp1":
-            width = self.features or states.shape[-1]
-            states = nn.Dense(width, dtype=self.dtype, param_dtype=self.param_dtype)(states)
+            states = nn.Dense(
+                self.features or states.shape[-1],
+                kernel_init=self.kernel_init or LECUN,
+                bias_init=self.bias_init,
+                dtype=self.dtype,
+                param_dtype=self.param_dtype,
+            )(states)
         # The score has no bias, because a softmax does not change if all scores grow by the same
         # number.
         score = nn.Dense(
-            1, use_bias=False, kernel_init=nn.initializers.glorot_uniform(),
-            dtype=self.dtype, param_dtype=self.param_dtype,
-        )(jnp.tanh(states))  # fmt: skip
+            1,
+            use_bias=False,
+            kernel_init=self.kernel_init or GLOROT,
+            dtype=self.dtype,
+            param_dtype=self.param_dtype,
+        )(jnp.tanh(states))
         # Scores are float32 or wider, because a softmax of bfloat16 scores loses digits.
         return score[..., 0].astype(wide_dtype(score))
 
@@ -81,11 +94,16 @@ class AttentionPool(nn.Module):
       score: the `kind` of the `TokenScore` that computes the scores.
       dtype: dtype of the products; None means the common dtype of inputs and parameters.
       param_dtype: dtype of the parameters.
+      kernel_init, bias_init: initialisers of the scores, see `TokenScore`.
+      return_weights: False returns the pooled states without the attention weights.
     """
 
     score: Literal["zhou", "mlp1"] = "zhou"
     dtype: Dtype | None = None
     param_dtype: Dtype = jnp.float32
+    kernel_init: Initializer | None = None
+    bias_init: Initializer = ZEROS
+    return_weights: bool = True
 
     @nn.compact
     def __call__(
@@ -95,7 +113,8 @@ class AttentionPool(nn.Module):
         *,
         gates: Float[Array, "*B T"] | None = None,
         log_gates: Float[Array, "*B T"] | None = None,
-    ) -> tuple[Float[Array, "*B D"], Float[Array, "*B T"]]:
+        return_weights: bool | None = None,
+    ) -> Any:
         """Pools the states of each row.
 
         Args:
@@ -106,27 +125,36 @@ class AttentionPool(nn.Module):
             row.
           log_gates: logarithms of soft gates instead of `gates`, from
             `functional.log_gumbel_sigmoid` in training.
+          return_weights: False returns only the sums; None means the attribute.
 
         Returns:
-          The weighted sums of the states, and the attention weights.
+          (pooled, weights): the weighted sums of the states [..., D], and the attention weights
+          [..., T]. With return_weights=False the sums.
 
         Raises:
           ValueError: if both `gates` and `log_gates` are given.
         """
-        if gates is not None and log_gates is not None:
-            raise ValueError("give gates or log_gates, not both")
+        check_not_both(gates=gates, log_gates=log_gates)
         check_mask(mask, states.shape[:-1])
         # Padding must be finite, because the derivatives of the scores multiply it with 0.
         if mask is not None:
             states = jnp.where(mask[..., None], states, jnp.zeros_like(states))
-        scores = TokenScore(self.score, dtype=self.dtype, param_dtype=self.param_dtype)(states)
+        scores = TokenScore(
+            self.score,
+            kernel_init=self.kernel_init,
+            bias_init=self.bias_init,
+            dtype=self.dtype,
+            param_dtype=self.param_dtype,
+        )(states)
         if gates is not None:
             weights = F.gated_softmax(scores, gates, mask)
         elif log_gates is not None:
             weights = F.relaxed_gated_softmax(scores, log_gates, mask)
         else:
             weights = F.masked_softmax(scores, mask)
-        return F.attention_pool(states, weights), weights
+        pooled = F.attention_pool(states, weights)
+        has_weights = self.return_weights if return_weights is None else return_weights
+        return (pooled, weights) if has_weights else pooled
 
 
 class GatePredictor(nn.Module):
@@ -147,9 +175,13 @@ class GatePredictor(nn.Module):
       kind: the network, "lstm", "fnn" or "att".
       features: hidden width (per direction for "lstm").
       positions: True if sinusoidal positions are added to the input of "att".
-      bias_init: initial value of b; 0 opens about half of the gates.
+      bias_init: initialiser of b; 0 opens about half of the gates. A number is a constant; numbers
+        are accepted until the next release.
       dtype: dtype of the products; None means the common dtype of inputs and parameters.
       param_dtype: dtype of the parameters.
+      kernel_init: initialiser of all kernels but the recurrent; None means Glorot-uniform for u and
+        for the LSTM, LeCun-normal otherwise.
+      recurrent_kernel_init: initialiser of the recurrent kernels of "lstm".
 
     Reference: Xue et al. 2020 (GA-Net), eq. 4 and "Auxiliary Network".
     """
@@ -157,9 +189,21 @@ class GatePredictor(nn.Module):
     kind: Literal["lstm", "fnn", "att"] = "lstm"
     features: int = 100
     positions: bool = True
-    bias_init: float = 0.0
+    bias_init: Initializer | float = ZEROS
     dtype: Dtype | None = None
     param_dtype: Dtype = jnp.float32
+    kernel_init: Initializer | None = None
+    recurrent_kernel_init: Initializer = ORTHOGONAL
+
+    def __post_init__(self) -> None:
+        if not callable(self.bias_init):
+            warn_deprecated(
+                "A number as bias_init of GatePredictor",
+                f"pass flax.linen.initializers.constant({self.bias_init!r})",
+                stacklevel=3,
+            )
+            object.__setattr__(self, "bias_init", nn.initializers.constant(self.bias_init))
+        super().__post_init__()
 
     @nn.compact
     def __call__(self, xs: Float[Array, "B T D"], mask: Bool[Array, "B T"]) -> Float[Array, "B T"]:
@@ -180,17 +224,24 @@ class GatePredictor(nn.Module):
         xs = jnp.where(mask[..., None], xs, jnp.zeros_like(xs))
         types: Keywords = {"dtype": self.dtype, "param_dtype": self.param_dtype}
         if self.kind == "lstm":
-            _, hidden = LSTM(self.features, bidirectional=True, **types)(xs, mask)
+            _, hidden = LSTM(
+                self.features,
+                bidirectional=True,
+                kernel_init=self.kernel_init or GLOROT,
+                recurrent_kernel_init=self.recurrent_kernel_init,
+                **types,
+            )(xs, mask)
         elif self.kind == "fnn":
-            hidden = jnp.tanh(nn.Dense(self.features, **types)(xs))
+            dense = nn.Dense(self.features, kernel_init=self.kernel_init or LECUN, **types)
+            hidden = jnp.tanh(dense(xs))
         elif self.kind == "att":
             hidden = self._self_attention(xs, mask, types)
         else:
             raise ValueError(f"kind must be 'lstm', 'fnn' or 'att', got {self.kind!r}")
         logits = nn.Dense(
             1,
-            kernel_init=nn.initializers.glorot_uniform(),
-            bias_init=nn.initializers.constant(self.bias_init),
+            kernel_init=self.kernel_init or GLOROT,
+            bias_init=cast(Initializer, self.bias_init),
             name="gate",
             **types,
         )(hidden)[..., 0]
@@ -202,9 +253,10 @@ class GatePredictor(nn.Module):
         if self.positions:
             # Self-attention does not see the order of the words without positions.
             xs = xs + F.sinusoids(np.arange(xs.shape[1]), xs.shape[2], xs.dtype)[None]
-        query = nn.Dense(self.features, name="query", **types)(xs)
-        key = nn.Dense(self.features, name="key", **types)(xs)
-        value = nn.Dense(self.features, name="value", **types)(xs)
+        query, key, value = (
+            nn.Dense(self.features, kernel_init=self.kernel_init or LECUN, name=name, **types)(xs)
+            for name in ("query", "key", "value")
+        )
         scores = F.scaled_dot_product(query, key)
         # [B, 1, N]: the mask excludes keys and is the same for all queries.
         weights = F.masked_softmax(scores, mask[:, None, :])
@@ -223,12 +275,14 @@ class LocalPosition(nn.Module):
     Attributes:
       dtype: dtype of the products; None means the common dtype of inputs and parameters.
       param_dtype: dtype of the parameters.
+      kernel_init: initialiser of W and v.
 
     Reference: Luong et al. 2015, eq. 9, with the last hidden state as the query.
     """
 
     dtype: Dtype | None = None
     param_dtype: Dtype = jnp.float32
+    kernel_init: Initializer = LECUN
 
     @nn.compact
     def __call__(self, last: Float[Array, "*B D"], lengths: Int[Array, "*B"]) -> Float[Array, "*B"]:
@@ -241,7 +295,11 @@ class LocalPosition(nn.Module):
         Returns:
           Real-valued positions inside the sequences, in float32 or wider; 0 for a length of 0.
         """
-        types: Keywords = {"dtype": self.dtype, "param_dtype": self.param_dtype}
+        types: Keywords = {
+            "kernel_init": self.kernel_init,
+            "dtype": self.dtype,
+            "param_dtype": self.param_dtype,
+        }
         hidden = jnp.tanh(nn.Dense(last.shape[-1], use_bias=False, **types)(last))
         share = nn.Dense(1, use_bias=False, **types)(hidden)[..., 0]
         share = share.astype(wide_dtype(share))
@@ -265,14 +323,16 @@ class SourceToToken(nn.Module):
       kernel_init: initialiser of W_1 and W_2.
       dtype: dtype of the products; None means the common dtype of inputs and parameters.
       param_dtype: dtype of the parameters.
+      bias_init: initialiser of b_1 and b_2.
 
     Reference: Shen et al. 2018 (DiSAN), source2token; Geng et al. 2020 (SSAN) for NLI.
     """
 
     features: int | None = None
-    kernel_init: Initializer = nn.initializers.glorot_uniform()
+    kernel_init: Initializer = GLOROT
     dtype: Dtype | None = None
     param_dtype: Dtype = jnp.float32
+    bias_init: Initializer = ZEROS
 
     @nn.compact
     def __call__(
@@ -292,6 +352,7 @@ class SourceToToken(nn.Module):
             states = jnp.where(mask[..., None], states, jnp.zeros_like(states))
         types: Keywords = {
             "kernel_init": self.kernel_init,
+            "bias_init": self.bias_init,
             "dtype": self.dtype,
             "param_dtype": self.param_dtype,
         }

@@ -43,7 +43,7 @@ def check_attention(
     check_key_mask(mask, inputs.shape[:2])
     features = module.features or inputs.shape[-1]
     if module.num_heads < 1 or features % module.num_heads:
-        raise ValueError(f"num_heads must divide {features} features, got {module.num_heads}")
+        raise ValueError(f"num_heads must divide features={features}, got {module.num_heads}")
     check_selector(module.selector)
     check_relative(module.relative, module.max_offset, module.num_heads)
     if module.block is not None and module.block < 1:
@@ -52,20 +52,26 @@ def check_attention(
     # mask.
     excludes_mask = source is None or isinstance(source, F.AttentionCache)
     if excludes_mask and source_mask is not None:
-        raise ValueError("source_mask must be None without source, or with a cache of it")
+        kind = "without a source" if source is None else "for a source that is an AttentionCache"
+        raise ValueError(f"source_mask must be None {kind}, got {jnp.shape(source_mask)}")
     if source is None:
         return features
     if module.causal or module.empty == "self" or module.relative != "none":
         raise ValueError(
-            "source must be None with causal=True, empty='self' or a relative bias: its places "
-            "are not those of the inputs"
+            "source must be None with causal=True, empty='self' or a relative bias, got a source "
+            f"with causal={module.causal}, empty={module.empty!r} and relative="
+            f"{module.relative!r}: its positions are not positions of the inputs"
         )
     rows = inputs.shape[0]
     if isinstance(source, F.AttentionCache):
         shape = (rows, module.num_heads, source.mask.shape[1], features // module.num_heads)
         check_shape(shape, **{"source.key": source.key, "source.value": source.value})
         if (source.selector_key is None) != (module.selector == "none"):
-            raise ValueError("source.selector_key must be there if the module has a selector")
+            wanted = "None" if module.selector == "none" else "an array"
+            got = "None" if source.selector_key is None else "an array"
+            raise ValueError(
+                f"source.selector_key must be {wanted} for selector={module.selector!r}, got {got}"
+            )
     else:
         fits = source.ndim == 3 and source.shape[0] == rows
         check_that(fits, f"source must be [{rows}, N, D]", source)

@@ -7,9 +7,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from gatedjax import functional as F
+from gatedjax._utils.types import Keywords
 from gatedjax.functional._devices import take_rows
 from gatedjax.functional._types import Dtype
+from gatedjax.nn._initializers import GLOROT, ORTHOGONAL, ZEROS
 from gatedjax.nn._recurrent import GRU
+from gatedjax.nn._types import Initializer
 
 
 class CharacterEncoder(nn.Module):
@@ -18,7 +21,7 @@ class CharacterEncoder(nn.Module):
     z_forward is the state of the forward GRU after the last real character of the word w, and
     z_backward the state of the backward GRU after the first. W and b are a dense layer. The GRU is
     most of the cost of a network, so pass each distinct word once and look up its vector at each
-    occurrence. The table of character vectors is drawn from normal(0, 0.01), W is Glorot-uniform.
+    occurrence.
 
         >>> import jax
         >>> encoder = CharacterEncoder(num_characters=30, features=8, hidden=4)
@@ -37,6 +40,9 @@ class CharacterEncoder(nn.Module):
       gru: a dict of further options of `GRU`, such as {"reset_after": True}; None means none.
       dtype: dtype of the products; None means float32.
       param_dtype: dtype of the parameters.
+      embedding_init: initialiser of the table of character vectors.
+      kernel_init, bias_init: initialisers of W and b, and of kernels and biases of the GRU.
+      recurrent_kernel_init: initialiser of the recurrent kernels of the GRU.
 
     Reference: Dhingra et al. 2017, "Gated-Attention Readers for Text Comprehension", section 3.1.4.
     """
@@ -48,6 +54,10 @@ class CharacterEncoder(nn.Module):
     gru: Any = None
     dtype: Dtype = None
     param_dtype: Dtype = jnp.float32
+    embedding_init: Initializer = nn.initializers.normal(0.01)
+    kernel_init: Initializer = GLOROT
+    recurrent_kernel_init: Initializer = ORTHOGONAL
+    bias_init: Initializer = ZEROS
 
     @nn.compact
     def __call__(
@@ -80,23 +90,20 @@ class CharacterEncoder(nn.Module):
             )
         lead, size = characters.shape[:-1], characters.shape[-1]
         shape = (self.num_characters, self.char_features)
-        table = self.param("table", nn.initializers.normal(0.01), shape, self.param_dtype)
+        table = self.param("embedding", self.embedding_init, shape, self.param_dtype)
         # The words of all axes become rows, because the GRU has a single batch axis.
         ids, lengths = characters.reshape(-1, size), lengths.reshape(-1)
         vectors = take_rows(table, ids).astype(self.dtype or table.dtype)
-        options = {"dtype": self.dtype, "param_dtype": self.param_dtype, **(self.gru or {})}
+        types: Keywords = {"dtype": self.dtype, "param_dtype": self.param_dtype}
+        inits: Keywords = {"kernel_init": self.kernel_init, "bias_init": self.bias_init}
+        options = types | inits | {"recurrent_kernel_init": self.recurrent_kernel_init}
+        options.update(self.gru or {})
         reader = GRU(self.hidden, bidirectional=True, name="gru", **options)
         ((ahead, back),), _ = reader(vectors, F.length_mask(lengths, size))
         # Carries are float32 or wider in all dtypes, but the projection follows the dtype of the
         # vectors.
         both = jnp.concatenate([ahead, back], axis=-1).astype(vectors.dtype)
-        dense = nn.Dense(
-            self.features,
-            kernel_init=nn.initializers.glorot_uniform(),
-            dtype=self.dtype,
-            param_dtype=self.param_dtype,
-            name="projection",
-        )
+        dense = nn.Dense(self.features, name="projection", **types, **inits)
         # Words without characters fill up a batch, and the bias b would give them a vector.
         words = jnp.where((lengths > 0)[:, None], dense(both), 0)
         return words.reshape(*lead, self.features)

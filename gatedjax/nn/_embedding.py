@@ -1,14 +1,15 @@
 """A table of word vectors."""
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
+from gatedjax._utils.deprecation import warn_deprecated
 from gatedjax.functional._checks import check_integers, wide_integers
 from gatedjax.functional._devices import take_rows
 from gatedjax.functional._types import Carry, Dtype
+from gatedjax.nn._initializers import symmetric_uniform
 from gatedjax.nn._types import Initializer
 
 
@@ -17,6 +18,7 @@ class WordEmbedding(nn.Module):
 
     An id outside of the vocabulary, negative ids included, gives NaN.
 
+        >>> import jax
         >>> words = WordEmbedding(num_embeddings=100, features=4)
         >>> vectors, _ = words.init_with_output(jax.random.key(0), jnp.array([[7, 99, 0]]))
         >>> print(vectors.shape, vectors[0, 2])
@@ -27,11 +29,11 @@ class WordEmbedding(nn.Module):
       features: width E.
       frozen: True stops the gradient at the table, so that training does not change it.
       initial: pretrained vectors [num_embeddings, features] as the initial table; None draws the
-        table from `table_init` or uniform(-0.25, 0.25).
-      table_init: an initialiser for a table without `initial`; None draws from
-        uniform(-0.25, 0.25).
+        table from `embedding_init`.
+      table_init: former name of `embedding_init`.
       dtype: dtype of the result; None means the dtype of the table.
       param_dtype: dtype of the table.
+      embedding_init: initialiser of a table without `initial`.
     """
 
     num_embeddings: int
@@ -41,6 +43,17 @@ class WordEmbedding(nn.Module):
     table_init: Initializer | None = None
     dtype: Dtype = None
     param_dtype: Dtype = jnp.float32
+    embedding_init: Initializer = symmetric_uniform(0.25)
+
+    def __post_init__(self) -> None:
+        if self.table_init is not None:
+            warn_deprecated(
+                "The argument table_init of WordEmbedding", "pass embedding_init", stacklevel=3
+            )
+            # A clone of the module passes all attributes again and must not warn again.
+            object.__setattr__(self, "embedding_init", self.table_init)
+            object.__setattr__(self, "table_init", None)
+        super().__post_init__()
 
     @nn.compact
     def __call__(self, tokens: Int[Array, "*B"]) -> Float[Array, "*B E"]:
@@ -66,11 +79,9 @@ class WordEmbedding(nn.Module):
         def start(key: Array) -> Array:
             if self.initial is not None:
                 return jnp.asarray(self.initial, self.param_dtype)
-            if self.table_init is not None:
-                return self.table_init(key, shape, self.param_dtype)
-            return jax.random.uniform(key, shape, self.param_dtype, -0.25, 0.25)
+            return self.embedding_init(key, shape, self.param_dtype)
 
-        table = self.param("table", start)
+        table = self.param("embedding", start)
         # A negative id must not find a word, but JAX counts negative indices from the end.
         places = jnp.where(tokens < 0, self.num_embeddings, tokens)
         if self.frozen:

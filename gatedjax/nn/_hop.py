@@ -9,7 +9,9 @@ from jaxtyping import Array, Bool, Float
 from gatedjax import functional as F
 from gatedjax.functional._export import exportable
 from gatedjax.functional._types import Dtype
+from gatedjax.nn._initializers import GLOROT, ORTHOGONAL, ZEROS
 from gatedjax.nn._recurrent import GRU
+from gatedjax.nn._types import Initializer
 
 
 @exportable
@@ -49,6 +51,7 @@ class GatedAttentionHop(nn.Module):
       gru: further options of both `GRU`s, such as {"reset_after": True}.
       dtype: dtype of the products; None follows the input.
       param_dtype: dtype of the parameters.
+      kernel_init, recurrent_kernel_init, bias_init: initialisers of both GRUs, see `GRU`.
 
     Reference: Dhingra et al. 2017, "Gated-Attention Readers for Text Comprehension", section 3.1.
     """
@@ -59,6 +62,9 @@ class GatedAttentionHop(nn.Module):
     gru: Any = None
     dtype: Dtype = None
     param_dtype: Dtype = jnp.float32
+    kernel_init: Initializer = GLOROT
+    recurrent_kernel_init: Initializer = ORTHOGONAL
+    bias_init: Initializer = ZEROS
 
     @nn.compact
     def __call__(
@@ -79,7 +85,8 @@ class GatedAttentionHop(nn.Module):
         Returns:
           The states, the gated document and the attention.
         """
-        options = {"dtype": self.dtype, "param_dtype": self.param_dtype, **(self.gru or {})}
+        names = ("dtype", "param_dtype", "kernel_init", "recurrent_kernel_init", "bias_init")
+        options = {**{name: getattr(self, name) for name in names}, **(self.gru or {})}
         grus = {
             name: GRU(self.features, bidirectional=True, name=name, **options)
             for name in ("document", "query")

@@ -33,7 +33,8 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
       exclude_self: True if tokens cannot attend to themselves; `Selection` does not count the pair
         of a token with itself then.
       relative: must stay "none", because a relative bias belongs to a head.
-      cap, renormalise, block, remat, kernel_init, dtype, param_dtype: see `SelectiveSelfAttention`.
+      cap, renormalise, block, remat, kernel_init, bias_init, dtype, param_dtype,
+        return_weights: see `SelectiveSelfAttention`.
 
     Reference: Shen et al. 2018 (DiSAN), token2token attention.
     """
@@ -44,7 +45,10 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
     def _check(self, *arguments: Any) -> int:
         features = super()._check(*arguments)
         if self.relative != "none":
-            raise ValueError(f"relative must be 'none', a bias is of a head, got {self.relative!r}")
+            raise ValueError(
+                f"relative must be 'none', got {self.relative!r}: a bias belongs to a head, and "
+                "attention per feature has no heads"
+            )
         return features
 
     def _scores(

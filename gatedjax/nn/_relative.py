@@ -34,4 +34,4 @@ def check_relative(relative: str, max_offset: int, num_heads: int) -> None:
     if max_offset < 1:
         raise ValueError(f"max_offset must be at least 1, got {max_offset}")
     if relative == "local" and num_heads < 2:
-        raise ValueError(f"relative='local' needs num_heads of at least 2, got {num_heads}")
+        raise ValueError(f"num_heads must be at least 2 for relative='local', got {num_heads}")

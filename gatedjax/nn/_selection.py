@@ -82,8 +82,8 @@ def check_selector(selector: Selector) -> Any:
     name = current_name("selector", selector) if isinstance(selector, str) else selector
     able = ("none", *(kind for kind in KINDS if kind not in NOT_OF_PAIRS))
     if name not in able and not isinstance(name, Pathwise):
-        names = (*able, *OLD_NAMES["selector"])
-        raise ValueError(f"selector must be one of {names} or a gates.Pathwise, got {selector!r}")
+        names = ", ".join(map(repr, (*able, *OLD_NAMES["selector"])))
+        raise ValueError(f"selector must be one of {names}, or a gates.Pathwise, got {selector!r}")
     return name
 
 
@@ -106,12 +106,14 @@ def check_trains_pairs(name: EstimatorName, layers: tuple[int, ...]) -> None:
     name is the name of the estimator, and layers are the numbers of the layers that select keys.
     """
     if name in NOT_OF_PAIRS:
-        reason = f"for {NOT_OF_PAIRS[name]}; 'leave_one_out' is unbiased too"
-        raise ValueError(f"estimator={name!r} cannot train selections, {reason}")
+        raise ValueError(
+            f"estimator must be able to train selections, got {name!r}: {NOT_OF_PAIRS[name]}; "
+            "'leave_one_out' is unbiased too"
+        )
     if name in ("arm", "disarm") and len(layers) > 1:
         raise ValueError(
-            f"estimator={name!r} needs one layer that selects, got {layers}: a later layer draws "
-            "from what the selections before it made, so two passes under opposite noise are no "
+            f"select_layers must be a single layer for estimator={name!r}, got {layers}: a later "
+            "layer depends on the selections before it, so two passes under opposite noise are no "
             "antithetic pair; 'leave_one_out' is unbiased for any number of layers"
         )
 

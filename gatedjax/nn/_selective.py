@@ -19,10 +19,10 @@ from gatedjax.gates import Estimator
 from gatedjax.gates._train import Gates
 from gatedjax.nn._attention_inputs import check_attention, heads_of, zero_padding
 from gatedjax.nn._in_blocks import in_blocks
-from gatedjax.nn._keys import example_keys
+from gatedjax.nn._initializers import ZEROS
+from gatedjax.nn._keys import example_keys, warn_unused
 from gatedjax.nn._relative import Relative, local_start
 from gatedjax.nn._selection import (
-    Selection,
     Selector,
     draw_selection,
     selection_of,
@@ -89,6 +89,8 @@ class SelectiveSelfAttention(nn.Module):
       kernel_init: initialiser of the projections.
       dtype: dtype of the products; None means the common dtype of inputs and parameters.
       param_dtype: dtype of the parameters.
+      bias_init: initialiser of the biases of the projections.
+      return_weights: False returns the output without the weights and selections.
 
     Reference: Geng et al. 2020, "How Does Selective Mechanism Improve Self-Attention Networks?",
       eqs. 2 to 5. Details that the paper leaves open follow the authors' code ("st", a selector
@@ -112,6 +114,8 @@ class SelectiveSelfAttention(nn.Module):
     kernel_init: Initializer = unit_scaling
     dtype: Dtype | None = None
     param_dtype: Dtype = jnp.float32
+    bias_init: Initializer = ZEROS
+    return_weights: bool = True
 
     def __call__(
         self,
@@ -125,7 +129,8 @@ class SelectiveSelfAttention(nn.Module):
         example_id: Int[Array, " B"] | None = None,
         temperature: float | Float[Array, ""] | None = None,
         dropout_bytes: UInt[Array, "B M Q N"] | None = None,
-    ) -> tuple[Float[Array, "B Q D"], Selection]:
+        return_weights: bool | None = None,
+    ) -> Any:
         """Attends from the inputs to the inputs, or to another sequence.
 
         Args:
@@ -142,9 +147,12 @@ class SelectiveSelfAttention(nn.Module):
           dropout_bytes: the random bytes of dropout (see `functional.pair_bytes`), for networks
             that draw the bytes of all layers at once; None draws them here. With `block` they are
             always drawn here.
+          return_weights: False returns only the output, as in Flax's
+            `MultiHeadDotProductAttention`; None means the attribute.
 
         Returns:
-          The output, 0 at padding, and the weights and selections.
+          (output, selection): the output, 0 at padding, and a `Selection` with the weights and
+          selections. With return_weights=False the output.
 
         Raises:
           flax.errors.InvalidRngError: if a stream that is needed is missing.
@@ -164,6 +172,9 @@ class SelectiveSelfAttention(nn.Module):
         if not deterministic:
             tau = self.temperature if temperature is None else temperature
             estimator = selector_estimator(self.selector, tau)
+        else:
+            gate = ["gate", "antithetic"] if self.selector != "none" else []
+            warn_unused(self, *gate, *["dropout"] * (self.dropout > 0))
         needed = {
             "gate": estimator is not None and estimator.rows > 0,
             "dropout": not deterministic and self.dropout > 0 and draws_bytes,
@@ -185,7 +196,9 @@ class SelectiveSelfAttention(nn.Module):
         else:
             attend = jax.checkpoint(attend) if self.remat else attend
             mixed, record = attend(heads, jnp.arange(inputs.shape[1]), dropout_bytes, pairs)
-        return self._output(mixed, mask, features), selection_of(record, mask)
+        output = self._output(mixed, mask, features)
+        has_weights = self.return_weights if return_weights is None else return_weights
+        return (output, selection_of(record, mask)) if has_weights else output
 
     def decode(
         self,
@@ -210,12 +223,17 @@ class SelectiveSelfAttention(nn.Module):
             `jit`, where the position of the cache is traced, outputs beyond its room are NaN.
         """
         if not self.causal:
-            raise ValueError("decode needs causal=True")
+            raise ValueError("causal must be True for decode, got False")
         features = self._check(inputs, mask)
         message = "cache must have as many rows as inputs"
         check_that(cache.mask.shape[0] == inputs.shape[0], message, cache.mask, inputs)
         if (cache.selector_key is None) != (self.selector == "none"):
-            raise ValueError("cache must be of this module, with keys of a selector if it has one")
+            wanted = "None" if self.selector == "none" else "an array"
+            got = "None" if cache.selector_key is None else "an array"
+            raise ValueError(
+                f"cache.selector_key must be {wanted} for selector={self.selector!r}, got {got}: "
+                "create the cache by initial_cache of this module"
+            )
         clean = zero_padding(self.dtype, inputs, mask)
         heads = self._heads(clean, features, "query")
         new = self._heads(clean, features, "key")
@@ -249,7 +267,7 @@ class SelectiveSelfAttention(nn.Module):
           ValueError: also if `features` is None, because the width of the inputs is unknown here.
         """
         if self.features is None:
-            raise ValueError("source_cache needs features, got None")
+            raise ValueError("features must be an integer for source_cache, got None")
         check_that(source.ndim == 3, "source must be [B, N, D]", source)
         check_key_mask(source_mask, source.shape[:2], "source_mask")
         heads = self._heads(zero_padding(self.dtype, source, source_mask), self.features, "key")
@@ -278,8 +296,10 @@ class SelectiveSelfAttention(nn.Module):
           ValueError: if the width is unknown, or size is below 1.
         """
         width = self.features or features
-        if width is None or size < 1:
-            raise ValueError(f"features and a size of at least 1 are needed, got {width}, {size}")
+        if width is None:
+            raise ValueError("features must be an integer for initial_cache, got None")
+        if size < 1:
+            raise ValueError(f"size must be at least 1, got {size}")
 
         def room(heads: int) -> Array:
             shape = (rows, heads, size, width // heads)
@@ -320,7 +340,12 @@ class SelectiveSelfAttention(nn.Module):
         types: Keywords = {"dtype": self.dtype, "param_dtype": self.param_dtype}
         return self._create(
             lambda: nn.DenseGeneral(
-                shape, axis=axis, kernel_init=self.kernel_init, name=name, **types
+                shape,
+                axis=axis,
+                kernel_init=self.kernel_init,
+                bias_init=self.bias_init,
+                name=name,
+                **types,
             )(inputs)
         )
 
@@ -465,7 +490,11 @@ class SelectiveSelfAttention(nn.Module):
         return weighted_values(weights, value)
 
     def _recorded_weights(self, weights: Array) -> Array:
-        """Returns the weights as [B, M, Q, N], the form of `Selection.weights`."""
+        """Returns attention weights in the form of `Selection.weights`, [B, M, Q, N].
+
+        The weights of this module, [B, M, Q, N], are returned unchanged. A subclass with weights in
+        another form, such as an axis of features, overrides the method.
+        """
         return weights
 
     def _weights(

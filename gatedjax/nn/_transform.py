@@ -9,8 +9,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from gatedjax import functional as F
-from gatedjax.functional._checks import wide_dtype
+from gatedjax.functional._checks import check_choice, wide_dtype
 from gatedjax.functional._types import Dtype
+from gatedjax.nn._initializers import ZEROS, per_layer
 from gatedjax.nn._types import Initializer
 
 
@@ -32,7 +33,7 @@ class AttentionGatedTransform(nn.Module):
       num_layers: L, the number of layers; the first layer has no gate: y_0 = s_0.
       attention_features: width of the hidden layer of the attentions; None means the width of the
         words.
-      gate_bias: initial bias of the gates.
+      gate_bias: number that is added to the initial bias of the gates.
       share_attention_matrix: True if the attentions of all layers share a single W.
       ablate_above: index of the last layer with a selection vector; None means the top layer.
       ablate_mode: replacement of the layers above: "highway" layers, which see only the layer
@@ -40,6 +41,12 @@ class AttentionGatedTransform(nn.Module):
         vector of zeros ("zero").
       dtype: dtype of the products; None means the dtype of words and keys.
       param_dtype: dtype of the parameters.
+      kernel_init: initialiser of all other kernels than `recurrent_kernel_init` has, applied to the
+        block of each layer and gate separately; None means Glorot-uniform with the fans of the
+        whole matrix, and normal(0, 1 / sqrt(A)) for the A entries of a scoring vector.
+      recurrent_kernel_init: initialiser of the kernels that multiply the state of the layer below;
+        None means Glorot-uniform with the fans of the whole matrix.
+      bias_init: initialiser of the bias of a layer and gate, to which gate_bias is added.
 
     Reference: Guo 2017, "A Deep Network with Visual Text Composition Behavior".
     """
@@ -52,6 +59,9 @@ class AttentionGatedTransform(nn.Module):
     ablate_mode: Literal["highway", "reuse_last_s", "zero"] = "highway"
     dtype: Dtype | None = None
     param_dtype: Dtype = jnp.float32
+    kernel_init: Initializer | None = None
+    recurrent_kernel_init: Initializer | None = None
+    bias_init: Initializer = ZEROS
 
     @nn.compact
     def __call__(
@@ -82,10 +92,7 @@ class AttentionGatedTransform(nn.Module):
             raise ValueError(f"num_layers must be at least 1, got {self.num_layers}")
         if not 0 <= last <= top:
             raise ValueError(f"ablate_above must be in [0, {top}], got {last}")
-        if self.ablate_mode not in ("highway", "reuse_last_s", "zero"):
-            raise ValueError(
-                f"ablate_mode must be 'highway', 'reuse_last_s' or 'zero', got {self.ablate_mode!r}"
-            )
+        check_choice(("highway", "reuse_last_s", "zero"), ablate_mode=self.ablate_mode)
         words, keys = nn.dtypes.promote_dtype(words, keys, dtype=self.dtype)
         kernels, vectors = self._attentions(last + 1, (words if keys is None else keys).shape[-1])
         selected, attention = F.selection_vectors(
@@ -110,12 +117,12 @@ class AttentionGatedTransform(nn.Module):
         hidden = self.attention_features or width
         shape = (1 if self.share_attention_matrix else layers, width, hidden)
         # The first axis stacks layers and has no part in the fans of a kernel.
-        glorot = nn.initializers.glorot_uniform(batch_axis=(0,))
+        glorot = per_layer(self.kernel_init) or nn.initializers.glorot_uniform(batch_axis=(0,))
         # |tanh| is at most 1, so with this variance 1/A the first scores have at most variance 1.
-        normal = nn.initializers.normal(hidden**-0.5)
+        normal = _column(self.kernel_init) or nn.initializers.normal(hidden**-0.5)
         return (
             self.param("attention_kernel", glorot, shape, self.param_dtype),
-            self.param("attention_vector", normal, (layers, hidden), self.param_dtype),
+            self.param("score_kernel", normal, (layers, hidden), self.param_dtype),
         )
 
     def _extend(self, selected: Float[Array, "*B S D"]) -> Float[Array, "*B L D"]:
@@ -131,28 +138,36 @@ class AttentionGatedTransform(nn.Module):
             states = selected.astype(wide_dtype(selected))
             return states, states[..., :0, :]
         square, kind = (layers, width, width), self.param_dtype
+        kernel = per_layer(self.kernel_init, 2) or _glorot_blocks(1, 2)
+        recurrent = per_layer(self.recurrent_kernel_init) or _glorot_blocks(2)
+        bias = _gate_bias(self.bias_init, self.gate_bias)
         # Both halves of the kernel of f have the fans of the whole kernel, because f reads [y; s].
         weights = F.GatedStackWeights(
-            input=self.param("input", _glorot_blocks(1, 2), (layers, width, 2 * width), kind),
-            recurrent=self.param("recurrent", _glorot_blocks(2), square, kind),
-            bias=self.param("bias", _gate_bias(self.gate_bias), (layers, 2 * width), kind),
+            input=self.param("kernel", kernel, (layers, width, 2 * width), kind),
+            recurrent=self.param("recurrent_kernel", recurrent, square, kind),
+            bias=self.param("bias", bias, (layers, 2 * width), kind),
         )
         return F.gated_stack(selected, weights)
 
     def _highway(self, layers: int, width: int) -> F.HighwayWeights:
-        shape, init = (layers, width, 2 * width), _glorot_blocks(1, 1)
-        bias = _gate_bias(self.gate_bias)
+        shape = (layers, width, 2 * width)
+        init = per_layer(self.recurrent_kernel_init, 2) or _glorot_blocks(1, 1)
+        bias = _gate_bias(self.bias_init, self.gate_bias)
         return F.HighwayWeights(
-            recurrent=self.param("highway_recurrent", init, shape, self.param_dtype),
+            recurrent=self.param("highway_kernel", init, shape, self.param_dtype),
             bias=self.param("highway_bias", bias, (layers, 2 * width), self.param_dtype),
         )
 
 
 def _glorot_blocks(*inputs: int) -> Initializer:
-    """Returns a Glorot-uniform initialiser of blocks [L, D, H], stacked along the last axis.
+    """Returns a Glorot-uniform initialiser of kernels [L, D, n H] for L layers.
+
+    A kernel consists of n blocks [D, H] side by side. A block may be a part of a larger matrix, of
+    which other rows are in another kernel, and its limit is that of the whole matrix.
 
     Args:
-      inputs: for each block, the rows of the whole matrix of which it is a part, as multiples of D.
+      *inputs: for each of the n blocks the fan in of its whole matrix divided by D, such as 2 for
+        the kernel of an input that is concatenated with another input of width D.
     """
 
     def blocks(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
@@ -166,14 +181,24 @@ def _glorot_blocks(*inputs: int) -> Initializer:
     return blocks
 
 
-def _gate_bias(value: float) -> Initializer:
-    """Returns an initialiser of biases [L, 2D]: `value` for the gate and 0 for the candidate.
+def _gate_bias(init: Initializer, value: float) -> Initializer:
+    """Returns an initialiser of biases [L, 2D] by `init`, with `value` added for the gate.
 
-    The first half of the columns belongs to the gate.
+    The first half of the columns belongs to the gate, the second to the candidate.
     """
+    return per_layer(init, offsets=(value, 0.0))
 
-    def bias(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
-        del key
-        return jnp.zeros(shape, dtype).at[:, : shape[-1] // 2].set(value)
 
-    return bias
+def _column(init: Initializer | None) -> Initializer | None:
+    """Returns an initialiser of vectors [L, A] that draws each by `init` as a kernel [A, 1].
+
+    None gives None.
+    """
+    if init is None:
+        return None
+
+    def initialize(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
+        # Metadata of a kernel [A, 1], such as names of axes, do not fit a vector.
+        return nn.meta.unbox(per_layer(init)(key, (*shape, 1), dtype))[..., 0]
+
+    return initialize

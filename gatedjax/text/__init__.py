@@ -3,7 +3,8 @@
 `gatedjax train reviews.csv --out model` and `TextClassifier` run the same code: `_read` reads files
 and values in memory, `_corpus` replaces words by numbers, `_options` has the options of the command
 and of the classes, `_buckets` chooses the shapes of batches, `_training` trains, and `_model`
-predicts, saves and loads.
+predicts, saves and loads. `_lexicon` and `_lexicon_training` do the same for the default model,
+`gatedjax.lexicon`, without JAX.
 Names load on first use, so that commands which need only a few of them start quickly.
 """
 
@@ -14,10 +15,11 @@ if TYPE_CHECKING:
     from gatedjax.text._classifier import PairClassifier as PairClassifier
     from gatedjax.text._classifier import Predictions as Predictions
     from gatedjax.text._classifier import TextClassifier as TextClassifier
-    from gatedjax.text._model import Prediction as Prediction
+    from gatedjax.text._prediction import Prediction as Prediction
     from gatedjax.text._read import Columns as Columns
     from gatedjax.text._show import Change as Change
     from gatedjax.text._show import Explanation as Explanation
+    from gatedjax.text._show import Reasons as Reasons
     from gatedjax.text._tagger import Tagger as Tagger
     from gatedjax.text._tagging import Tagging as Tagging
 
@@ -26,8 +28,9 @@ _MODULES = {
     "Columns": "_read",
     "Explanation": "_show",
     "PairClassifier": "_classifier",
-    "Prediction": "_model",
+    "Prediction": "_prediction",
     "Predictions": "_classifier",
+    "Reasons": "_show",
     "Tagger": "_tagger",
     "Tagging": "_tagging",
     "TextClassifier": "_classifier",
@@ -40,6 +43,7 @@ __all__ = [
     "PairClassifier",
     "Prediction",
     "Predictions",
+    "Reasons",
     "Tagger",
     "Tagging",
     "TextClassifier",

@@ -32,6 +32,8 @@ class _Rows:
     def __iter__(self) -> Iterator[dict[str, object]]:
         with _faults(self.name):
             for batch in self.data.to_batches(batch_size=_ROWS):
+                # Without this check the wrong offsets of a damaged file would be read as memory.
+                batch.validate(full=True)
                 yield from batch.to_pylist()
 
 
@@ -45,8 +47,17 @@ def _faults(name: str) -> Iterator[None]:
 
     try:
         yield
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, SystemError) as error:
         raise ValueError(f"{name}: damaged: {str(error).splitlines()[0]}") from error
+
+
+def _is_stream(path: Path) -> bool:
+    """Returns True for a file in the streaming format of Arrow, which begins with a continuation.
+
+    The continuation is the bytes FF FF FF FF before the length of the first message.
+    """
+    with path.open("rb") as file:
+        return file.read(4) == b"\xff\xff\xff\xff"
 
 
 def open_arrow(data: Any, name: str) -> InRows:
@@ -70,8 +81,17 @@ def open_arrow(data: Any, name: str) -> InRows:
     except ImportError:
         raise ValueError(missing(f"{name} needs", "pyarrow")) from None
     with _faults(name):
-        is_file = isinstance(data, Path)
-        source = dataset(data, format=ENDS[data.suffix.lower()]) if is_file else dataset(data)
+        if not isinstance(data, Path):
+            source = dataset(data)
+        elif ENDS[data.suffix.lower()] == "ipc" and _is_stream(data):
+            import pyarrow
+
+            # The package `datasets` writes streams, which have no table of contents. The file is
+            # mapped, so that its values are not in memory.
+            with pyarrow.memory_map(str(data)) as file:
+                source = dataset(pyarrow.ipc.open_stream(file).read_all())
+        else:
+            source = dataset(data, format=ENDS[data.suffix.lower()])
     # The package `datasets` writes its description of the columns into the metadata of the schema.
     facts = json.loads((source.schema.metadata or {}).get(b"huggingface", b"{}"))
     features = facts.get("info", {}).get("features", {})

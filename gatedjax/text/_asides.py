@@ -1,5 +1,6 @@
 """Lines that cannot be used: they are counted and shown; a source with too many is refused."""
 
+import collections
 import math
 import re
 from pathlib import Path
@@ -10,7 +11,7 @@ from gatedjax.text._table import EMPTY, Aside
 MAX_ASIDE = 0.01
 """Default of `max_aside`: the largest share of the lines that may be set aside."""
 _BYTE = re.compile(r"not (\S+): byte 0x")
-_KEPT, _SHOWN, _FILES = 5, 3, 3
+_KEPT, _SHOWN, _FILES, _REASONS = 5, 3, 3, 100
 
 
 def check_share(max_aside: float) -> None:
@@ -29,18 +30,23 @@ class Asides:
     Attributes:
       count: number of lines that are set aside.
       first: the first five of these lines, a list of `Aside`.
+      reasons: a counter of the reasons; reasons that come after a hundred different reasons are
+        counted as "other reasons".
     """
 
     def __init__(self, name: str, unit: str = "lines") -> None:
         self._name, self._unit = name, unit
         self.count = self._lost = 0
         self.first: list[Aside] = []
+        self.reasons: collections.Counter[str] = collections.Counter()
         self._first_lost: list[Aside] = []
         self._encodings: dict[str, str] = {}
 
     def add(self, aside: Aside) -> None:
         """Counts a line that is set aside, and stores it in `first` if it is among the first."""
         self.count += 1
+        known = aside.reason in self.reasons or len(self.reasons) < _REASONS
+        self.reasons[aside.reason if known else "other reasons"] += 1
         if len(self.first) < _KEPT:
             self.first.append(aside)
         if aside.reason == EMPTY:

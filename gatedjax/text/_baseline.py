@@ -1,6 +1,5 @@
 """The baseline for text classifiers: a log-linear model of words and pairs of adjacent words."""
 
-import contextlib
 import itertools
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,6 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 from scipy.sparse import csr_matrix
+
+from gatedjax._utils.threads import limit_to_one_thread
+from gatedjax.lexicon import spell
 
 # Inverse strength of the penalty, like scikit-learn's C. On a fifth of the training sets of TREC,
 # MR, CR, Subj and IMDB the accuracy with 10 is within a point of the better of 3 and 30, and the
@@ -37,12 +39,15 @@ class LinearBaseline:
     The weight of a feature is the mean of two numbers of equal scale: the inverse document
     frequency, and the largest log-ratio of its frequencies inside and outside a class, as in naive
     Bayes. The rows of the feature matrix are scaled to length 1, and logistic regression with an L2
-    penalty is fitted to them. The model has no options.
+    penalty is fitted to them.
 
         >>> texts = [["good", "film"], ["bad", "film"], ["good"], ["bad"]]
         >>> baseline = LinearBaseline().fit(texts, np.array([1, 0, 1, 0]), num_classes=2)
         >>> print(baseline.probabilities([["good", "plot"], ["bad"]]).argmax(axis=1))
         [1 0]
+
+    Args:
+      pairs: False leaves out the pairs of adjacent words.
 
     Attributes:
       kind: a text with the name of the solver and the version of SciPy.
@@ -58,6 +63,9 @@ class LinearBaseline:
     kind = f"scipy {scipy.__version__}"
     texts_seen: int
     texts_used: int
+
+    def __init__(self, *, pairs: bool = True) -> None:
+        self._has_pairs = pairs
 
     def fit(
         self, texts: Iterable[Sequence[str]], labels: np.ndarray, num_classes: int
@@ -102,7 +110,7 @@ class LinearBaseline:
         self._classes, classes = np.unique(labels[numbers], return_inverse=True)
         keys = _pair_keys(corpus.ids, corpus.ends, len(self._words))
         pairs, counts = np.unique(keys[keys >= 0], return_counts=True)
-        self._pairs = pairs[counts >= _LEAST_PAIRS]
+        self._pairs = pairs[counts >= _LEAST_PAIRS] if self._has_pairs else pairs[:0]
         rows = self._rows(corpus.ids, corpus.ends)
         self._weights = _feature_weights(rows, classes)
         rows = _weight_rows(rows, self._weights)
@@ -164,6 +172,21 @@ class LinearBaseline:
         starts = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
         joined = np.concatenate(features)
         return csr_matrix((np.ones(len(joined)), joined, starts), shape=(len(ends), width))
+
+
+def character_ngrams(words: Sequence[str]) -> list[str]:
+    """Returns the different n-grams of 1 to 4 characters of the words of a text, in a fixed order.
+
+    A `LinearBaseline` without pairs that is trained on them is a linear model of characters.
+
+        >>> character_ngrams(["at", "a"])
+        ['a', 't', ' a', 'at', 't ', ' at', 'at ', ' at ', 'a ', ' a ']
+
+    Args:
+      words: the words, to which a space is added at both ends; pieces of scripts without spaces
+        have no spaces added.
+    """
+    return list(dict.fromkeys(ngram for word in words for ngram in (*word, *spell(word))))
 
 
 class _Corpus(NamedTuple):
@@ -349,21 +372,9 @@ def _solve(rows: csr_matrix, classes: np.ndarray) -> tuple[np.ndarray, np.ndarra
         "maxls": 50,
     }
     start = np.zeros(shape[0] * shape[1])
-    with _one_thread():
+    with limit_to_one_thread():
         point = minimize(objective, start, jac=True, method="L-BFGS-B", options=options).x
     return point.reshape(shape)[:-1], point.reshape(shape)[-1]
-
-
-def _one_thread() -> contextlib.AbstractContextManager[object]:
-    """Limits BLAS to one thread if threadpoolctl is installed; this changes only the time.
-
-    The vectors of the solver are short: with several threads a step takes ten times as long.
-    """
-    try:
-        from threadpoolctl import threadpool_limits
-    except ImportError:
-        return contextlib.nullcontext()
-    return threadpool_limits(1, "blas")
 
 
 def _log_softmax(scores: np.ndarray) -> np.ndarray:

@@ -16,6 +16,7 @@ from gatedjax.text._explanation import explain_texts
 from gatedjax.text._labels import Classes, array_of
 from gatedjax.text._model import Prediction, usable
 from gatedjax.text._options import with_arguments
+from gatedjax.text._prediction import LEXICONS
 from gatedjax.text._read import Columns, Label, open_table
 from gatedjax.text._show import Explanation
 from gatedjax.text._table import compose, read_label
@@ -85,8 +86,9 @@ class _Classifier(TextEstimator):
         """Trains a classifier.
 
         Args:
-          data: a path (.csv, .tsv, .jsonl, fastText's .txt, a folder with a folder per class), the
-            name of a data set, rows (text, label), a frame, a Dataset, or a dict of columns.
+          data: a path (.csv, .tsv, .json, .jsonl, .xlsx, .parquet, fastText's .txt, a folder with a
+            folder per class), the name of a data set ("demo": generated sentences), rows (text,
+            label), a frame, a Dataset, or a dict of columns.
           columns: names of the columns; None uses "text" and "label", or for pairs "premise",
             "hypothesis" and "label".
           validation: data that choose the best parameters; None splits off a part of `data`, a
@@ -116,7 +118,14 @@ class _Classifier(TextEstimator):
         arguments: Json = {"say": say, "progress": progress, "max_aside": max_aside}
         return cls(**options)._train(*tables, workdir=workdir, **arguments)
 
-    def fit(self, X: Any, y: Any, *, workdir: str | Path | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        workdir: str | Path | None = None,
+    ) -> Self:
         """Trains on texts and their labels, with the interface of scikit-learn.
 
         A text without a word, or without a label, is left out, with a warning that has the number
@@ -127,6 +136,8 @@ class _Classifier(TextEstimator):
         Args:
           X: n texts; for a `PairClassifier`, n pairs of texts.
           y: n labels.
+          sample_weight: n weights of the texts in the fit of a lexicon; None gives all texts the
+            same weight. Scores on validation texts are not weighted.
           workdir: folder for checkpoints; the same call continues an interrupted training. None
             uses a temporary folder.
 
@@ -135,16 +146,20 @@ class _Classifier(TextEstimator):
 
         Raises:
           TypeError: if X is not a list of texts.
-          ValueError: if X and y differ in length, or the data or options cannot be used.
+          ValueError: if X and y differ in length, the data or options cannot be used, or there are
+            weights for a network.
         """
         texts, labels = _list_examples(X, self._kind), _values(y, "y")
         _check_lengths(texts, labels)
+        arguments: Json = {}
+        if sample_weight is not None:
+            arguments["sample_weight"] = self._check_weights(sample_weight, len(texts))
         rows = [(*text, label) for text, label in zip(texts, labels, strict=True)]
         table = open_table(rows, COLUMNS[self._kind])
         # The interface of scikit-learn has no progress report, so the lines about unused texts
         # become warnings.
         report: list[str] = []
-        self._train(table, None, None, workdir=workdir, say=report.append)
+        self._train(table, None, None, workdir=workdir, say=report.append, **arguments)
         for line in report:
             if "set aside" in line:
                 warnings.warn(line, stacklevel=2)
@@ -157,6 +172,21 @@ class _Classifier(TextEstimator):
                 stacklevel=2,
             )
         return self
+
+    def _check_weights(self, sample_weight: Any, count: int) -> np.ndarray:
+        """Returns the weights of `count` texts as an array, after checks."""
+        if self.model not in LEXICONS:
+            raise ValueError(
+                "sample_weight needs model='lexicon' or model='window', got "
+                f"model={self.model!r}: leave it out"
+            )
+        weights = np.asarray(sample_weight, np.float64)
+        if weights.shape != (count,):
+            raise ValueError(
+                f"sample_weight must have a number for each of the {count} texts, got the shape "
+                f"{weights.shape}"
+            )
+        return weights
 
     def predict(self, X: Any) -> Predictions:
         """Predicts the class of each text.

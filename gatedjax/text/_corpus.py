@@ -5,25 +5,30 @@ import collections
 import contextlib
 import dataclasses
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from gatedjax._utils.limits import MOST_LENGTH
-from gatedjax.data import tokenize
+from gatedjax._utils.terminal import render_count
 from gatedjax.data.sets._split import stratified_split
+from gatedjax.data.text._units import RUN
 from gatedjax.data.text._vocabulary import SPECIALS, UNK, Vocabulary
 from gatedjax.text._asides import Asides
-from gatedjax.text._labels import CONTROL, Classes
+from gatedjax.text._copies import count_overlap, equal_texts, single_text_classes
+from gatedjax.text._labels import Classes
 from gatedjax.text._read import Aside, Label, Record, Table
 from gatedjax.text._shapes import ShapedVocabulary, common_shapes
+from gatedjax.text._tokens import Function, Tokenizer, choose_tokenizer, learn_units
 
+T = TypeVar("T")
 # The number of ids in memory before they are written, and in a piece that is read at once.
 _FLUSH = 1 << 20
 # Up to so many classes a corpus of a few examples may have almost as many classes as examples.
 _FEW = 4
+_LARGEST_HELD = 20_000
 SPLIT_SEED = 20_200_820
 """Seed of the split, fixed so that it does not depend on the seed of the training."""
 
@@ -174,13 +179,23 @@ class Numbers:
 
     Args:
       lowercase: True gives "The" and "the" the same number.
+      tokenizer: the rule that splits texts into words; None is the rule of "words".
+      left_out: the labels whose texts are left out.
 
     Attributes:
       ids: a dict from each word to its number.
+      tokenizer: the rule that splits texts into words.
     """
 
-    def __init__(self, *, lowercase: bool) -> None:
-        self.lowercase = lowercase
+    def __init__(
+        self,
+        *,
+        lowercase: bool,
+        tokenizer: Tokenizer | None = None,
+        left_out: frozenset[Label] = frozenset(),
+    ) -> None:
+        self.lowercase, self.left_out = lowercase, left_out
+        self.tokenizer = Tokenizer() if tokenizer is None else tokenizer
         self.ids: collections.defaultdict[str, int] = collections.defaultdict()
         # A new word gets the number of words before it, because the factory runs before the word is
         # inserted.
@@ -222,6 +237,12 @@ class Corpus:
     """Number of lines that could not be used."""
     first_aside: tuple[Aside, ...]
     """The first of the lines that could not be used."""
+    reasons: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """The number of lines that could not be used, by the reason."""
+    digests: np.ndarray | None = None
+    """uint64 [n]: a hash of the words of each text; None for tagged sentences."""
+    left_out: Mapping[Label, int] = dataclasses.field(default_factory=dict)
+    """The number of texts of each class that was left out, see `min_class`."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -250,20 +271,69 @@ class Corpus:
         return f"{len(self):,} texts in {n} classes"
 
 
-def split_words(text: str, most: int | None = None) -> tuple[str, ...]:
-    """Splits a text into tokens; invisible characters count as spaces.
+def read_training(
+    table: Table,
+    folder: Path,
+    *,
+    lowercase: bool,
+    tokens: str | None = None,
+    tokenizer: Function | None = None,
+    min_class: int = 1,
+    **options: Any,
+) -> tuple[Corpus, Numbers]:
+    """Reads the training texts, and learns what their tokenizer has to learn.
 
-        >>> split_words("A dull, lifeless film!")
-        ('A', 'dull', ',', 'lifeless', 'film', '!')
+    Units of scripts without spaces are learned if a token has characters of such a script; the
+    texts are then read again. Only the texts are used, without their labels.
 
     Args:
-      text: the text.
-      most: largest number of tokens that are returned; None returns all.
+      table: the texts.
+      folder: the folder for the files.
+      lowercase: True gives "The" and "the" the same number.
+      tokens: the kind of the tokenizer, see `Tokenizer`; None is "words".
+      tokenizer: a function from a text to its tokens, or None.
+      min_class: texts of a class with fewer texts are left out.
+      **options: further arguments of `read_corpus`.
 
     Returns:
-      The tokens; punctuation marks are tokens too.
+      The corpus; and the numbers of its words, with the tokenizer and the classes that were left
+      out, with which the validation and test texts must be read.
+
+    Raises:
+      ValueError: as `read_corpus`; or if no class has `min_class` texts.
     """
-    return tokenize(CONTROL.sub(" ", text), marks=True, most=most)
+
+    def texts() -> Iterator[str]:
+        records = (record for record in table if isinstance(record, Record))
+        return (text for record in records for text in record.inputs)
+
+    rare = frozenset(find_rare_classes(table, min_class)) if min_class > 1 else frozenset()
+    rule = choose_tokenizer(tokens, tokenizer, texts, lowercase=lowercase)
+    numbers = Numbers(lowercase=lowercase, tokenizer=rule, left_out=rare)
+    corpus = read_corpus(table, folder, "train", numbers, **options)
+    if any(RUN.search(word) for word in numbers.ids):
+        learned = learn_units(rule, texts())
+        if learned != rule:
+            rule = learned
+            numbers = Numbers(lowercase=lowercase, tokenizer=rule, left_out=rare)
+            corpus = read_corpus(table, folder, "train", numbers, **options)
+    return corpus, numbers
+
+
+def find_rare_classes(table: Table, min_class: int) -> list[Label]:
+    """Returns the labels with fewer than `min_class` texts; refuses a table without another."""
+    classes = Classes("label")
+    counts: collections.Counter[int] = collections.Counter()
+    for record in table:
+        if isinstance(record, Record) and record.label is not None:
+            counts[classes.place(record.label, record.where, record.line)] += 1
+    rare = [label for label, place in classes.places.items() if counts[place] < min_class]
+    if len(rare) == len(classes.places) > 0:
+        raise ValueError(
+            f"{table.name}: min_class must be at most {max(counts.values())}, the number of texts "
+            f"of the largest class, got {min_class}"
+        )
+    return rare
 
 
 def read_corpus(
@@ -274,6 +344,7 @@ def read_corpus(
     *,
     classes: Sequence[Label] | None = None,
     max_aside: float = 1.0,
+    check_labels: bool = True,
 ) -> Corpus:
     """Reads labelled texts in one pass, and writes their numbers to files.
 
@@ -284,6 +355,7 @@ def read_corpus(
       numbers: the numbers of the words; new words are added.
       classes: the possible labels; None uses the labels in the table.
       max_aside: the largest share of the lines that may be set aside.
+      check_labels: False also accepts labels that look like texts or numbers.
 
     Returns:
       A `Corpus`: the texts and labels as numbers.
@@ -294,46 +366,176 @@ def read_corpus(
     """
     width = len(table.columns.inputs)
     spools = [Spool(folder / f"{part}-{i}.ids") for i in range(width)]
-    table_of_classes = Classes("label", classes)
-    labels, lines = array.array("i"), array.array("q")
-    asides = Asides(table.name)
+    examples = Examples(table, classes, numbers.left_out)
+    split = numbers.tokenizer.split
     with contextlib.ExitStack() as stack:
         for spool in spools:
             stack.enter_context(spool)
-        for record in table:
-            if isinstance(record, Record):
-                pieces = [numbers.of(split_words(text, MOST_LENGTH)) for text in record.inputs]
-                # A text may be left without a word, because invisible characters count as spaces.
-                if not all(pieces):
-                    record = Aside(record.where, record.line, "a text without a word")
-            if isinstance(record, Aside):
-                asides.add(record)
-                continue
-            seen = len(table_of_classes.places)
-            labels.append(table_of_classes.place(record.label, record.where, record.line))  # type: ignore[arg-type]
-            if len(table_of_classes.places) > seen:
+        for record, pieces in examples.read(
+            lambda record: [numbers.of(split(text, MOST_LENGTH)) for text in record.inputs]
+        ):
+            is_new = examples.add(
+                record, digest_parts(array.array("i", p).tobytes() for p in pieces)
+            )
+            if is_new and check_labels:
                 # Checked early, so that a column of texts is not stored as a million labels.
-                _check_classes(table.name, len(table_of_classes.places), len(labels), most=2000)
-            lines.append(record.line)
+                check_classes(table.name, examples.num_classes, len(examples), most=2000)
             for piece, spool in zip(pieces, spools, strict=True):
                 spool.add(piece)
-    if not labels:
-        raise asides.make_empty_error(f"{table.name} has no labelled text")
-    asides.check(len(labels), max_aside)
-    if classes is None:
-        _check_classes(table.name, len(table_of_classes.places), len(labels), most=_FEW)
-    # Labels were numbered in the order of the file, because the list of all classes is complete
-    # only now.
-    names, order = order_classes(table_of_classes.places, classes)
-    return Corpus(
-        table.name,
-        tuple(spool.rows() for spool in spools),
-        order[np.frombuffer(labels, np.int32)],
-        np.frombuffer(lines, np.int64),
-        names,
-        asides.count,
-        tuple(asides.first),
-    )
+    corpus = examples.finish(max_aside, check_labels=check_labels)
+    return dataclasses.replace(corpus, texts=tuple(spool.rows() for spool in spools))
+
+
+class Examples:
+    """The labels of the usable records of a table, collected while it is read.
+
+    Args:
+      table: the labelled texts.
+      classes: the possible labels; None uses the labels in the table.
+      left_out: texts with these labels are left out.
+    """
+
+    def __init__(
+        self, table: Table, classes: Sequence[Label] | None, left_out: Collection[Label]
+    ) -> None:
+        self._table, self._given, self._left_out = table, classes, left_out
+        self._classes = Classes("label", classes)
+        self._labels, self._lines = array.array("i"), array.array("q")
+        self._digests = array.array("Q")
+        self._counts: collections.Counter[Label] = collections.Counter()
+        self._asides = Asides(table.name)
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    @property
+    def num_classes(self) -> int:
+        """The number of different labels so far, or of the possible labels."""
+        return len(self._classes.places)
+
+    def read(self, split: Callable[[Record], Sequence[T]]) -> Iterator[tuple[Record, Sequence[T]]]:
+        """Yields the usable records, each with the words of its texts, and counts the others.
+
+        Args:
+          split: a function that returns the words of each text of a record. A record with a text
+            without a word is set aside.
+        """
+        for record in self._table:
+            if isinstance(record, Record):
+                if record.label in self._left_out:
+                    self._counts[cast(Label, record.label)] += 1
+                    continue
+                pieces = split(record)
+                # A text may be left without a word, because invisible characters count as spaces.
+                if all(pieces):
+                    yield record, pieces
+                    continue
+                record = Aside(record.where, record.line, "a text without a word")
+            self._asides.add(record)
+
+    def add(self, record: Record, digest: int) -> bool:
+        """Stores the label and the line of a record; returns True for a label seen first here.
+
+        Args:
+          record: a record from `read`.
+          digest: a hash of its words, by which equal texts are found.
+        """
+        seen = self.num_classes
+        label = cast(Label, record.label)
+        self._labels.append(self._classes.place(label, record.where, record.line))
+        self._lines.append(record.line)
+        self._digests.append(digest)
+        return self.num_classes > seen
+
+    def finish(self, max_aside: float, *, check_labels: bool = True) -> Corpus:
+        """Returns the `Corpus` of all records, without texts.
+
+        Args:
+          max_aside: the largest share of the lines that may be set aside.
+          check_labels: False also accepts labels that look like texts or numbers.
+
+        Raises:
+          ValueError: if no line or too few lines can be used, or if the labels look like texts or
+            numbers rather than classes.
+        """
+        name = self._table.name
+        if not self._labels:
+            raise self._asides.make_empty_error(f"{name} has no labelled text")
+        self._asides.check(len(self._labels), max_aside)
+        if self._given is None and check_labels:
+            check_classes(name, self.num_classes, len(self._labels))
+        # Labels were numbered in the order of the file, because the list of all classes is complete
+        # only now.
+        names, order = order_classes(self._classes.places, self._given)
+        return Corpus(
+            name,
+            (),
+            order[np.frombuffer(self._labels, np.int32)],
+            np.frombuffer(self._lines, np.int64),
+            names,
+            self._asides.count,
+            tuple(self._asides.first),
+            dict(self._asides.reasons),
+            np.frombuffer(self._digests, np.uint64),
+            dict(self._counts),
+        )
+
+
+def digest_parts(parts: Iterable[bytes]) -> int:
+    """Returns a hash of 64 bits of the parts of an example, by which equal texts are found.
+
+    Two of ten million different texts have the same hash with a probability of three in a million.
+
+    Args:
+      parts: the numbers of the words of each text, or the words of a text, as bytes.
+    """
+    digest = hashlib.blake2b(digest_size=8)
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part)
+    return int.from_bytes(digest.digest(), "little")
+
+
+def say_corpus(corpus: Corpus, say: Callable[[str], None]) -> None:
+    """Calls `say` with a line about the classes of a corpus, and one about unusable lines."""
+    counts = sorted(corpus.class_counts.items(), key=lambda pair: -pair[1])
+    listing = ", ".join(f"{label} {count:,}" for label, count in counts[:10])
+    remainder = f", and {len(counts) - 10} more" if len(counts) > 10 else ""
+    say(f"{corpus.name}: {corpus}: {listing}{remainder}")
+    if corpus.aside:
+        say(f"{corpus.aside:,} lines set aside, as {'; '.join(map(str, corpus.first_aside))}")
+
+
+def note_parts(corpora: Mapping[str, Corpus]) -> list[str]:
+    """Returns sentences about classes and texts that validation or test cannot measure.
+
+    These are classes that were left out, classes with a single text, and texts of the validation
+    and test data that are also in the training data.
+
+    Args:
+      corpora: the texts of each file by purpose: "train", and perhaps "validation" and "test".
+    """
+    corpus = corpora["train"]
+    notes = []
+    if corpus.left_out:
+        listing = ", ".join(f"{label!r} {n:,}" for label, n in list(corpus.left_out.items())[:5])
+        more = f" and {len(corpus.left_out) - 5} more" if len(corpus.left_out) > 5 else ""
+        notes.append(
+            f"{render_count(sum(corpus.left_out.values()), 'text')} in classes with too few texts "
+            f"(min_class) left out: {listing}{more}"
+        )
+    if "validation" not in corpora and (single := single_text_classes(corpus)):
+        classes = ", ".join(map(repr, single[:5])) + ", ..." * (len(single) > 5)
+        notes.append(
+            f"classes with a single text are learned, and validation cannot check them: {classes}"
+        )
+    for name, other in corpora.items():
+        if other is not corpus and (n := count_overlap(corpus, other)):
+            notes.append(
+                f"{n:,} of {render_count(len(other), 'text')} of {other.name} ({name}) also in "
+                f"{corpus.name}: their scores do not measure new texts"
+            )
+    return notes
 
 
 def order_classes(
@@ -362,7 +564,15 @@ def _sorted(labels: Iterable[Label]) -> tuple[Label, ...]:
     return tuple(sorted(labels))  # Not by `float`, because an integer may be larger than any float.
 
 
-def _check_classes(name: str, distinct: int, lines: int, *, most: int) -> None:
+def check_classes(name: str, distinct: int, lines: int, *, most: int = _FEW) -> None:
+    """Raises ValueError if labels look like texts or numbers rather than classes.
+
+    Args:
+      name: the name of the source, for the message.
+      distinct: the number of different labels.
+      lines: the number of labels.
+      most: up to so many different labels are always classes.
+    """
     if distinct > max(most, lines / 2):
         raise ValueError(
             f"{name}: {distinct:,} of {lines:,} labels are distinct, so they are no classes: name "
@@ -378,7 +588,8 @@ def check_trainable(corpus: Corpus, *, split: bool) -> None:
       split: True if a part of the texts will be split off for validation.
 
     Raises:
-      ValueError: if there is a single class, or, with `split`, a class with a single example.
+      ValueError: if there is a single class, or, with `split`, no class with two texts, or a
+        single tagged sentence.
     """
     noun, user = ("tags", "tagger") if corpus.is_tagged else ("classes", "classifier")
     if len(corpus.classes) < 2:
@@ -393,26 +604,43 @@ def check_trainable(corpus: Corpus, *, split: bool) -> None:
                 f"{corpus.name} must have at least two sentences, for training and validation, got "
                 "one: add a sentence, or give validation data"
             )
-    elif split:
-        for label, count in corpus.class_counts.items():
-            if count < 2:
-                line = int(corpus.lines[list(corpus.labels).index(corpus.classes.index(label))])
-                raise ValueError(
-                    f"{corpus.name}:{line}: the class {label!r} must have at least two examples, "
-                    "for training and validation, got one: add an example, leave this one out, or "
-                    "give validation data"
-                )
+    elif split and len(single_text_classes(corpus)) == len(corpus.classes):
+        raise ValueError(
+            f"{corpus.name} must have a class with two different texts, for training and "
+            "validation, got one for each class: add texts, or give validation data"
+        )
 
 
-def split_texts(labels: Labels, fraction: float) -> tuple[np.ndarray, np.ndarray]:
+def split_training(corpus: Corpus, held_out: float) -> tuple[np.ndarray, np.ndarray]:
+    """Splits a corpus into training and validation, see `split_texts`.
+
+    Args:
+      corpus: the corpus.
+      held_out: share of the examples for validation, of which there are at most 20,000.
+
+    Returns:
+      The positions of the examples for training, and of the examples for validation.
+    """
+    # All validation texts are read in each evaluation, so their number has a limit.
+    share = min(held_out, _LARGEST_HELD / len(corpus))
+    return split_texts(corpus.labels, share, equal_texts(corpus))
+
+
+def split_texts(
+    labels: Labels, fraction: float, equal: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Splits the examples into training and validation, in proportion to the classes.
 
-    Both parts get at least one example of each class. Tagged sentences have many labels and are
-    treated as a single class.
+    Both parts get at least one text of each class with two different texts; the only text of a
+    class is for training. Equal texts are in the same part, because otherwise validation would
+    test texts that training has seen. Tagged sentences have many labels and are treated as a
+    single class.
 
     Args:
       labels: int32 [n], the class of each example; or for tagged sentences a row of tags each.
       fraction: share of the examples for validation.
+      equal: int64 [n], for each example the position of the first example with the same text, see
+        `equal_texts`; None if all texts differ.
 
     Returns:
       The positions of the examples for training, and of the examples for validation, two int
@@ -421,31 +649,27 @@ def split_texts(labels: Labels, fraction: float) -> tuple[np.ndarray, np.ndarray
     if not isinstance(labels, np.ndarray):
         # A sentence has many tags, so there is no class by which it could be stratified.
         labels = np.zeros(len(labels), np.int32)
-    # A rare class may fall into a single part, so an example of it is moved to the other part.
-    training, validation = stratified_split(labels, fraction, seed=SPLIT_SEED)
-    to_validation, to_training = (
-        _lacking(labels, validation, training),
-        _lacking(labels, training, validation),
-    )
-    validation = np.union1d(np.setdiff1d(validation, to_training), to_validation)
-    return np.setdiff1d(np.arange(len(labels)), validation), validation
-
-
-def _lacking(labels: np.ndarray, part: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Returns the position in `labels` of an example of each class that one part of the data lacks.
-
-    The example is the first of its class in the other part.
-
-    Args:
-      labels: int [n], the class of each example.
-      part: int array, the positions of the examples of the part that may lack classes.
-      other: int array, the positions of the examples of the other part.
-
-    Returns:
-      int64 [number of missing classes].
-    """
-    lacking = np.setdiff1d(labels, labels[part])
-    return np.array([other[labels[other] == label][0] for label in lacking], np.int64)
+    if equal is None:
+        equal = np.arange(len(labels))
+    # The first of equal texts stands for its copies, with its label. A text with very many copies
+    # is for training, because it would fill the validation part.
+    firsts, copies = np.unique(equal, return_counts=True)
+    few = firsts[copies <= max(2, round(fraction * len(labels)) // 10)]
+    _, places = stratified_split(labels[few], fraction, seed=SPLIT_SEED)
+    is_held_out = np.isin(equal, few[places])
+    # A rare class may fall into a single part, so a text of it is moved to the other part.
+    for label in np.setdiff1d(labels, labels[~is_held_out]):
+        is_held_out[equal == equal[np.flatnonzero(labels == label)[0]]] = False
+    for label in np.setdiff1d(labels, labels[is_held_out]):
+        texts, counts = np.unique(equal[np.isin(equal, equal[labels == label])], return_counts=True)
+        # The text with the fewest copies comes first.
+        for text in texts[np.argsort(counts, kind="stable")] if len(texts) > 1 else ():
+            same = equal == text
+            # Copies with several labels must not take another class out of the training part.
+            if not len(np.setdiff1d(labels[same], labels[~is_held_out & ~same])):
+                is_held_out |= same
+                break
+    return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
 
 
 def build_vocabulary(

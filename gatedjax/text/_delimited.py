@@ -1,4 +1,4 @@
-"""Tables with commas or tabs between the fields; a field in quotes may have several lines."""
+"""Tables with commas, tabs or bars between the fields; a field in quotes may have several lines."""
 
 import csv
 import dataclasses
@@ -6,9 +6,15 @@ from collections import deque
 from collections.abc import Iterator
 
 from gatedjax.text._lines import LONGEST, TextFile, suggest_encoding
-from gatedjax.text._table import EMPTY, Aside, Cells, Columns, check_names
+from gatedjax.text._table import EMPTY, Aside, Cells, Columns, check_names, match_names
 
-_DELIMITERS = {".csv": (",", ";", "\t"), ".tsv": ("\t",)}
+_DELIMITERS = {
+    ".csv": (",", ";", "\t", "|"),
+    **dict.fromkeys((".tsv", ".tab"), ("\t",)),
+    ".psv": ("|",),
+}
+ENDS = tuple(_DELIMITERS)
+"""Endings of files with delimiters between the fields."""
 Fields = tuple[int, list[str] | str]
 """The line where a record begins, and its fields, or the reason why it cannot be used."""
 
@@ -67,7 +73,7 @@ def _split(line: str) -> list[str]:
 
 
 def _records(file: TextFile, delimiter: str) -> Iterator[Fields]:
-    """Yields (line, fields) for each record of a .csv or .tsv file, the header included.
+    """Yields (line, fields) for each record of a file with delimiters, the header included.
 
     `line` is the number of the first line of the record, from 1. `fields` is a list of texts, or a
     text with the reason why the record cannot be used.
@@ -77,7 +83,7 @@ def _records(file: TextFile, delimiter: str) -> Iterator[Fields]:
 
     Args:
       file: the file.
-      delimiter: ",", ";" or a tab.
+      delimiter: ",", ";", "|" or a tab.
     """
     if csv.field_size_limit() < LONGEST:  # The limit of the process, by default 128 KiB.
         csv.field_size_limit(LONGEST)
@@ -135,15 +141,18 @@ def _reason(first: int, last: int, error: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Delimited:
-    """A .csv or .tsv file with a header; a .csv file may have semicolons or tabs as delimiters.
+    """A .csv, .tsv, .tab or .psv file; a .csv file may have ";", "|" or tabs as delimiters.
 
     Attributes:
       file: the file.
-      kind: its ending, ".csv" or ".tsv".
+      kind: its ending, one of `ENDS`.
+      header: the names of the columns of a file without a header; None reads them from its first
+        record.
     """
 
     file: TextFile
     kind: str
+    header: tuple[str, ...] | None = None
 
     @property
     def name(self) -> str:
@@ -152,21 +161,34 @@ class Delimited:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the columns in the header."""
+        """The names of the columns."""
         return self._header()[1]
 
     def _header(self) -> tuple[str, tuple[str, ...]]:
         """Returns the delimiter and the names of the columns.
 
         The delimiter is the first possible delimiter, unless only another delimiter splits the
-        header into several names.
+        header into several names. Without a header it is the first delimiter that splits the first
+        record into as many fields as there are names.
 
         Raises:
-          ValueError: if the header cannot be read.
+          ValueError: if the header cannot be read, or the file has another number of columns.
         """
         # All delimiters are tried, because spreadsheets in many countries write semicolons into
         # .csv files.
         headers = [(mark, self._first(mark)) for mark in _DELIMITERS[self.kind]]
+        if self.header is not None:
+            counts = {mark: _count(fields) for mark, fields in headers}
+            fitting = [mark for mark, count in counts.items() if count == len(self.header)]
+            if fitting:
+                return fitting[0], self.header
+            reason = next((fields for _, fields in headers if isinstance(fields, str)), "")
+            if not max(counts.values()):
+                raise ValueError(reason)
+            raise ValueError(
+                f"{self.name}: columns.header must name all {max(counts.values())} columns of the "
+                f"first line, got {len(self.header)}: {', '.join(map(repr, self.header))}"
+            )
         first, most = headers[0], max(headers, key=lambda header: _count(header[1]))
         delimiter, names = most if _count(first[1]) < 2 <= _count(most[1]) else first
         if isinstance(names, str):
@@ -174,9 +196,9 @@ class Delimited:
         return delimiter, names
 
     def _first(self, delimiter: str) -> tuple[str, ...] | str:
-        """Returns the column names in the header if `delimiter` separates them.
+        """Returns the fields of the first record, the header, if `delimiter` separates them.
 
-        If the header cannot be read, the result is a text with the reason.
+        If the record cannot be read, the result is a text with the reason.
         """
         for line, fields in _records(self.file, delimiter):
             if isinstance(fields, str):
@@ -184,14 +206,15 @@ class Delimited:
                 if fields.startswith("not "):
                     hint = suggest_encoding(self.file.path, self.file.encoding)
                     hint = hint or "; give its encoding with --encoding"
-                return f"{self.name}:{line}: the header cannot be read: {fields}{hint}"
+                noun = "first line" if self.header else "header"
+                return f"{self.name}:{line}: the {noun} cannot be read: {fields}{hint}"
             if fields:
                 return tuple(name.strip() for name in fields)
         return f"{self.name}: the file is empty"
 
     def check(self, columns: Columns) -> None:
         """Raises ValueError if the header lacks a column, or there is no line after the header."""
-        check_names(self.name, self.names, columns, header=True)
+        check_names(self.name, self.names, columns, header=self.header is None)
         if next(self.rows(columns), None) is None:
             raise ValueError(f"{self.name}: there is no row after the header")
 
@@ -202,8 +225,8 @@ class Delimited:
         cannot be used.
         """
         delimiter, names = self._header()
-        places = [names.index(name) for name in columns.wanted]
-        header = True
+        places = [names.index(name) for name in match_names(names, columns)]
+        header = self.header is None
         for line, fields in _records(self.file, delimiter):
             if header:
                 header = not fields  # Empty lines may precede the header.
@@ -212,7 +235,8 @@ class Delimited:
             elif not fields:
                 yield Aside(self.name, line, EMPTY)
             elif len(fields) != len(names):
-                reason = f"{_fields(len(fields))} where the header has {len(names)}"
+                where = "--columns" if self.header else "the header"
+                reason = f"{_fields(len(fields))} where {where} has {len(names)}"
                 yield Aside(self.name, line, reason)
             else:
                 yield self.name, line, [fields[place] for place in places]

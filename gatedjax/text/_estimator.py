@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -12,8 +12,13 @@ from gatedjax._utils.choices import suggestion
 from gatedjax._utils.types import Json
 from gatedjax.export import ModelCard
 from gatedjax.text._labels import array_of
+from gatedjax.text._lexicon import LexiconModel
+from gatedjax.text._lexicon_training import train_lexicon
 from gatedjax.text._model import TrainedModel
 from gatedjax.text._options import TextOptions, check_options
+from gatedjax.text._prediction import LEXICONS
+from gatedjax.text._saved import load_model
+from gatedjax.text._tokens import KINDS, LEXICON_KIND
 from gatedjax.text._training import Data, train_model
 from gatedjax.text._work_folder import WorkFolder
 
@@ -119,26 +124,44 @@ class TextEstimator(TextOptions):
         return self._get_trained().save(folder, card=card, overwrite=overwrite)
 
     @classmethod
-    def load(cls, folder: str | Path) -> Self:
+    def load(
+        cls, folder: str | Path, *, tokenizer: Callable[[str], Iterable[str]] | None = None
+    ) -> Self:
         """Loads a model that `save` or `gatedjax train` wrote; no code in the folder is executed.
 
         Args:
           folder: the folder of the model.
+          tokenizer: the function from a text to its tokens with which the model was trained. A
+            folder has no code, so that it must be passed again. It is compared with the tokens that
+            the function gave for a sample text.
 
         Returns:
           The trained model.
 
         Raises:
-          FileNotFoundError, ValueError: if the folder does not have such a model.
+          FileNotFoundError, ValueError: if the folder does not have such a model, or needs another
+            tokenizer.
         """
         # The folder has only the options that a prediction needs. The other options get their
         # defaults.
-        trained = TrainedModel.load(folder, (cls._kind,))
-        estimator = cls(
-            model=trained.network,
-            max_len=trained.max_len,
-            lowercase=trained.vocabulary.lowercase,
-        )
+        trained = load_model(folder, (cls._kind,), tokenizer)
+        if isinstance(trained, LexiconModel):
+            kind = trained.splitter.tokenizer.kind
+            estimator = cls(
+                model=trained.network,
+                density=trained.lexicon.density if trained.lexicon.density < 1 else None,
+                lowercase=trained.splitter.lowercase,
+                tokens=kind if kind in KINDS and kind != LEXICON_KIND else None,
+                tokenizer=tokenizer,
+            )
+        else:
+            estimator = cls(
+                model=trained.network,
+                max_len=trained.max_len,
+                lowercase=trained.vocabulary.lowercase,
+                tokens=trained.tokenizer.kind if trained.tokenizer.kind in KINDS[1:] else None,
+                tokenizer=tokenizer,
+            )
         estimator._take(trained)
         return estimator
 
@@ -156,24 +179,18 @@ class TextEstimator(TextOptions):
         check_options(options, self._kind)
         table, validation, test = tables
         with _folder(workdir) as folder:
-            trained = train_model(
-                self._kind,
-                table,  # type: ignore[arg-type]
-                options,
-                folder,
-                validation=validation,
-                test=test,
-                **arguments,
+            trained = train_any(
+                self._kind, table, options, folder, validation=validation, test=test, **arguments
             )
         self._take(trained)
         return self
 
-    def _take(self, trained: TrainedModel) -> None:
+    def _take(self, trained: TrainedModel | LexiconModel) -> None:
         self.model_ = trained
         self.classes_ = array_of(trained.classes)
         self.report_ = trained.report
 
-    def _get_trained(self) -> TrainedModel:
+    def _get_trained(self) -> Any:
         if not hasattr(self, "model_"):
             raise _not_fitted(f"this {type(self).__name__} is not trained: call fit or train first")
         return self.model_
@@ -185,6 +202,30 @@ class TextEstimator(TextOptions):
         fields = ((field, getattr(self, field.name)) for field in dataclasses.fields(self))
         changed = (f"{field.name}={value!r}" for field, value in fields if value != field.default)
         return f"{type(self).__name__}({', '.join(changed)})"
+
+
+def train_any(
+    kind: str,
+    table: Any,
+    options: TextOptions,
+    folder: Path,
+    *,
+    progress: bool = False,
+    **arguments: Any,
+) -> TrainedModel | LexiconModel:
+    """Trains the model that the options name; see `train_model` and `train_lexicon`.
+
+    Args:
+      kind: "text", "pair" or "tags".
+      table: labelled texts, or tagged sentences.
+      options: the options.
+      folder: the folder of the run of a network.
+      progress: True shows a progress bar, for a network.
+      **arguments: further arguments of both functions.
+    """
+    if kind == "text" and options.model in LEXICONS:
+        return train_lexicon(table, options, **arguments)
+    return train_model(kind, table, options, folder, progress=progress, **arguments)
 
 
 def _not_fitted(message: str) -> Exception:

@@ -7,10 +7,13 @@ from typing import cast
 import numpy as np
 
 from gatedjax._utils.types import Json
+from gatedjax.lexicon import WindowLexicon
 from gatedjax.text._asides import Asides
 from gatedjax.text._buckets import Shape, shape_of, sizes_of, width_of
 from gatedjax.text._labels import Classes
 from gatedjax.text._leak import Sample, measure_leak
+from gatedjax.text._lexicon import LexiconModel
+from gatedjax.text._lexicon_report import count_equal, measure_leak_of_sample
 from gatedjax.text._metrics import classification_metrics
 from gatedjax.text._model import Failure, TrainedModel, check_inputs, chunks
 from gatedjax.text._read import Aside, Label, Table
@@ -18,7 +21,9 @@ from gatedjax.text._read import Aside, Label, Table
 _CHUNK = 4096
 
 
-def evaluate_model(model: TrainedModel, table: Table, *, max_aside: float = 1.0) -> Json:
+def evaluate_model(
+    model: TrainedModel | LexiconModel, table: Table, *, max_aside: float = 1.0
+) -> Json:
     """Evaluates a model on labelled texts.
 
     Args:
@@ -32,12 +37,17 @@ def evaluate_model(model: TrainedModel, table: Table, *, max_aside: float = 1.0)
       share of the words that attention can see; "aside", the number of lines that were not used;
       if the model has gates, "gate_modes", the accuracy in each gate mode, and "gate_gap", the
       largest minus the smallest of these; "leak", the change of the prediction when a closed or
-      an open word is removed (see `measure_leak`), if attention cannot see all words.
+      an open word is removed (see `measure_leak`), if attention cannot see all words. A lexicon
+      has neither gate modes nor a leak, but "same_answer": the number of texts, and the number of
+      texts of which the open words alone give bitwise the same probabilities. A lexicon of the
+      model "window" also has "window_leak", see `lexicon.WindowLeak`.
 
     Raises:
       ValueError: if a label is not a class of the model, or no line or too few lines can be used.
     """
     check_inputs(table.columns, model.kind)
+    if isinstance(model, LexiconModel):
+        return _evaluate_lexicon(model, table, max_aside)
     classes = Classes("label", model.classes)
     probabilities, labels = [], []
     open_words = words = 0.0
@@ -101,6 +111,49 @@ def evaluate_model(model: TrainedModel, table: Table, *, max_aside: float = 1.0)
     leak = measure_leak(model.run, sampled, read_shape)
     if leak is not None:
         report["leak"] = leak
+    return report
+
+
+def _evaluate_lexicon(model: LexiconModel, table: Table, max_aside: float) -> Json:
+    classes = Classes("label", model.classes)
+    probabilities: list[np.ndarray] = []
+    labels: list[int] = []
+    words = open_words = equal = 0
+    sample = Sample()
+    asides = Asides(table.name)
+    for records in chunks(table, _CHUNK):
+        texts: list[list[str]] = []
+        for record in records:
+            if not isinstance(record, Aside):
+                label = cast(Label, record.label)
+                place = classes.place(label, record.where, record.line)
+                if text := model.split(record.inputs[0]):
+                    texts.append(text)
+                    labels.append(place)
+                    continue
+                record = Aside(record.where, record.line, "the text has no word")
+            asides.add(record)
+        readings = model.lexicon.read(texts)
+        probabilities.append(readings.probabilities)
+        words += sum(map(len, texts))
+        open_words += sum(int(gates.sum()) for gates in readings.is_open)
+        equal += count_equal(model.lexicon, model.splitter, texts)
+        for text in texts:
+            sample.add(text)
+    if not labels:
+        raise asides.make_empty_error(f"{table.name} has no labelled text")
+    asides.check(len(labels), max_aside)
+    metrics = classification_metrics(np.array(labels), np.concatenate(probabilities), model.classes)
+    same_answer = {"texts": len(labels), "equal": equal}
+    density = open_words / words
+    report: Json = {
+        **metrics,
+        "density": density,
+        "aside": asides.count,
+        "same_answer": same_answer,
+    }
+    if isinstance(model.lexicon, WindowLexicon):
+        report["window_leak"] = measure_leak_of_sample(model.lexicon, sample.texts())
     return report
 
 

@@ -4,15 +4,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gatedjax.text._corpus import split_words
+from gatedjax.text._lexicon import LexiconModel
+from gatedjax.text._lexicon_explanation import explain_with_lexicon
 from gatedjax.text._model import Failure, TrainedModel
 from gatedjax.text._show import Change, Explanation
 
 
-def explain_texts(model: TrainedModel, texts: Sequence[str]) -> Explanation:
+def explain_texts(model: TrainedModel | LexiconModel, texts: Sequence[str]) -> Explanation:
     """Explains the prediction of a classifier for a text, or for a pair of texts.
 
-    The network runs on the text, with each single gate flipped, and on the text without each word.
+    A network runs on the text, with each single gate flipped, and on the text without each word.
+    For a lexicon see `explain_with_lexicon`.
 
     Args:
       model: a trained classifier of texts or of pairs.
@@ -25,6 +27,10 @@ def explain_texts(model: TrainedModel, texts: Sequence[str]) -> Explanation:
     Raises:
       ValueError: if a text has no word.
     """
+    if isinstance(model, LexiconModel):
+        if len(texts) != 1:
+            raise ValueError(f"a text must be one str, got {len(texts)} texts")
+        return explain_with_lexicon(model, texts[0])
     (output,) = model.read_texts([tuple(texts)])
     if isinstance(output, Failure):
         raise ValueError(output.error)
@@ -45,7 +51,7 @@ def explain_texts(model: TrainedModel, texts: Sequence[str]) -> Explanation:
         gates=None if output.gates is None else tuple(map(float, output.gates)),
         flips=_flip_gates(model, output.tokens[0], np.array(output.masks[0]), best),
         removed=_remove_words(model, output.tokens, best),
-        cut=sum(len(split_words(text)) for text in texts) - len(words),
+        cut=sum(len(model.tokenizer.split(text)) for text in texts) - len(words),
     )
 
 

@@ -15,7 +15,7 @@ from gatedjax._utils.write import recover
 from gatedjax.export._folder import CONFIG, PARAMS
 from gatedjax.export._kinds import Kind, check_kind
 from gatedjax.export._tensors import check_finite
-from gatedjax.training import average_params, load_params
+from gatedjax.training import average_params, restore_params
 from gatedjax.training.checkpoint import CheckpointDamaged, CheckpointStore
 from gatedjax.training.log import read_json
 
@@ -100,7 +100,7 @@ class ModelFolder:
         if self.is_export:
             params, _ = export.load(self.path, like)
         elif average == 1:
-            params, _ = load_params(self.path, like)
+            params, _ = restore_params(self.path, like)
         else:
             params, _ = average_params(self.path, like, average)
         # A network with NaN would predict without an error.

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gatedjax.text._lines import LONGEST, TextFile
-from gatedjax.text._table import EMPTY, Aside, Cells, Columns, check_names, fault
+from gatedjax.text._table import EMPTY, Aside, Cells, Columns, check_names, fault, match_names
 
 PREFIX = "__label__"
 # fastText splits only at these spaces; Unicode's other spaces are characters of a label.
@@ -30,13 +30,14 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return value
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_object)
+DECODER = json.JSONDecoder(object_pairs_hook=_object)
+"""A decoder of JSON that refuses an object with a name that occurs twice."""
 
 
 def _parse(line: str) -> dict[str, object] | str:
     """Returns the JSON object of a line as a dict, or a text with the reason why it is unusable."""
     try:
-        value = _DECODER.decode(line)
+        value = DECODER.decode(line)
     except json.JSONDecodeError as error:
         return f"not JSON: {error.msg} at character {error.colno}"
     except RecursionError:
@@ -89,12 +90,13 @@ class JsonLines:
 
         An `Aside` with the reason stands for a line that cannot be used.
         """
+        names = match_names(self.names, columns)
         for number, problem, text in _lines(self.file):
             value = problem or _parse(text)
             if isinstance(value, str):
                 yield Aside(self.name, number, value)
             else:
-                yield self.name, number, [value.get(name) for name in columns.wanted]
+                yield self.name, number, [value.get(name) for name in names]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,12 +138,12 @@ class FastText:
         """
         for number, problem, text in _lines(self.file):
             labels = _LABEL.findall(text)
-            if problem is None and columns.label is not None and len(labels) != 1:
-                problem = f"{len(labels)} labels, not one" if labels else f"no {PREFIX}NAME"
+            if problem is None and columns.label is not None and not labels:
+                problem = f"no {PREFIX}NAME"
             if problem is not None:
                 yield Aside(self.name, number, problem)
                 continue
-            yield self.name, number, (_LABEL.sub("", text).strip(), *labels)
+            yield self.name, number, (_LABEL.sub("", text).strip(), labels)
 
 
 @dataclasses.dataclass(frozen=True)

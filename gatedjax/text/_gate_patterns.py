@@ -151,6 +151,8 @@ def _contrasts(p: Any, xp: Any) -> Any:
 def _half(scores: Array, states: Array) -> tuple[Array, Array]:
     """Computes the log of sum exp(e) and the pooled state over the open words of all codes.
 
+    A code is a pattern of the gates as an integer in [0, 2^n); the first word is its lowest bit.
+
     Args:
       scores: the attention scores e [n] of n words.
       states: the states [n, D] of these words.
@@ -266,7 +268,7 @@ def text_truth(head: Head, params: Params, inputs: PatternInputs, centre: float)
         float(weights @ x.astype(np.float64)) for x in (results.loss, results.square, results.right)
     )
     if not np.isfinite(square):
-        raise ValueError(f"the loss must be finite at every pattern of the gates, got {square}")
+        raise ValueError(f"loss must be finite for all patterns of the gates, got {square}")
     effects = np.concatenate([
         weights @ results.effects.astype(np.float64), results.loss.astype(np.float64) @ contrasts
     ])[np.r_[: min(n, LOWER), LOWER : max(n, LOWER)]]  # fmt: skip

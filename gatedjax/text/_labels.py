@@ -7,10 +7,11 @@ is not the number 1. Two labels that a reader cannot distinguish are never two c
 import itertools
 import re
 from collections.abc import Iterable, Sequence
+from typing import cast
 
 import numpy as np
 
-from gatedjax.text._table import Label, read_label
+from gatedjax.text._table import Label, Labels, read_label
 
 # Control characters, and characters without a width: spaces, marks of direction, byte order marks.
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
@@ -54,11 +55,11 @@ class Classes:
                 )
             self._add(plain, "the model")
 
-    def find(self, label: Label, where: str, line: int) -> int | None:
+    def find(self, label: Label | Labels, where: str, line: int) -> int | None:
         """Returns the position of a label, or None if the table does not have the label.
 
         Args:
-          label: a label that `read_label` returned.
+          label: a label that `read_label` returned; a tuple of several labels is refused.
           where, line: the file and the line of the label, for messages.
 
         Returns:
@@ -67,8 +68,16 @@ class Classes:
 
         Raises:
           ValueError: if the label is a number and the table has truth values, or the reverse; if
-            the table does not have the label but a label that looks the same, such as 1 for "1".
+            the table does not have the label but a label that looks the same, such as 1 for "1"; or
+            for several labels.
         """
+        if isinstance(label, tuple):
+            raise ValueError(
+                f"{where}:{line}: {self._noun} must be a single label, got "
+                f"{', '.join(map(repr, label[:4]))}{', ...' * (len(label) > 4)}: this model has "
+                "one class for each text (it is no multi-label model). Give a label to each text, "
+                "or train a model for each label with yes and no"
+            )
         mixed = self._truths and isinstance(label, bool) not in self._truths
         if mixed and not isinstance(label, str):  # As keys of a dict, 1 and True are equal.
             remainder = "numbers" if isinstance(label, bool) else "true and false"
@@ -84,7 +93,7 @@ class Classes:
                 raise ValueError(f"{where}:{line}: {self._alike(label, *other)}")
         return place
 
-    def place(self, label: Label, where: str, line: int) -> int:
+    def place(self, label: Label | Labels, where: str, line: int) -> int:
         """Returns the position of a label, and adds a new label unless the classes are known.
 
         Args:
@@ -105,7 +114,8 @@ class Classes:
                 f"{where}:{line}: {self._noun} must be a class of the model "
                 f"({_list_classes(self._classes)}), got {label!r}"
             )
-        return self._add(label, f"{where}:{line}") if place is None else place
+        # `find` has refused a tuple of labels.
+        return self._add(cast(Label, label), f"{where}:{line}") if place is None else place
 
     def _add(self, label: Label, first: str) -> int:
         self.places[label] = len(self.places)

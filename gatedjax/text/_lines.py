@@ -1,15 +1,14 @@
 """Text files that are read line by line; other files are refused, lines with bad bytes marked."""
 
 import codecs
-import contextlib
 import dataclasses
 import io
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import TextIO
 
 from gatedjax._utils.limits import MOST_CHARACTERS as LONGEST
-from gatedjax.data.files._unpack import allowance, open_gzip
+from gatedjax.data.files._compressed import open_compressed
 from gatedjax.text._table import fault
 
 _BINARY = {
@@ -17,8 +16,12 @@ _BINARY = {
     b"\xff\xd8\xff": "an image (JPEG)",
     b"GIF8": "an image (GIF)",
     b"%PDF": "a PDF",
-    b"PK\x03\x04": "a zip archive, as .xlsx is: export the sheet as .csv",
+    b"PK\x03\x04": "a zip archive: its name must end with .zip, or .xlsx for a workbook",
     b"\x1f\x8b": "packed by gzip: its name must end with .gz",
+    b"BZh91AY&SY": "packed by bzip2: its name must end with .bz2",
+    b"\xfd7zXZ\x00": "packed by xz: its name must end with .xz",
+    b"\x28\xb5\x2f\xfd": "packed by zstd: its name must end with .zst",
+    b"ARROW1": "an Arrow file: its name must end with .arrow",
     b"PAR1": "a Parquet file: its name must end with .parquet",
     b"SQLite": "a database",
 }
@@ -89,6 +92,8 @@ def suggest_encoding(path: Path, encoding: str) -> str:
       The end of a message that names UTF-8 or cp1252; "" if neither can decode all of the bytes.
     """
     bad = decodable = 0
+    # Values of a document are checked without the encoding of the file, see `read_label`.
+    encoding = "utf-8" if encoding == "Unicode" else encoding
     try:
         codec = codecs.lookup(encoding).name
         fitting = [name for name in ("utf-8", "cp1252") if name != codec]
@@ -134,7 +139,7 @@ def _fits(data: bytes, encoding: str) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class TextFile:
-    """A text file, plain or .gz.
+    """A text file, plain or compressed (.gz, .bz2, .xz, .zst, or .zip with a single file).
 
     Attributes:
       path: path of the file.
@@ -161,7 +166,7 @@ class TextFile:
         if not self.path.is_file():
             reason = "not a regular file" if self.path.exists() else "there is no such file"
             raise FileNotFoundError(f"{self.path}: {reason}")
-        with self._bytes() as file:
+        with open_compressed(self.path) as file:
             # The beginning suffices to recognise a file that is no text.
             start = file.read(1 << 13)
         if not start:
@@ -200,7 +205,7 @@ class TextFile:
         codec, number = check_encoding(self.encoding), 0
         try:
             with (
-                self._bytes() as file,
+                open_compressed(self.path) as file,
                 # `newline` keeps the ends of the lines, because a field in quotes may have several
                 # lines.
                 io.TextIOWrapper(file, codec, errors="surrogateescape", newline="") as text,
@@ -217,12 +222,3 @@ class TextFile:
     def fault(self, line: str) -> str | None:
         """Returns the reason, a text, why a line of `lines` cannot be used; None if it can."""
         return line_fault(line, self.encoding)
-
-    @contextlib.contextmanager
-    def _bytes(self) -> Iterator[BinaryIO]:
-        with self.path.open("rb") as file:
-            if self.path.suffix.lower() != ".gz":
-                yield file
-                return
-            with open_gzip(file, self.path, allowance(self.path)) as unpacked:
-                yield unpacked

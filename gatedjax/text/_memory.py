@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from gatedjax.text._table import Aside, Cells, Columns, Form, check_names
+from gatedjax.text._table import Aside, Cells, Columns, Form, check_names, match_names
 
 _LOOK = 100
 
@@ -35,7 +35,8 @@ class InColumns:
         """Raises ValueError if one of `columns` is missing, lengths differ, or there is no row."""
         check_names(self.name, self.names, columns)
         by_name = dict(self.headed)
-        lengths = {name: _length(self.name, name, by_name[name]) for name in columns.wanted}
+        names = match_names(self.names, columns)
+        lengths = {name: _length(self.name, name, by_name[name]) for name in names}
         if len(set(lengths.values())) > 1:
             counts = ", ".join(f"{name!r} {length:,}" for name, length in lengths.items())
             raise ValueError(f"{self.name}: columns must have the same length, got {counts}")
@@ -49,7 +50,8 @@ class InColumns:
         used.
         """
         by_name = dict(self.headed)
-        values = zip(*(by_name[name] for name in columns.wanted), strict=True)
+        names = match_names(self.names, columns)
+        values = zip(*(by_name[name] for name in names), strict=True)
         for number, row in enumerate(values, 1):
             yield self.name, number, row
 
@@ -99,7 +101,8 @@ class InRows:
         The number is counted from 1. An `Aside` with the reason stands for a row that cannot be
         used.
         """
-        classes = self.classes.get(columns.label or "")
+        names = match_names(self.names, columns)
+        classes = self.classes.get("" if columns.label is None else names[-1])
         for number, row in enumerate(self.data, 1):
             if isinstance(row, Aside):
                 yield row
@@ -107,7 +110,7 @@ class InRows:
             if not isinstance(row, Mapping):
                 yield Aside(self.name, number, f"not a dict but {_kind(row)}")
                 continue
-            values = [row.get(name) for name in columns.wanted]
+            values = [row.get(name) for name in names]
             if classes and columns.label is not None:
                 values[-1] = class_name(classes, values[-1])
             yield self.name, number, values

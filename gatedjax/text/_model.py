@@ -6,7 +6,7 @@ import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -14,70 +14,33 @@ import numpy as np
 
 from gatedjax import export
 from gatedjax._utils.json import to_json
-from gatedjax._utils.limits import MOST_LENGTH, check_most
 from gatedjax._utils.types import Json, Output, Params, Tree
 from gatedjax.data.text._vocabulary import UNK, Vocabulary
 from gatedjax.export import ModelCard, ParamsMismatch
 from gatedjax.export._kinds import check_kind, facts_of
 from gatedjax.models import GANet
 from gatedjax.text._buckets import FINE, group_texts, pad_texts, shape_of, sizes_of, width_of
-from gatedjax.text._corpus import split_words
 from gatedjax.text._networks import PAIR, TAGS, TEXT, Batch, Config, NetworkEntry, Reading
-from gatedjax.text._read import Columns, Label
+from gatedjax.text._prediction import (
+    LEXICONS,
+    check_classes,
+    check_length,
+    check_report,
+    check_texts,
+)
+from gatedjax.text._prediction import REPORT as REPORT
+from gatedjax.text._prediction import TOKENS as TOKENS
+from gatedjax.text._prediction import VOCABULARY as VOCABULARY
+from gatedjax.text._prediction import Failure as Failure
+from gatedjax.text._prediction import Prediction as Prediction
+from gatedjax.text._prediction import check_inputs as check_inputs
+from gatedjax.text._prediction import chunks as chunks
+from gatedjax.text._prediction import inputs_of as inputs_of
+from gatedjax.text._prediction import usable as usable
+from gatedjax.text._read import Label
+from gatedjax.text._tokens import Function, NeedsTokenizer, Tokenizer
 
-T = TypeVar("T")
-VOCABULARY, REPORT = "vocabulary.json", "report.json"
 _POWERS = tuple(2**n for n in range(3, 16))
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Prediction:
-    """The prediction of a model for a text or a pair of texts.
-
-        >>> prediction = Prediction("good", 0.75, ["fun"], 0.5)
-        >>> prediction.label
-        'good'
-        >>> prediction.to_json()
-        {'label': 'good', 'probability': 0.75, 'kept': ['fun'], 'density': 0.5}
-
-    Attributes:
-      label: the most probable class, as it was written in the training data.
-      probability: the probability of this class.
-      kept: the words that attention can see: words with an open gate, or without gates all words,
-        or the words that local attention or the selector chose. For a pair there is a list for each
-        text. The prediction also depends on other words, through the encoder; "leak" in the reports
-        of `train` and `evaluate` measures by how much.
-      density: share of the words that attention can see.
-    """
-
-    label: Label
-    probability: float
-    kept: list[Any]
-    density: float
-
-    def to_json(self) -> Json:
-        """Returns the line of `gatedjax predict`: a dict of the fields."""
-        return {
-            "label": self.label,
-            "probability": round(self.probability, 6),
-            "kept": self.kept,
-            "density": round(self.density, 6),
-        }
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Failure:
-    """The reason why there is no prediction for a text.
-
-    Attributes:
-      error: the reason.
-    """
-
-    error: str
-
-    def to_json(self) -> Json:
-        """Returns the line of `gatedjax predict`: {"error": the reason}."""
-        return {"error": self.error}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -140,6 +103,7 @@ class TrainedModel:
       params: the parameters of the network, a tree of arrays.
       max_len: number of words of a text that the network reads.
       report: scores of the model on the "validation" and "test" texts, and of its "baseline".
+      tokenizer: the rule that splits texts into words.
     """
 
     kind: str
@@ -150,6 +114,7 @@ class TrainedModel:
     params: Params
     max_len: int
     report: Json = dataclasses.field(default_factory=dict)
+    tokenizer: Tokenizer = dataclasses.field(default_factory=Tokenizer)
 
     @property
     def entry(self) -> NetworkEntry:
@@ -267,7 +232,7 @@ class TrainedModel:
 
     def tokens(self, texts: Sequence[str]) -> tuple[tuple[str, ...], ...]:
         """Returns a tuple with the first `max_len` words of each text of an example."""
-        return tuple(split_words(text, self.max_len) for text in texts)
+        return tuple(self.tokenizer.split(text, self.max_len) for text in texts)
 
     def read_tokens(self, examples: Sequence[tuple[tuple[str, ...], ...]]) -> list[TextOutput]:
         """Runs the network on examples that are split into words.
@@ -367,27 +332,40 @@ class TrainedModel:
             VOCABULARY: to_json(words, ensure_ascii=False).encode("utf-8", "surrogatepass"),
             REPORT: to_json(self.report, indent=1).encode(),
         }
+        tokens = self.tokenizer.to_json()
+        if tokens is not None:
+            # The rule is named in config.json, so that a reader of the folder sees it.
+            config["tokens"] = tokens["kind"]
+            files[TOKENS] = to_json(tokens, ensure_ascii=False).encode("utf-8", "surrogatepass")
         return export.save(
             folder, self.params, config=config, card=card, files=files, overwrite=overwrite
         )
 
     @classmethod
-    def load(cls, folder: str | Path, kinds: Sequence[str]) -> "TrainedModel":
+    def load(
+        cls, folder: str | Path, kinds: Sequence[str], tokenizer: Function | None = None
+    ) -> "TrainedModel":
         """Loads a model that `save` wrote; no code in the folder is executed.
 
         Args:
           folder: the folder of the model.
           kinds: the accepted kinds of models, among "text", "pair" and "tags".
+          tokenizer: the function with which the model was trained; None for a model without one.
 
         Returns:
           The trained model.
 
         Raises:
           FileNotFoundError, ValueError: if the folder does not have a model, has another kind of
-            model, is damaged, or was written by a newer version.
+            model, is damaged, was written by a newer version, or needs another tokenizer.
         """
         config = export.read_config(folder)
         kind = check_kind(config, kinds, folder)  # type: ignore[arg-type]
+        if config.get("network") in LEXICONS:
+            raise export.BadFile(
+                f"{folder} is a lexicon, and this needs a network: `gatedjax explain` shows the "
+                "gates of a lexicon, and `gatedjax train --model ganet` trains a network with gates"
+            )
         try:
             entry = networks(kind)[config["network"]]
             settings = {
@@ -397,21 +375,23 @@ class TrainedModel:
             }
             words = json.loads(export.read_file(folder, VOCABULARY))
             # The first two words are the special words, which the constructor adds.
-            vocabulary = entry.vocabulary(_texts(words["words"][2:]), lowercase=words["lowercase"])
+            names = check_texts(words["words"][2:])
+            vocabulary = entry.vocabulary(names, lowercase=words["lowercase"])
             model = cls(
                 kind=kind,
                 network=config["network"],
                 config=type(entry.config)(**settings),
                 vocabulary=vocabulary,
-                classes=_classes(config["classes"]),
+                classes=check_classes(config["classes"]),
                 params={},
-                max_len=_positive(config["max_len"]),
-                report=_object(json.loads(export.read_file(folder, REPORT))),
+                max_len=check_length(config["max_len"]),
+                report=check_report(json.loads(export.read_file(folder, REPORT))),
+                tokenizer=_tokenizer(folder, config.get("tokens"), tokenizer),
             )
             # The model without parameters gives their shapes, by which the file is checked before
             # it is read.
             like = jax.eval_shape(model._init)
-        except export.BadFile:  # The message already names the file and the fault.
+        except (export.BadFile, NeedsTokenizer):  # The message already names the fault.
             raise
         except (
             # The content comes from a file and may be anything, so each of these errors means a
@@ -436,26 +416,6 @@ class TrainedModel:
         return self.module.init(jax.random.key(0), batch)["params"]
 
 
-def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Yields lists of `size` items; the last list may be shorter."""
-    iterator = iter(items)
-    while part := list(itertools.islice(iterator, size)):
-        yield part
-
-
-def usable(results: Iterable[T | Failure], noun: str = "text") -> Iterator[T]:
-    """Yields the results of texts in order, and raises an error at the first `Failure`.
-
-    Raises:
-      ValueError: at a `Failure`; the message has `noun`, the number of the text from 0, and the
-        reason.
-    """
-    for number, result in enumerate(results):
-        if isinstance(result, Failure):
-            raise ValueError(f"{noun} {number}: {result.error}")
-        yield result
-
-
 def networks(kind: str) -> dict[str, NetworkEntry]:
     """Returns a dict from the name of each network for a kind of model to its `NetworkEntry`.
 
@@ -464,50 +424,16 @@ def networks(kind: str) -> dict[str, NetworkEntry]:
     return {"text": TEXT, "pair": PAIR, "tags": TAGS}[kind]
 
 
-def inputs_of(kind: str) -> int:
-    """Returns the number of texts in an example: 2 for the kind "pair", 1 for "text" and "tags"."""
-    return 2 if kind == "pair" else 1
+def _tokenizer(folder: str | Path, kind: object, function: Function | None) -> Tokenizer:
+    """Reads the tokenizer of a model folder.
 
-
-def check_inputs(columns: Columns, kind: str) -> None:
-    """Raises ValueError if `columns` has a wrong number of text columns for a kind of model.
-
-    The kind "pair" requires two text columns, the kinds "text" and "tags" require a single column.
+    Args:
+      folder: the folder of the model.
+      kind: the kind of the tokenizer in config.json; None for the words of older folders.
+      function: the function of a custom tokenizer, or None.
     """
-    if len(columns.inputs) != inputs_of(kind):
-        expected = "two columns for pairs" if kind == "pair" else "one column for texts"
-        raise ValueError(
-            f"columns.inputs must name {expected}, got {', '.join(map(repr, columns.inputs))}"
-        )
-
-
-def _texts(values: object) -> list[str]:
-    if not isinstance(values, list) or not all(isinstance(text, str) for text in values):
-        raise ValueError(f"words must be a list of texts, got {values!r:.80}")
-    return values
-
-
-def _classes(values: object) -> tuple[Label, ...]:
-    if not isinstance(values, list) or len(set(values)) < max(len(values), 2):
-        raise ValueError(
-            f"classes must be a list of at least two different labels, got {values!r:.80}"
-        )
-    if not all(isinstance(label, str | int | float) for label in values):
-        raise ValueError(f"classes must be texts or numbers, got {values!r:.80}")
-    return tuple(values)
-
-
-def _object(value: object) -> Json:
-    if not isinstance(value, dict):
-        raise ValueError(f"{REPORT} must hold an object, got {type(value).__name__}")
-    return value
-
-
-def _positive(value: object) -> int:
-    if not isinstance(value, int) or value < 1:
-        raise ValueError(f"max_len must be an integer of at least 1, got {value!r}")
-    check_most("max_len", value, MOST_LENGTH)
-    return value
+    value = None if kind is None else json.loads(export.read_file(folder, TOKENS))
+    return Tokenizer.from_json(value, function)
 
 
 def take_row(tokens: tuple[tuple[str, ...], ...], out: Reading, row: int) -> TextOutput:

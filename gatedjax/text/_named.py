@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import cast
 
 from gatedjax._utils.missing import TFDS, missing
 from gatedjax.data import load, names
@@ -11,12 +12,16 @@ from gatedjax.data.files._source import Source
 from gatedjax.text._memory import InRows, dataset_form
 from gatedjax.text._table import Aside, Form
 
+DEMO = "demo"
+"""The name of the data set that is part of the program: generated sentences, no real reviews."""
+
 
 def open_named(name: str, split: str) -> Form | None:
     """Opens a data set by its name.
 
     Args:
-      name: "hf:NAME[:CONFIG]", "tfds:NAME", or a name that `gatedjax.data.load` or TFDS has.
+      name: "demo" (generated sentences), "hf:NAME[:CONFIG]", "tfds:NAME", or a name that
+        `gatedjax.data.load` or TFDS has.
       split: the part, such as "train".
 
     Returns:
@@ -31,6 +36,10 @@ def open_named(name: str, split: str) -> Form | None:
         return _hugging_face(name, split)
     if name.startswith("tfds:"):
         return _tfds(name, name.removeprefix("tfds:"), split)
+    if name == DEMO:
+        form = open_named("polarity", split)
+        assert form is not None
+        return dataclasses.replace(cast(InRows, form), name="demo (generated sentences)")
     # The sets of gatedjax.data come before those of TFDS with the same name.
     if name in names():
         source = load(name, split)

@@ -8,7 +8,7 @@ description in `help()` and `--help`.
 import dataclasses
 import math
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,11 +25,17 @@ from gatedjax._utils.limits import (
 from gatedjax._utils.numbers import make_plain
 from gatedjax.text._model import networks
 from gatedjax.text._networks import Config, NetworkEntry
+from gatedjax.text._prediction import LEXICONS
+from gatedjax.text._tokens import check_function, check_kind
 from gatedjax.training import OptimizerConfig, TrainConfig
 
 C = TypeVar("C")
 Check = Callable[[str, Any], None]
 """A function of (name, value) that raises ValueError for a value that the option cannot have."""
+METRICS = ("accuracy", "macro_f1")
+"""The metrics that may choose the density of a lexicon."""
+BALANCED = "balanced"
+"""The value of `class_weight` with which all classes have the same total weight."""
 _FEWEST_STEPS = 400
 _WIDTH = 100
 
@@ -51,6 +57,23 @@ def _positive(name: str, value: float) -> None:
 def _share(name: str, value: float) -> None:
     if not 0 < value < 1:
         raise ValueError(f"{name} must be in (0, 1), got {value}")
+
+
+def _check_tokens(name: str, value: str) -> None:
+    check_kind(value)
+
+
+def _check_class_weight(name: str, value: str | None) -> None:
+    if value not in (None, BALANCED):
+        raise ValueError(f"{name} must be {BALANCED!r} or None, got {value!r}")
+
+
+def _check_best_metric(name: str, value: str) -> None:
+    if value not in METRICS:
+        raise ValueError(
+            f"{name} must be one of {', '.join(map(repr, METRICS))}, got {value!r}."
+            f"{suggestion(str(value), METRICS)}"
+        )
 
 
 def _option(default: Any, text: str, check: Check | None = None) -> Any:
@@ -85,9 +108,11 @@ class TextOptions:
     """Options of a model for texts. The defaults work without changes for most data."""
 
     model: str = _option(
-        "ganet",
-        "Name of the network: ganet, soft, local, bilstm, agt, rau, gru, lstm or ssan; for pairs "
-        "and tags ssan (attention to selected words) or san (attention to all words).",
+        "lexicon",
+        "Name of the model: lexicon (reads its open words and no other word, needs no network), "
+        "window (a lexicon whose gates also depend on the neighbours of a word), or "
+        "a network: ganet, soft, local, bilstm, agt, rau, gru, lstm or ssan; for pairs and tags "
+        "ssan (attention to selected words) or san (attention to all words).",
     )
     _: dataclasses.KW_ONLY
     embeddings: str | Path | None = _option(  # noqa: RUF009
@@ -96,7 +121,9 @@ class TextOptions:
         "which for most networks contain the frequency of each word in each class).",
     )
     minutes: float | None = _option(
-        None, "Largest training time in minutes (default: no limit).", _positive
+        None,
+        "Largest training time in minutes, without compilation (default: no limit).",
+        _positive,
     )
     num_steps: int | None = _option(
         None,
@@ -105,7 +132,11 @@ class TextOptions:
         _check_integer(1, MOST_STEPS),
     )
     density: float | None = _option(
-        None, "Share of the words with an open gate, for ganet (default: 0.5).", _share
+        None,
+        "Share of the words with an open gate, for lexicon, window and ganet (default: for lexicon "
+        "and window the smallest share that loses no accuracy on the validation texts, for ganet "
+        "0.5).",
+        _share,
     )
     max_len: int = _option(
         400,
@@ -129,6 +160,35 @@ class TextOptions:
     )
     lowercase: bool = _option(
         True, "Ignore case. The default is False for a tagger, because capitals mark names."
+    )
+    tokens: str | None = _option(
+        None,
+        "Rule that splits texts into tokens: words (words and marks, like the vocabulary of "
+        "GloVe), social (links, @user, #tag and emoji stay whole, entities of HTML are replaced), "
+        "characters, or bpe (8,000 learned pieces of words). With words and social, scripts "
+        "without spaces are cut into units that are learned from the texts (default: social for "
+        "lexicon and window, words for networks).",
+        _check_tokens,
+    )
+    tokenizer: Callable[[str], Iterable[str]] | None = _option(  # noqa: RUF009
+        None, "Function from a text to its tokens, in place of `tokens`; see `load`."
+    )
+    min_class: int = _option(
+        1,
+        "Classes with fewer texts are left out, also of the validation and test data.",
+        _check_integer(1, MOST_WORDS),
+    )
+    class_weight: str | None = _option(
+        None,
+        "balanced gives the classes the same total weight in the fit of a lexicon (default: the "
+        "texts have the same weight).",
+        _check_class_weight,
+    )
+    best_metric: str = _option(
+        "accuracy",
+        "Metric of the validation texts that chooses the density of a lexicon: accuracy or "
+        "macro_f1. For a network see `training`.",
+        _check_best_metric,
     )
     held_out: float = _option(
         0.1,
@@ -175,22 +235,84 @@ def check_options(options: TextOptions, kind: str) -> None:
         each other.
     """
     available = networks(kind)
-    if options.model not in available:
+    names = model_names(kind)
+    if options.model not in names:
         raise ValueError(
-            f"model must be one of {', '.join(map(repr, available))}, got {options.model!r}."
-            f"{suggestion(options.model, available)}"
+            f"model must be one of {', '.join(map(repr, names))}, got {options.model!r}."
+            f"{suggestion(options.model, names)}"
         )
     for field in dataclasses.fields(TextOptions):
         value, check = getattr(options, field.name), field.metadata["check"]
         if check is not None and (value is not None or field.default is not None):
             check(field.name, value)
+    if kind == "tags" and not (
+        options.tokens is None and options.tokenizer is None and options.min_class == 1
+    ):
+        raise ValueError(
+            "tokens, tokenizer and min_class are not for taggers, whose files have a word in each "
+            "line: leave them out"
+        )
+    if options.tokenizer is not None:
+        if options.tokens is not None:
+            raise ValueError(
+                f"tokens and tokenizer exclude each other, got tokens={options.tokens!r} and a "
+                "function: give one of them"
+            )
+        check_function(options.tokenizer)
+    if options.model in LEXICONS:
+        _check_for_lexicon(options)
+        return
+    if options.class_weight is not None:
+        raise ValueError(
+            f"class_weight needs model='lexicon' or model='window', got {options.class_weight!r} "
+            f"for {options.model!r}: leave it out"
+        )
+    if options.best_metric != METRICS[0]:
+        raise ValueError(
+            f"best_metric needs model='lexicon' or model='window', got {options.best_metric!r} for "
+            f"{options.model!r}: give training={{'best_metric': ...}}"
+        )
     entry = available[options.model]
     if options.density is not None and not entry.gated:
-        raise ValueError(f"density needs model='ganet', got {options.model!r}: it has no gates")
+        raise ValueError(
+            f"density needs model='lexicon' or model='ganet', got {options.model!r}, which has no "
+            "gates"
+        )
     # The file of vectors, which determines their width, has not been read yet. Any width shows
     # whether the names and values are possible.
     network_config(options, entry, entry.vectors)
     train_config(options, 1)
+
+
+def model_names(kind: str) -> tuple[str, ...]:
+    """Returns the names of the models of a kind ("text", "pair" or "tags"), the default first."""
+    return LEXICONS * (kind == "text") + tuple(networks(kind))
+
+
+def _check_for_lexicon(options: TextOptions) -> None:
+    """Raises ValueError for an option that a lexicon does not use and that has no effect."""
+    for field in dataclasses.fields(TextOptions):
+        value = getattr(options, field.name)
+        if field.name not in _OF_NETWORKS or value == field.default or value == {}:
+            continue
+        raise ValueError(
+            f"{field.name} needs model='ganet' or another network, got {value!r} for a lexicon, "
+            "which has no steps, no vectors and no limit on the words of a text"
+        )
+
+
+_OF_NETWORKS = (
+    "embeddings",
+    "minutes",
+    "num_steps",
+    "max_len",
+    "min_count",
+    "max_words",
+    "batch_size",
+    "network",
+    "training",
+)
+"""The options that only networks use."""
 
 
 def network_config(options: TextOptions, entry: NetworkEntry, width: int) -> Config:
@@ -235,8 +357,6 @@ def train_config(options: TextOptions, epoch: int) -> TrainConfig:
         eval_every=every,
         checkpoint_every=2 * every,
         early_stop_patience=6,
-        best_metric="loss",
-        best_mode="min",
         seed=options.seed,
         optimizer=OptimizerConfig(
             learning_rate=1e-3 if options.embeddings is None else 2e-3, clip_norm=5.0

@@ -6,9 +6,13 @@ from pathlib import Path
 from typing import Literal
 
 from gatedjax._utils.terminal import clean
+from gatedjax.data.files._compressed import ENDS as COMPRESSED
+from gatedjax.data.files._compressed import inner_name
 from gatedjax.text._arrow import ENDS as ARROW
 from gatedjax.text._arrow import open_arrow
+from gatedjax.text._delimited import ENDS as DELIMITED
 from gatedjax.text._delimited import Delimited
+from gatedjax.text._documents import Workbook, open_json
 from gatedjax.text._formats import FastText, Folder, JsonLines
 from gatedjax.text._lines import TextFile, check_encoding
 from gatedjax.text._memory import form_of
@@ -18,11 +22,13 @@ from gatedjax.text._table import Columns as Columns
 from gatedjax.text._table import Form, Table
 from gatedjax.text._table import Label as Label
 from gatedjax.text._table import Record as Record
+from gatedjax.text._table import parse_header as parse_header
 from gatedjax.text._tags import ENDS as _TAGS
 from gatedjax.text._tags import TaggedRecord as TaggedRecord
 from gatedjax.text._tags import open_tags as open_tags
 
-_ENDS = (".csv", ".tsv", ".jsonl", ".ndjson", ".txt")
+_ENDS = (*DELIMITED, ".json", ".jsonl", ".ndjson", ".txt")
+_WORKBOOKS = (".xlsx", ".xlsm")
 
 
 def open_table(
@@ -35,10 +41,12 @@ def open_table(
         ['good', 'bad']
 
     Args:
-      data: a path: .csv, .tsv (with the names of the columns in a header), .jsonl, .ndjson (a JSON
-        object in each line), .txt (fastText's "__label__x words"), each also with .gz; .parquet,
-        .arrow, .feather (with pyarrow); or a folder with a folder per class. Or a data set by name:
-        "hf:NAME[:CONFIG]", "tfds:NAME", or a name of `gatedjax.data.load` or of TFDS. Or values in
+      data: a path: .csv, .tsv, .tab, .psv (with the names of the columns in a header, or in
+        `columns.header`), .jsonl, .ndjson (a JSON object in each line), .json (an array), .txt
+        (fastText's "__label__x words"), each also with .gz, .bz2, .xz, .zst or .zip; .parquet,
+        .arrow, .feather (with pyarrow), .xlsx (with openpyxl); or a folder with a folder per class.
+        Or a data set by name: "demo" (generated sentences), "hf:NAME[:CONFIG]", "tfds:NAME", or a
+        name of `gatedjax.data.load` or of TFDS. Or values in
         memory: rows (text, label) or (premise, hypothesis, label), rows that are dicts, a dict of
         columns, a frame of pandas or polars, a table of pyarrow, a Dataset of datasets. If no label
         is read, also a list of texts.
@@ -56,13 +64,17 @@ def open_table(
       TypeError: if the type of the data is not supported.
     """
     columns = Columns() if columns is None else columns
-    form = _form(data, encoding, split)
+    form = _form(data, encoding, split, columns.header)
     form.check(columns)
     return Table(form, columns)
 
 
 def infer_task(
-    data: object, *, encoding: str = "utf-8", split: str = "train"
+    data: object,
+    *,
+    encoding: str = "utf-8",
+    split: str = "train",
+    header: tuple[str, ...] | None = None,
 ) -> Literal["text", "pair", "tags"]:
     """Infers the kind of model from the data.
 
@@ -73,6 +85,7 @@ def infer_task(
       data: data in a form that `open_table` accepts, or a file of tagged sentences.
       encoding: encoding of the files.
       split: the part of a data set by name.
+      header: the names of the columns of a file without a header, see `Columns`.
 
     Returns:
       "tags" for the endings of CoNLL files, "pair" if there are columns premise and hypothesis,
@@ -80,15 +93,32 @@ def infer_task(
     """
     if isinstance(data, str | os.PathLike) and _ending(os.fspath(data)) in _TAGS:
         return "tags"
-    names = _form(data, encoding, split).names or ()
-    return "pair" if {"premise", "hypothesis"} <= set(names) else "text"
+    names = _form(data, encoding, split, header).names or ()
+    pair = {"premise", "hypothesis"}
+    return "pair" if pair <= {name.strip().casefold() for name in names} else "text"
 
 
 def _ending(path: str | bytes) -> str:
-    return Path(os.fsdecode(path).lower().removesuffix(".gz")).suffix
+    """Returns the ending of a file, or of the file that is compressed in it, in lower case."""
+    location = Path(os.fsdecode(path))
+    inner = location.name
+    # A folder may have any name, and a .zip file that does not exist has no members.
+    if location.suffix.lower() in COMPRESSED and location.is_file():
+        inner = inner_name(location)
+    return Path(inner.lower()).suffix
 
 
-def _form(data: object, encoding: str, split: str) -> Form:
+def _form(data: object, encoding: str, split: str, header: tuple[str, ...] | None = None) -> Form:
+    form = _open(data, encoding, split, header)
+    if header is not None and not isinstance(form, Delimited | Workbook):
+        raise ValueError(
+            f"{form.name}: columns.header is only for tables without a header "
+            f"({', '.join((*DELIMITED, *_WORKBOOKS))}): leave it out"
+        )
+    return form
+
+
+def _open(data: object, encoding: str, split: str, header: tuple[str, ...] | None) -> Form:
     check_encoding(encoding)
     if not isinstance(data, str | os.PathLike):
         is_table = hasattr(data, "schema") and hasattr(data, "to_batches")
@@ -106,19 +136,28 @@ def _form(data: object, encoding: str, split: str) -> Form:
     path, ending = Path(location), _ending(location)
     if path.is_dir():
         return Folder(path, encoding)
-    if path.suffix.lower() in ARROW:
-        return open_arrow(path, location)
+    packed = path.suffix.lower() in COMPRESSED
+    if ending in (*ARROW, *_WORKBOOKS):
+        if packed:
+            raise ValueError(f"{path}: a {ending} file inside is not read: unpack it first")
+        if ending in ARROW:
+            return open_arrow(path, location)
+        return Workbook(path, header)
     if ending not in _ENDS:
         hint = "; files of tags are for the tagger" if ending in _TAGS else ""
+        if ending == ".xls":
+            hint = "; save the workbook as .xlsx or .csv"
         raise ValueError(
-            f"{path}: a file of texts must end with {', '.join(_ENDS)} (or one of them and .gz), "
-            f"{', '.join(ARROW)}, or be a folder with a folder per class, got "
-            f"{ending or 'no ending'!r}{hint}"
+            f"{path}: a file of texts must end with {', '.join(_ENDS)} (each also with "
+            f"{', '.join(COMPRESSED)}), {', '.join((*ARROW, *_WORKBOOKS))}, or be a folder with a "
+            f"folder per class, got {ending or 'no ending'!r}{hint}"
         )
     file = TextFile(path, encoding)
     file.check()
-    if ending in (".csv", ".tsv"):
-        return Delimited(file, ending)
+    if ending in DELIMITED:
+        return Delimited(file, ending, header)
+    if ending == ".json":
+        return open_json(file)
     return FastText(file) if ending == ".txt" else JsonLines(file)
 
 

@@ -140,7 +140,7 @@ class Reader:
             table = gdata.load_embeddings(vectors, added, dim=dim, oov_std=std).matrix
         embed = self.params["embed"]
         # The first two rows belong to the special words, which the reader has already.
-        embed = {**embed, "table": np.concatenate([embed["table"], table[2:]])}
+        embed = {**embed, "embedding": np.concatenate([embed["embedding"], table[2:]])}
         words = [*self.vocabulary.words[2:], *new]
         return dataclasses.replace(
             self,

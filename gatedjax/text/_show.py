@@ -14,6 +14,8 @@ Label = str | int | float | bool
 _BAR = 10
 # A page lists so many classes of a text, and collapses the table of a text with more words.
 _MOST_CLASSES, _MOST_WORDS = 10, 60
+# A table of reasons has so many classes, the most probable.
+_MOST_SHARES = 4
 # Largest length of a title that is the beginning of a text.
 _TITLE = 60
 
@@ -32,6 +34,45 @@ class Change:
 
     label: Label
     probability: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reasons:
+    """The parts of the logits of a prediction, which is a sum over words and pairs of words.
+
+        logit of class c = bias_c + sum_t words_tc + sum_p pairs_pc
+
+    Attributes:
+      classes: the C classes, in the order of the numbers.
+      bias: the C numbers that each text has.
+      words: the C numbers of each word; 0 for a closed word.
+      pairs: the positions of the two words of each pair of open neighbours, and its C numbers.
+      is_same: True if the text without its closed words has bitwise the same probabilities.
+      note: a remark about the text, or "".
+      has_windows: True if the gates also depend on the neighbours of a word.
+    """
+
+    classes: tuple[Label, ...]
+    bias: tuple[float, ...]
+    words: tuple[tuple[float, ...], ...]
+    pairs: tuple[tuple[int, int, tuple[float, ...]], ...]
+    is_same: bool
+    note: str = ""
+    has_windows: bool = False
+
+    def to_json(self) -> Json:
+        """Returns a dict of the fields for `json.dumps`."""
+        return {
+            "classes": list(self.classes),
+            "bias": list(self.bias),
+            "words": [list(parts) for parts in self.words],
+            "pairs": [
+                {"first": first, "second": second, "parts": list(parts)}
+                for first, second, parts in self.pairs
+            ],
+            "is_same": self.is_same,
+            "note": self.note,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +98,9 @@ class Explanation:
       label: the predicted class.
       probability: the probability of the predicted class.
       probabilities: the probability of each class.
-      kept: True if attention can see the word, because its gate is open. The encoder reads all
-        words, so that removing a word with a closed gate may change the prediction too.
+      kept: True if the gate of the word is open. A lexicon reads these words and no other. In a
+        network attention can see them, but the encoder reads all words, so that removing a word
+        with a closed gate may change the prediction too.
       density: share of the words that attention can see.
       attention: the attention to each word, with the sum 1 (for local attention at most 1); None if
         the network has no attention.
@@ -68,6 +110,7 @@ class Explanation:
       removed: the prediction for the text without the word.
       cut: number of words at the end of the text that the network does not read because of
         `max_len`.
+      reasons: the part of each word in the logits, for a lexicon; None for a network.
     """
 
     text: str
@@ -82,6 +125,7 @@ class Explanation:
     flips: tuple[Change | None, ...] | None
     removed: tuple[Change, ...]
     cut: int = 0
+    reasons: Reasons | None = None
 
     def __post_init__(self) -> None:
         for name in ("kept", "attention", "gates", "flips", "removed"):
@@ -115,7 +159,7 @@ class Explanation:
             else [None if c is None else _change_json(c) for c in self.flips],
             "removed": [_change_json(c) for c in self.removed],
             "cut": self.cut,
-        }
+        } | ({} if self.reasons is None else {"reasons": self.reasons.to_json()})
 
     def render(self) -> str:
         """Formats the explanation for a terminal: a few sentences, and a table of the words.
@@ -129,6 +173,8 @@ class Explanation:
         if not self.tokens:
             return f"{lines[0]}\nno words\n"
         lines.append(_reading(self))
+        if self.reasons is not None:
+            return "\n".join([*lines, *_same(self.reasons), "", _render_reasons(self)])
         lines += [f"{clean(sentence)}" for sentence in _deciding(self)]
         headers, rows = ["word", "read"], []
         top = max(self.attention or (0.0,))
@@ -183,11 +229,17 @@ def html_page(explanations: Sequence[Explanation], title: str) -> str:
             'Shade: attention, from <span class="w" style="--a:0.1">little</span> to '
             '<span class="w" style="--a:1">the most of the text</span>.'
         )
-    legend.append(
-        "The tables have the probability of the predicted class, and its change, "
-        + ("if the gate of a word alone were the other way, and " if gated else "")
-        + "if the word were not in the text."
-    )
+    if any(e.reasons is not None for e in explanations):
+        legend.append(
+            "The tables have the parts of the open words in the score of each class. They are "
+            "exact: their sum is the score, and the class with the largest score is predicted."
+        )
+    if not explanations or any(e.reasons is None for e in explanations):
+        legend.append(
+            "The tables have the probability of the predicted class, and its change, "
+            + ("if the gate of a word alone were the other way, and " if gated else "")
+            + "if the word were not in the text."
+        )
     articles = "\n".join(_article(e, i) for i, e in enumerate(explanations, 1))
     page_title = printable(clean(title))
     body = f"""<main>
@@ -210,7 +262,10 @@ def _article(e: Explanation, number: int) -> str:
         return "\n".join([*parts, _classes(e), "</article>"])
     # The language of the text is unknown, and its letters decide the direction of writing.
     parts.append(f'<p class="text" lang="" dir="auto">{" ".join(_words(e))}</p>')
-    parts.append(f"<p>{' '.join(_escape(s) for s in (_reading(e), *_deciding(e)))}</p>")
+    sentences = _deciding(e) if e.reasons is None else _same(e.reasons)
+    parts.append(f"<p>{' '.join(_escape(s) for s in (_reading(e), *sentences))}</p>")
+    # The table of a long text is closed at first, so that the next text can be reached by
+    # scrolling.
     is_open = " open" if len(e.tokens) <= _MOST_WORDS else ""
     parts += [
         f"<details{is_open}>",
@@ -225,10 +280,68 @@ def _article(e: Explanation, number: int) -> str:
     return "\n".join(parts)
 
 
+def _same(reasons: Reasons) -> Iterator[str]:
+    """Yields sentences about the text without its closed words."""
+    if reasons.note:
+        yield f"{reasons.note[0].upper()}{reasons.note[1:]}."
+    if reasons.is_same:
+        yield "The open words alone have the same probabilities, bit by bit."
+    elif reasons.has_windows:
+        yield (
+            "The open words alone have other probabilities, because a gate also depends on the "
+            "neighbours of its word."
+        )
+    else:
+        yield "THE OPEN WORDS ALONE HAVE OTHER PROBABILITIES: this is an error of the program."
+
+
+def _effect(e: Explanation, parts: Sequence[float]) -> float:
+    """Returns the part in favour of the predicted class, against the mean of all classes."""
+    assert e.reasons is not None
+    return parts[e.reasons.classes.index(e.label)] - sum(parts) / len(parts)
+
+
+def _list_reasons(e: Explanation) -> list[tuple[str, tuple[float, ...]]]:
+    """Returns (words, parts) of the open words and pairs, the largest effects first."""
+    assert e.reasons is not None
+    items = [
+        (_word(e.tokens[i]), e.reasons.words[i]) for i, is_open in enumerate(e.kept) if is_open
+    ]
+    items += [
+        (f"{_word(e.tokens[first])} {_word(e.tokens[second])}", parts)
+        for first, second, parts in e.reasons.pairs
+    ]
+    return sorted(items, key=lambda item: -abs(_effect(e, item[1])))
+
+
+def _reason_rows(e: Explanation) -> tuple[list[str], list[list[str]]]:
+    """Returns the header and the rows of the table of reasons.
+
+    The classes are the most probable ones; the last rows have the bias and the sum.
+    """
+    assert e.reasons is not None
+    shown = [label for label, _ in _rank_classes(e)[:_MOST_SHARES]]
+    places = [e.reasons.classes.index(label) for label in shown]
+    items = [*_list_reasons(e), ("(no word)", e.reasons.bias)]
+    totals = [sum(parts[place] for _, parts in items) for place in places]
+    rows = [[name, *(f"{parts[place]:+.3f}" for place in places)] for name, parts in items]
+    return [str(label) for label in shown], [*rows, ["sum", *(f"{total:+.3f}" for total in totals)]]
+
+
+def _render_reasons(e: Explanation) -> str:
+    classes, rows = _reason_rows(e)
+    headers = ["open word or pair", *(f"for {clean(label)}" for label in classes)]
+    table = render_table(headers, [[clean(cell) for cell in row] for row in rows])
+    return f"{table}\nThe class with the largest sum is predicted; the parts are exact.\n"
+
+
 def _words(e: Explanation) -> Iterator[str]:
     top = max(e.attention or (0.0,))
     for i, token in enumerate(e.tokens):
+        # A word of a language written from right to left must not turn the order of its neighbours.
         word = f"<bdi>{_escape(_word(token))}</bdi>"
+        # Open and closed words differ in the tag and not only in the colour, for screen readers and
+        # for readers who see no colours.
         if not e.kept[i]:
             yield f'<del class="closed">{word}</del>'
             continue
@@ -238,6 +351,15 @@ def _words(e: Explanation) -> Iterator[str]:
 
 
 def _table(e: Explanation) -> str:
+    if e.reasons is not None:
+        classes, rows = _reason_rows(e)
+        columns = "".join(f'<th scope="col">For {_escape(label)}</th>' for label in classes)
+        head = f'<thead><tr><th scope="col">Open word or pair</th>{columns}</tr></thead>'
+        body = []
+        for name, *cells in rows:
+            numbers = "".join(f'<td class="n">{cell}</td>' for cell in cells)
+            body.append(f'<tr><th scope="row"><bdi>{_escape(name)}</bdi></th>{numbers}</tr>')
+        return "\n".join(["<table>", head, "<tbody>", *body, "</tbody>", "</table>"])
     top = max(e.attention or (0.0,))
     heads = ["Word", "Read"]
     heads += ["Gate open"] if e.gates is not None else []
@@ -310,6 +432,7 @@ def _deciding(e: Explanation) -> Iterator[str]:
     The first is about flipped gates, if there are any, and the last about removed words.
     """
     for entries, deed in ((e.flips or (), "Flipping the gate of"), (e.removed, "Removing")):
+        # A missing change belongs to a gate that the network does not let close.
         changes = {i: change for i, change in enumerate(entries) if change is not None}
         if len(changes) < len(entries):
             yield "The last open gate cannot be closed: the network opens the likeliest again."

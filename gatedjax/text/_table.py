@@ -7,12 +7,14 @@ import math
 import shlex
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 from gatedjax._utils.limits import MOST_COLUMNS
 from gatedjax._utils.terminal import printable
 
 Label = str | int | float | bool
+Labels = tuple[Label, ...]
+"""Several labels of a text, as in fastText's "__label__a __label__b text" or a list in JSON."""
 EMPTY = "empty line"
 """The reason for empty lines, which do not count against `max_aside`."""
 
@@ -37,8 +39,8 @@ class Record:
     """The line where the record begins, from 1; for rows in memory the number of the row."""
     inputs: tuple[str, ...]
     """The text, or both texts of a pair."""
-    label: Label | None
-    """The label, see `read_label`; None if no label is read."""
+    label: Label | Labels | None
+    """The label, or the tuple of several labels, see `read_label`; None if no label is read."""
     where: str
     """The name of the file; messages begin with f"{where}:{line}"."""
 
@@ -68,16 +70,23 @@ class Columns:
         >>> Columns(("review",), "stars").wanted
         ('review', 'stars')
 
+    A column of the source may differ from its name here in capitals, as "Text" for "text", if no
+    column has exactly this name.
+
     Attributes:
       inputs: the column of the text, or the two columns of a pair.
       label: the column of the label; None reads no label.
+      header: the names of all columns, in order, of a file whose first line is not a header; an
+        empty name stands for a column that is not read. None takes the names from the source.
 
     Raises:
-      ValueError: if two of the names are equal, or inputs is not a tuple.
+      ValueError: if two of the names are equal, inputs is not a tuple, or a name that is read is
+        not in `header`.
     """
 
     inputs: tuple[str, ...] = ("text",)
     label: str | None = "label"
+    header: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.inputs, str) or not self.inputs or len(set(self.wanted)) < self.count:
@@ -85,6 +94,13 @@ class Columns:
                 "columns must be a tuple of names of texts and a different name of the label, got "
                 f"{self.inputs!r} and {self.label!r}"
             )
+        if self.header is not None:
+            if isinstance(self.header, str) or not any(self.header):
+                raise ValueError(
+                    "columns.header must be a tuple with the names of all columns, got "
+                    f"{self.header!r}"
+                )
+            check_names("columns.header", self.header, self)
 
     @property
     def wanted(self) -> tuple[str, ...]:
@@ -95,6 +111,18 @@ class Columns:
     def count(self) -> int:
         """The number of columns that are read."""
         return len(self.wanted)
+
+
+def parse_header(text: str | None) -> tuple[str, ...] | None:
+    """Returns the names of columns in a text with commas, such as `--columns label,,text`.
+
+        >>> parse_header("label,,text")
+        ('label', '', 'text')
+
+    Args:
+      text: the names; None returns None.
+    """
+    return None if text is None else tuple(name.strip() for name in text.split(","))
 
 
 Cells = tuple[str, int, Sequence[object]]
@@ -152,10 +180,25 @@ def _record(where: str, line: int, values: Sequence[object], columns: Columns) -
     count = len(columns.inputs)
     try:
         inputs = tuple(map(_text, columns.inputs, values[:count]))
-        label = None if columns.label is None else read_label(columns.label, values[count])
+        label = None if columns.label is None else _read_labels(columns.label, values[count])
     except ValueError as error:
         return Aside(where, line, str(error))
     return Record(line, inputs, label, where)
+
+
+def _read_labels(name: str, value: object) -> Label | Labels:
+    """Returns the label in a cell, or the tuple of its labels for a list of several labels.
+
+    A list with a single label is this label, and a label that is listed twice counts as one label.
+    """
+    if not isinstance(value, list | tuple) and getattr(value, "ndim", 0) != 1:
+        return read_label(name, value)
+    labels = [read_label(name, item) for item in cast(Iterable[object], value)]
+    if not labels:
+        raise ValueError(f"no {name}: an empty list")
+    # The types count too, because 1 equals True.
+    different = tuple({(type(label), label): label for label in labels}.values())
+    return different[0] if len(different) == 1 else different
 
 
 def _text(name: str, value: object) -> str:
@@ -248,6 +291,27 @@ def fault(text: str, encoding: str) -> str | None:
     return None
 
 
+def match_names(names: Sequence[str], columns: Columns) -> tuple[str, ...]:
+    """Returns the name in a source of each column in `columns.wanted`.
+
+    The name is the wanted name itself if the source has it. Otherwise it is the single name of the
+    source that differs from it only in capitals and outer spaces, if there is such a name.
+
+        >>> match_names(("Text", "LABEL"), Columns())
+        ('Text', 'LABEL')
+    """
+    folded: dict[str, list[str]] = {}
+    for name in names:
+        if name not in columns.wanted:
+            folded.setdefault(name.strip().casefold(), []).append(name)
+    return tuple(
+        alike[0]
+        if name not in names and len(alike := folded.get(name.casefold(), [])) == 1
+        else name
+        for name in columns.wanted
+    )
+
+
 def check_names(
     where: str, names: Sequence[str], columns: Columns, *, header: bool = False
 ) -> None:
@@ -273,13 +337,18 @@ def check_names(
             f"{where}: columns must have different names, got these more than once: "
             f"{_quote_names(twice)}"
         )
-    missing = [name for name in columns.wanted if name not in names]
+    missing = [name for name in match_names(names, columns) if name not in names]
     if missing:
         available = f"there are {_quote_names(names)}" if any(names) else "no column has a name"
         options = "--text" if columns.label is None else "--text and --label"
         suggestion = suggest(names, columns)
         hint = suggestion or f"give the names with {options}" * (len(names) >= columns.count)
-        first = "; the first line must be the header" * (header and not suggestion)
+        first = ""
+        if header and not suggestion:
+            first = "; the first line must be the header"
+            if len(names) >= columns.count:
+                order = ",".join([*columns.wanted, *[""] * (len(names) - columns.count)])
+                first += f"; of a file without a header name the columns, as --columns {order}"
         raise ValueError(
             f"{where}: there is no column {' and no '.join(map(repr, missing))}; {available}"
             f"{': ' * bool(hint)}{hint}{first}"

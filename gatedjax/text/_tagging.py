@@ -9,13 +9,13 @@ import numpy as np
 from gatedjax._utils.limits import MOST_LENGTH
 from gatedjax._utils.types import Json
 from gatedjax.text._asides import Asides
-from gatedjax.text._corpus import split_words
 from gatedjax.text._labels import Classes
 from gatedjax.text._model import Failure, TrainedModel, chunks
 from gatedjax.text._read import Aside, Label
 from gatedjax.text._table import compose
 from gatedjax.text._tagged import Scorer
 from gatedjax.text._tags import SentenceTable
+from gatedjax.text._tokens import split_words
 
 _CHUNK = 1024
 

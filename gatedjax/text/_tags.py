@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from gatedjax.data.files._compressed import inner_name
 from gatedjax.text._lines import TextFile
 from gatedjax.text._table import Aside, compose
 
@@ -92,6 +93,8 @@ class Tags:
                 continue  # "3-4" is a token of two words, "3.1" a word that is not in the text.
             if not first:
                 first, width = number, len(fields)
+            # A sentence with a fault is still read to its end, because only the empty line shows
+            # where the next sentence begins.
             problem = self.file.fault(line) or self._fault(fields, width)
             if is_comment is None and problem is None:
                 problem = (
@@ -194,7 +197,7 @@ def open_tags(
     many columns as other lines, and a tag that occurs in them.
 
     Args:
-      path: path of the file, plain or .gz.
+      path: path of the file, plain or compressed (.gz, .bz2, .xz, .zst, .zip).
       word: column of the words, from 0; None reads the first column, in .conllu the second.
       tag: column of the tags, negative from the end; None reads the last column, in .conllu the
         fourth.
@@ -210,7 +213,7 @@ def open_tags(
     """
     file = TextFile(Path(path), encoding)
     file.check()
-    universal = file.path.name.lower().removesuffix(".gz").endswith(".conllu")
+    universal = inner_name(file.path).lower().endswith(".conllu")
     word_default, tag_default = (1, 3) if universal else (0, -1)
     column = tag_default if tag is None else tag
     return Tags(file, word_default if word is None else word, column if tagged else None, universal)
@@ -230,6 +233,8 @@ class TagRows:
 
     def __iter__(self) -> Iterator[TaggedRecord | Aside]:
         for number, row in enumerate(self.rows, start=1):
+            # A string is a sequence, too. Without this test the letters of a word would become
+            # words.
             pair = [tuple(part) for part in row if not isinstance(part, str)]
             if len(pair) != 2 or not all(isinstance(w, str) and w for part in pair for w in part):
                 raise TypeError(f"sentence {number} must be a list of words and a list of tags")

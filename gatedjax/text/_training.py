@@ -17,7 +17,7 @@ from gatedjax.data import SequenceBatches, load_embeddings, random_embeddings
 from gatedjax.data.batches._steps import for_schedule
 from gatedjax.data.text._embeddings import words_in
 from gatedjax.data.text._vocabulary import UNK, Vocabulary
-from gatedjax.text import _corpus
+from gatedjax.text import _copies, _corpus
 from gatedjax.text._asides import check_share
 from gatedjax.text._baseline import LinearBaseline
 from gatedjax.text._buckets import (
@@ -30,13 +30,14 @@ from gatedjax.text._buckets import (
     training_size,
     training_widths,
 )
-from gatedjax.text._corpus import Corpus, Labels, Numbers, Rows
+from gatedjax.text._corpus import Corpus, Labels, Numbers, Rows, say_corpus
 from gatedjax.text._leak import Ids, Sample, measure_leak, render_leak
 from gatedjax.text._metrics import classification_metrics
 from gatedjax.text._model import TrainedModel, check_inputs, networks
 from gatedjax.text._networks import Config, NetworkEntry, held_at
 from gatedjax.text._options import TextOptions, check_options, network_config, train_config
-from gatedjax.text._read import Columns, Table
+from gatedjax.text._prediction import COLUMNS as COLUMNS
+from gatedjax.text._read import Table
 from gatedjax.text._shapes import is_unknown
 from gatedjax.text._tagged import (
     RULE,
@@ -54,7 +55,6 @@ from gatedjax.training.identity import saved_settings
 
 Say = Callable[[str], None]
 Data = Table | SentenceTable
-_LARGEST_HELD = 20_000
 _MORE_WORDS = 50_000
 _NOISE = 0.1
 OPTIONS = "options"
@@ -149,12 +149,22 @@ def train_model(
         if isinstance(source, Table):
             check_inputs(source.columns, kind)
     entry = networks(kind)[options.model]
-    numbers = Numbers(lowercase=options.lowercase)
     read_part: Any = functools.partial(_corpus.read_corpus, max_aside=max_aside)
     if kind == "tags":
         read_part = functools.partial(read_tagged, longest=options.max_len, max_aside=max_aside)
-    corpora: dict[str, Corpus] = {"train": read_part(table, folder, "train", numbers)}
-    corpus = corpora["train"]
+        numbers = Numbers(lowercase=options.lowercase)
+        corpus: Corpus = read_part(table, folder, "train", numbers)
+    else:
+        corpus, numbers = _corpus.read_training(
+            cast(Table, table),
+            folder,
+            lowercase=options.lowercase,
+            tokens=options.tokens,
+            tokenizer=options.tokenizer,
+            min_class=options.min_class,
+            max_aside=max_aside,
+        )
+    corpora = {"train": corpus}
     _corpus.check_trainable(corpus, split=validation is None)
     for name, other in (("validation", validation), ("test", test)):
         if other is not None:
@@ -162,16 +172,19 @@ def train_model(
     all_rows = np.arange(len(corpus))
     training_rows, validation_rows = all_rows, all_rows[:0]
     if validation is None:
-        # All validation texts are read in each evaluation, so their number has a limit.
-        share = min(options.held_out, _LARGEST_HELD / len(corpus))
-        training_rows, validation_rows = _corpus.split_texts(corpus.labels, share)
+        training_rows, validation_rows = _corpus.split_training(corpus, options.held_out)
     vocabulary, table_of_ids, vectors, coverage = _words(
         kind, corpus, validation_rows, numbers, options
     )
     for part_corpus in corpora.values():
-        _say_read(part_corpus, say)
+        say_corpus(part_corpus, say)
         if kind != "tags":  # A tagger reads all of a long sentence, in windows.
             _say_cut(part_corpus, options.max_len, say)
+    duplicates = _copies.find_duplicates(corpus)
+    for line in (*duplicates.render(), *_corpus.note_parts(corpora)):
+        say(line)
+    if duplicates.copies and validation is None:
+        say("equal texts stay on one side of the split")
     parts = _parts(corpora, training_rows, validation_rows, table_of_ids, options.max_len)
     sizes = ", ".join(f"{len(part.labels):,} for {name}" for name, part in parts.items())
     way = "always the same" if kind == "tags" else "in proportion to the classes, always the same"
@@ -207,6 +220,9 @@ def train_model(
             "batch_size": size,
             "seed": options.seed,
             "embeddings": embeddings,
+            # Runs of older versions did not keep equal texts together, so they have no such entry
+            # and are not continued with another split.
+            **({"equal_texts": "together"} if duplicates.copies and validation is None else {}),
         },
     }
     # A run of an older version can be continued, because its checkpoints are not compared by these
@@ -215,6 +231,9 @@ def train_model(
         del facts[OPTIONS]
     numbered = for_schedule(batches, config)
     result = _fit(entry.task(module), numbered, checked, training, folder, facts, options.minutes)
+    minutes, epoch = options.minutes, batches.steps_per_epoch
+    if minutes is not None and result.stopped == "done" and result.steps < training.num_steps:
+        say(_render_time_up(minutes, result.steps, training.num_steps, epoch))
     model = TrainedModel(
         kind=kind,
         network=options.model,
@@ -223,6 +242,7 @@ def train_model(
         classes=corpus.classes,
         params=result.best_params,
         max_len=options.max_len,
+        tokenizer=numbers.tokenizer,
     )
     if getattr(config, "density", None) is not None:
         # The threshold is set on the validation texts, because training has not seen them.
@@ -241,6 +261,7 @@ def train_model(
         name: {"n": len(part.labels), "aside": corpora[name].aside if name in corpora else 0}
         for name, part in parts.items()
     }
+    report["data"]["train"] |= duplicates.to_report()
     return dataclasses.replace(model, report=report)
 
 
@@ -258,15 +279,6 @@ def _knows_options(folder: Path) -> bool:
         return OPTIONS in saved_settings(store.record(latest))
     except DAMAGED:  # `fit` reports it
         return True
-
-
-def _say_read(corpus: Corpus, say: Say) -> None:
-    counts = sorted(corpus.class_counts.items(), key=lambda pair: -pair[1])
-    listing = ", ".join(f"{label} {count:,}" for label, count in counts[:10])
-    remainder = f", and {len(counts) - 10} more" if len(counts) > 10 else ""
-    say(f"{corpus.name}: {corpus}: {listing}{remainder}")
-    if corpus.aside:
-        say(f"{corpus.aside:,} lines set aside, as {'; '.join(map(str, corpus.first_aside))}")
 
 
 def _say_cut(corpus: Corpus, max_len: int, say: Say) -> None:
@@ -450,17 +462,14 @@ def _fit(
         limit.
     """
     clock = folder / "seconds"
-    used = _read_seconds(clock)
-    began = time.monotonic()
-
-    def seconds() -> float:
-        return used + time.monotonic() - began
+    watch = Stopwatch(_read_seconds(clock))
 
     def on_event(event: str, step: int) -> None:
+        watch.pass_event(compiled=event == "compiled")
         # The time is written with each checkpoint, because a continued run repeats the steps after
         # it.
         if event == "save":
-            write_atomic(clock, f"{seconds():.3f}".encode())
+            write_atomic(clock, f"{watch.seconds():.3f}".encode())
 
     return fit(
         task,
@@ -471,8 +480,52 @@ def _fit(
         settings=facts,
         on_event=on_event,
         raise_on_signal=True,
-        stop_when=None if minutes is None else lambda step: seconds() >= 60 * minutes,
+        stop_when=None if minutes is None else lambda step: watch.seconds() >= 60 * minutes,
     )
+
+
+class Stopwatch:
+    """Measures the time of training without the time of compilation.
+
+    Args:
+      used: the seconds of earlier parts of the run.
+      now: returns the time in seconds (default: `time.monotonic`).
+    """
+
+    def __init__(self, used: float = 0.0, now: Callable[[], float] | None = None) -> None:
+        self._now, self._used = now or time.monotonic, used
+        self._last = self._now()
+        # The checks before the first step trace the network, which is a part of compilation.
+        self._started = False
+
+    def pass_event(self, *, compiled: bool) -> None:
+        """Adds the time since the last event, unless a program was compiled in it."""
+        now = self._now()
+        if self._started and not compiled:
+            self._used += now - self._last
+        self._last, self._started = now, True
+
+    def seconds(self) -> float:
+        """Returns the seconds of training so far."""
+        return self._used + (self._now() - self._last if self._started else 0.0)
+
+
+def _render_time_up(minutes: float, steps: int, planned: int, epoch: int) -> str:
+    """Returns the sentence about a run that the time limit ended.
+
+    Args:
+      minutes: the time limit.
+      steps: the steps of the run.
+      planned: the steps that it would have had.
+      epoch: the steps of a pass over the training texts.
+    """
+    text = f"the time is up ({minutes:g} minutes) after {steps:,} of {planned:,} steps"
+    if steps < epoch:
+        text += (
+            f": the model has read {steps / epoch:.0%} of the training texts and has hardly "
+            "learned; give more minutes"
+        )
+    return text
 
 
 def _read_seconds(clock: Path) -> float:
@@ -646,7 +699,3 @@ def _report_tags(
 
 def _sentences(part: _Part) -> Sentences:
     return Sentences(part.texts[0], cast(Sequence[np.ndarray], part.labels))
-
-
-COLUMNS = {"text": Columns(("text",)), "pair": Columns(("premise", "hypothesis"))}
-"""The default columns for each kind of model."""

@@ -89,6 +89,8 @@ class GateModes:
         """
         share = np.array([truth.right for truth in self.truths])
         sums = sum(truth.variance for truth in self.truths), float(np.sum(share * (1 - share)))
+        # The texts are drawn independently, so the variances add up. Rounding can make a variance
+        # of 0 slightly negative.
         loss, accuracy = (float(np.sqrt(max(x, 0.0))) / len(self.rows) for x in sums)
         return loss, accuracy
 
@@ -139,6 +141,8 @@ class GateModes:
             np.argmax(truth.probabilities) == label
             for truth, label in zip(truths, self.labels, strict=True)
         ]
+        # The probability of the label may underflow to 0. Its loss is infinite, which is the right
+        # value and no fault.
         with np.errstate(divide="ignore"):
             marginal = float(np.mean(-np.log(of_label)))
         mean = lambda values: float(np.mean(values))  # noqa: E731
@@ -175,6 +179,7 @@ class GateModes:
 
 def _sigmoid(logits: np.ndarray) -> np.ndarray:
     """Computes the open probabilities of gate logits in float64."""
+    # exp overflows to infinity for very negative logits, and the quotient is then exactly 0.
     with np.errstate(over="ignore"):
         return 1 / (1 + np.exp(-logits.astype(np.float64)))
 
@@ -184,6 +189,8 @@ def _mean(values: np.ndarray) -> tuple[float, float | None]:
 
     `values` is [S, N], for S draws and N texts. The standard error is None for a single draw.
     """
+    # The draws of all texts form the sample, because the standard error is that of the mean over
+    # the texts.
     draws = np.mean(values.astype(np.float64), axis=1)
     error = None
     if len(draws) > 1:
@@ -215,7 +222,8 @@ def check_gated(model: object) -> None:
     if (on := model.config.gates.gates_on) != "attention":
         raise ValueError(
             f"model must have gates_on='attention', got {on!r}, with which the "
-            "encoder would run again for each of the 2^n patterns"
+            "encoder would run again for each of the 2^n patterns: train one with "
+            "`gatedjax train --model ganet --model.gates.gates-on attention`"
         )
 
 
@@ -242,6 +250,8 @@ def _encode_batch(
       The result of `GANet.encode`; the arrays that `text_truth` needs, with a leading axis over the
       texts; and a dict from the name of each kind of gate to its `ModeValues` [S, B].
     """
+    # The number of draws is a field of the configuration, so the module is cloned and its
+    # parameters stay valid.
     config = dataclasses.replace(network.model.config, test_samples=draws)
     model, variables = network.model.clone(config=config), {"params": params}
     encoded: Tree = model.apply(variables, batch, method=GANet.encode)
@@ -335,6 +345,8 @@ class Texts:
         tokens_of_rows = np.zeros((len(rows), width), tokens.dtype)
         common = min(width, tokens.shape[1])
         tokens_of_rows[:, :common] = tokens[rows, :common]
+        # The noise of a text depends on its id only, so that a text has the same draws whatever
+        # texts are left out.
         ids = np.asarray(batch.get("example_id", np.arange(len(tokens))))
         left_out = int(np.sum(counts & (lengths > longest)))
         labels = np.asarray(batch["label"])

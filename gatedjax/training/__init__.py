@@ -8,6 +8,7 @@ import typing as _typing
 
 from gatedjax._utils.removed import removed_from as _removed_from
 from gatedjax.training._agreement import ProcessMismatch as ProcessMismatch
+from gatedjax.training._placement import fsdp_rule as fsdp_rule
 from gatedjax.training.checkpoint import CheckpointDamaged as CheckpointDamaged
 from gatedjax.training.checkpoint import CheckpointMismatch as CheckpointMismatch
 from gatedjax.training.checkpoint import CheckpointNotSaved as CheckpointNotSaved
@@ -24,7 +25,7 @@ from gatedjax.training.lanes import fit_lanes as fit_lanes
 from gatedjax.training.lanes import lanes_of as lanes_of
 from gatedjax.training.load import average_params as average_params
 from gatedjax.training.load import load_model_state as load_model_state
-from gatedjax.training.load import load_params as load_params
+from gatedjax.training.load import restore_params as restore_params
 from gatedjax.training.lock import WorkdirBusy as WorkdirBusy
 from gatedjax.training.lock import WorkdirLost as WorkdirLost
 from gatedjax.training.loop import FitResult as FitResult
@@ -43,6 +44,7 @@ from gatedjax.training.step import make_train_step as make_train_step
 from gatedjax.training.step import step_rngs as step_rngs
 from gatedjax.training.task import ModelStateTask as ModelStateTask
 from gatedjax.training.task import StatefulTask as StatefulTask
+from gatedjax.training.task import SummaryTask as SummaryTask
 from gatedjax.training.task import Task as Task
 from gatedjax.training.task import frozen_parameters as frozen_parameters
 

@@ -5,6 +5,7 @@ They refuse arguments that would fail or mislead much later in a run.
 
 import dataclasses
 import functools
+import numbers
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -24,13 +25,27 @@ from gatedjax.training.identity import (
 )
 from gatedjax.training.metrics import Ratio
 from gatedjax.training.step import TrainState, init_carry
-from gatedjax.training.task import AnyTask, Batch, call_evaluate
+from gatedjax.training.task import AnyTask, Batch, call_evaluate, has_summary
 
 
-def check_config(config: Any) -> None:
-    """Raises TypeError unless `config` is a `TrainConfig`."""
+def config_with_steps(config: Any, steps: int | None) -> TrainConfig:
+    """Returns the training options with `steps`, if given, in place of `num_steps`.
+
+    Args:
+      config: the training options; None for the defaults.
+      steps: the number of updates, or None.
+
+    Raises:
+      TypeError: if `config` is no `TrainConfig`, or `steps` no integer.
+      ValueError: if `steps` is below 1.
+    """
+    if steps is not None and (isinstance(steps, bool) or not isinstance(steps, numbers.Integral)):
+        raise TypeError(f"steps must be an integer, got {steps!r}")
+    if config is None:
+        config = TrainConfig()
     if not isinstance(config, TrainConfig):
         raise TypeError(f"config must be a TrainConfig, got {type(config).__name__}")
+    return config if steps is None else dataclasses.replace(config, num_steps=steps)
 
 
 def check_optimizer(optimizer: Any, config: TrainConfig) -> Any:
@@ -147,39 +162,6 @@ def check_batch(batch: Any, name: str) -> None:
         raise ValueError(f"{name} must have at least one row, got 'weight' of shape {list(shape)}")
 
 
-def first_batch(train_data: Any, num_steps: int) -> Batch:
-    """Returns the batch of step 0, a dict of arrays, after checking the training data.
-
-    Args:
-      train_data: the training data of `fit`, with `train_data[step]` as the batch of a step.
-      num_steps: the number of steps of the run.
-
-    Raises:
-      TypeError, ValueError: if the training data cannot be indexed by a step, have fewer batches
-        than `num_steps`, or have no batch of step 0.
-    """
-    if not hasattr(train_data, "__getitem__"):
-        raise TypeError(
-            "train_data must give the batch of a step as train_data[step], got "
-            f"{type(train_data).__name__}"
-        )
-    # The length of other data is that of an epoch, after which they go on. Only for a list and for
-    # data of a single pass it limits the steps.
-    ends = isinstance(train_data, list | tuple) or getattr(train_data, "one_pass", False)
-    if ends and len(train_data) < num_steps:
-        raise ValueError(
-            f"train_data must have at least num_steps = {num_steps} batches, got {len(train_data)}"
-        )
-    try:
-        batch = train_data[0]
-    except (KeyError, IndexError, TypeError) as error:
-        raise ValueError(
-            f"train_data[0] must be the batch of step 0, got {type(error).__name__}: {error}"
-        ) from error
-    check_batch(batch, "train_data[0]")
-    return batch
-
-
 def first_evaluation_batch(eval_data: Any) -> Batch | None:
     """Returns the first batch of the evaluation data, a dict of arrays; None without data.
 
@@ -199,6 +181,14 @@ def first_evaluation_batch(eval_data: Any) -> Batch | None:
     # A dict can be iterated again, but it would yield the names of its arrays.
     if isinstance(eval_data, Mapping):
         raise TypeError("eval_data must be a list of batches, got one dict")
+    # Without a length or `__iter__`, iteration by index may never end.
+    if hasattr(eval_data, "__getitem__") and not (
+        hasattr(eval_data, "__iter__") or hasattr(eval_data, "__len__")
+    ):
+        raise TypeError(
+            f"eval_data must be a list of batches, got {type(eval_data).__name__}, which has no "
+            "__len__ and may never end: give a list such as [eval_data[0], eval_data[1]]"
+        )
     try:
         batch = next(iter(eval_data), None)
     except TypeError:
@@ -251,6 +241,44 @@ def check_arrays(state: TrainState) -> None:
             )
 
 
+def check_callbacks(callbacks: Any) -> tuple[Callable[..., None], ...]:
+    """Returns the argument `callbacks` of `fit` as a tuple of functions.
+
+    Raises:
+      TypeError: if it is no tuple or list of functions.
+    """
+    if not isinstance(callbacks, tuple | list) or not all(map(callable, callbacks)):
+        raise TypeError(
+            "callbacks must be a tuple of functions (step, state, metrics), such as "
+            f"callbacks=(print_loss,), got {callbacks!r:.200}"
+        )
+    return tuple(callbacks)
+
+
+def fit_params(params: Any, like: Any) -> Any:
+    """Returns initial parameters of the caller in the structure of the parameters of the task.
+
+    Args:
+      params: the argument `params` of `fit`, a tree of arrays.
+      like: shapes and dtypes of the parameters that `task.init` returns.
+
+    Raises:
+      ValueError: if names, shapes or dtypes differ; the message lists them.
+    """
+    # JAX stores float64 arrays of NumPy as float32 unless 64 bits are enabled.
+    arrays = {}
+    for name, leaf in named_leaves(jax.device_get(params)).items():
+        array = np.asarray(leaf)
+        arrays[name] = array.astype(jax.dtypes.canonicalize_dtype(array.dtype))
+    wanted = describe_arrays(like)
+    if lines := differences(wanted, {name: describe(leaf) for name, leaf in arrays.items()}):
+        raise ValueError(
+            "params must have the names, shapes and dtypes of task.init:\n  "
+            + "\n  ".join(lines).replace("saved", "wanted").replace("now", "got")
+        )
+    return jax.tree.unflatten(jax.tree.structure(like), [arrays[name] for name in wanted])
+
+
 def check_outputs(
     task: AnyTask, state: TrainState, batch: Batch, evaluation: Batch | None, best_metric: str
 ) -> frozenset[str]:
@@ -297,6 +325,10 @@ def check_outputs(
         functools.partial(call_evaluate, task), state.params, evaluation, carry, state.model_state
     )
     _check_ratios(metrics, "evaluate")
-    if best_metric not in metrics:
-        raise ValueError(f"best_metric must be one of {sorted(metrics)}, got {best_metric!r}")
+    # The names of `summarise` are known only after an evaluation, see `Record.add_evaluation`.
+    if best_metric not in metrics and not has_summary(task):
+        raise ValueError(
+            f"best_metric must be one of {sorted(metrics)}, the metrics of evaluate, got "
+            f"{best_metric!r}: give config=TrainConfig(best_metric=...)"
+        )
     return unreached

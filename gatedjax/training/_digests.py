@@ -16,6 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from gatedjax._utils.parameter_names import current_name
 from gatedjax.training.identity import CheckpointMismatch, describe, flatten
 from gatedjax.training.log import versions
 from gatedjax.training.manifest import leaf_hash
@@ -34,6 +35,7 @@ _TITLES = {
     "loss": "the loss of the task",
     "evaluate": "the evaluation of the task",
     "frozen": "the frozen parameters of the task",
+    "params": "the initial parameters",
     "train_data": "the training data",
     "eval_data": "the evaluation data",
 }
@@ -92,15 +94,43 @@ def program_digest(function: Callable[..., Any], *arguments: Any) -> str:
     arguments = jax.eval_shape(lambda *trees: trees, *arguments)
     with jax.disable_jit(False):
         traced = jax.jit(program).trace(*arguments)
-        module: Any = traced.lower().compiler_ir()
-    text = _NUM_DEVICES.sub("", module.operation.get_asm(large_elements_limit=_IN_TEXT))
+        text = _NUM_DEVICES.sub("", lowered_text(traced))
+    return f"program {_hash_text(text, traced)[:16]}"
+
+
+def lowered_text(traced: Any) -> str:
+    """Returns the text of the program that a result of `jax.jit(function).trace` is lowered to.
+
+    Large constants are left out of the text.
+    """
+    module: Any = traced.lower().compiler_ir()
+    return str(module.operation.get_asm(large_elements_limit=_IN_TEXT))
+
+
+def compiled_digest(traced: Any) -> str | None:
+    """Returns a hash of a program with its constants and the trees of its results.
+
+    Two programs with the same hash compute the same results from the same arguments. The result is
+    None for a program that calls Python functions, because its text does not name them.
+
+    Args:
+      traced: a result of `jax.jit(function).trace`.
+    """
+    text = lowered_text(traced)
+    if "callback" in text or traced.jaxpr.effects:
+        return None
+    return _hash_text(f"{text}{jax.tree.structure(traced.out_info)}", traced)
+
+
+def _hash_text(text: str, traced: Any) -> str:
+    """Returns a hash of the text of a program and of its constants."""
     # Functions are numbered by their order, because a helper may get another name.
     numbers = {name: f"@{i}" for i, name in enumerate(_FUNCTION.findall(text))}
     text = _SYMBOL.sub(lambda symbol: numbers.get(symbol[1], symbol[0]), text)
     digest = hashlib.sha256(text.encode())
     for constant in _constants(traced.jaxpr, set()):
         digest.update(_array_digest(constant).encode())
-    return f"program {digest.hexdigest()[:16]}"
+    return digest.hexdigest()
 
 
 def _constants(jaxpr: Any, seen: set[int]) -> Iterator[Any]:
@@ -126,16 +156,21 @@ def _constants(jaxpr: Any, seen: set[int]) -> Iterator[Any]:
 
 
 def run_digests(
-    task: AnyTask, state: TrainState, first: Batch, evaluation: Batch | None, eval_data: Any
+    task: AnyTask,
+    state: TrainState,
+    first: Batch,
+    evaluation: Batch | None,
+    eval_data: Any,
+    params: Any = None,
 ) -> dict[str, Any]:
     """Returns digests of the task and of the data of a run.
 
     The dict has a digest of each program, "init", "loss" and "evaluate", the paths of the "frozen"
-    parameters, "software" (versions of packages, and the backend), and the digests of the arrays of
-    the first batches by name, "train_data" and "eval_data". Without evaluation data "eval_data" is
-    {} and "evaluate" is missing. "eval_data" also has the number of batches, -1 if it is unknown. A
-    program that cannot be lowered has the digest None. Python functions that a program calls back
-    are not part of its digest.
+    parameters, "params" (a digest of given initial parameters), "software" (versions of packages,
+    and the backend), and the digests of the arrays of the first batches by name, "train_data" and
+    "eval_data". Without evaluation data "eval_data" is {} and "evaluate" is missing. "eval_data"
+    also has the number of batches, -1 if it is unknown. A program that cannot be lowered has the
+    digest None. Python functions that a program calls back are not part of its digest.
 
     Args:
       task: the task.
@@ -143,9 +178,9 @@ def run_digests(
       first: the first batch of training.
       evaluation: the first batch of evaluation; None for a run without evaluations.
       eval_data: the evaluation data.
+      params: the parameters to start from, if they are not those of `task.init`.
     """
-
-    params, model_state = state.params, state.model_state
+    model_state = state.model_state
 
     def carry_of(batch: Batch) -> Any:
         # The carry has as many rows as this batch.
@@ -169,14 +204,17 @@ def run_digests(
     digests: dict[str, Any] = {
         "software": versions() | {"backend": jax.default_backend()},
         "init": digest_or_none("init", init, key),
-        "loss": digest_or_none("loss", gradient, params, first, rngs, carry_of(first), model_state),
+        "loss": digest_or_none(
+            "loss", gradient, state.params, first, rngs, carry_of(first), model_state
+        ),
         "frozen": list(frozen_parameters(task)),
+        "params": "of task.init" if params is None else _tree_digest(params),
         "train_data": array_digests(first),
         "eval_data": {},
     }
     if evaluation is not None:
         digests["evaluate"] = digest_or_none(
-            "evaluate", evaluate, params, evaluation, carry_of(evaluation), model_state
+            "evaluate", evaluate, state.params, evaluation, carry_of(evaluation), model_state
         )
         # An unknown length is -1: the __len__ of a loader over a stream raises TypeError.
         length = operator.length_hint(eval_data, -1)
@@ -184,7 +222,14 @@ def run_digests(
     return digests
 
 
-def compared_digests(settings: dict[str, Any], digests: dict[str, Any]) -> dict[str, Any]:
+def _tree_digest(tree: Any) -> str:
+    text = repr(sorted(array_digests(tree).items()))
+    return f"arrays {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def compared_digests(
+    settings: dict[str, Any], digests: dict[str, Any], *, is_repeatable: bool = True
+) -> dict[str, Any]:
     """Returns the part of `digests` that is compared when a run continues from a checkpoint.
 
     A digest is left out if `settings` has an entry of its name ("init", "loss", "evaluate",
@@ -193,8 +238,14 @@ def compared_digests(settings: dict[str, Any], digests: dict[str, Any]) -> dict[
     Args:
       settings: the settings of the run by name, see `settings_of`.
       digests: the digests of the task and of the data by name, see `run_digests`.
+      is_repeatable: False leaves out the digests that depend on the first batch of training.
     """
-    return {k: v for k, v in digests.items() if k not in _TITLES or k not in settings}
+    of_first_batch = () if is_repeatable else ("train_data", "init")
+    return {
+        k: v
+        for k, v in digests.items()
+        if (k not in _TITLES or k not in settings) and k not in of_first_batch
+    }
 
 
 def digest_or_none(name: str, function: Callable[..., Any], *arguments: Any) -> str | None:
@@ -267,8 +318,13 @@ def check_digests(saved: Any, current: dict[str, Any], where: Path) -> str | Non
     same_software = saved.get("software") == current.get("software")
     if same_software:
         lines = [*programs.values(), *lines]
-    if saved.get("frozen") is not None and saved["frozen"] != current.get("frozen"):
+    # Version 0.1.0 changed names of parameters, so that current names are compared.
+    frozen = [[current_name(n, "/") for n in of.get("frozen") or ()] for of in (saved, current)]
+    if saved.get("frozen") is not None and frozen[0] != frozen[1]:
         lines.append(f"  {_TITLES['frozen']}: saved {saved['frozen']}, now {current.get('frozen')}")
+    given = saved.get("params"), current.get("params")
+    if None not in given and given[0] != given[1]:
+        lines.append(f"  {_TITLES['params']}: saved {given[0]}, now {given[1]}")
     if lines:
         raise CheckpointMismatch(
             "\n".join(

@@ -200,11 +200,17 @@ class Meter:
         alone = {"time": round(time.time(), 3)} if self.alone else {}
         self._work.write(line | self.names[number] | alone)
 
-    def log(self, step: int) -> None:
+    def log(self, step: int, rates: dict[str, np.ndarray]) -> dict[str, float]:
         """Writes a line of metrics.jsonl for each unfinished run, with the means of its metrics.
 
-        Afterwards the pending sums are empty. `step` is the number of steps so far, which the lines
-        have as "step".
+        Afterwards the pending sums are empty.
+
+        Args:
+          step: the number of steps so far, which the lines have as "step".
+          rates: the learning rates by name, with an axis over the runs if there are several.
+
+        Returns:
+          The entries of the line by name; for several runs their means.
 
         Raises:
           NonFiniteError: if a run skipped more than `max_skipped` updates in a row.
@@ -212,7 +218,13 @@ class Meter:
         self.check_skipped()
         values = floats_of(self.pending)
         speeds = self.interval.speeds() if self.alone else {}
-        lines = {number: values[number] | speeds for number in self.running()}
+        rows = {name: np.broadcast_to(rate, len(values)) for name, rate in rates.items()}
+        lines = {
+            number: values[number]
+            | {name: float(row[number]) for name, row in rows.items()}
+            | speeds
+            for number in self.running()
+        }
         for number, line in lines.items():
             self.write(number, {"split": "train", "step": step, **line})
         names = next(iter(lines.values()))
@@ -221,6 +233,7 @@ class Meter:
         # The sums are reset after the lines are written, so that each line has the mean of a single
         # interval.
         self.pending, self.interval = {}, Interval()
+        return means
 
     def check_skipped(self) -> None:
         """Reports the updates that were skipped since the last call.
@@ -261,8 +274,15 @@ class Meter:
         if not self.alone:
             raise NonFiniteError(f"seed {self.names[number]['seed']}: {message}", step)
         raise NonFiniteError(
-            f"{message}. The checkpoints in {self._work.path} were saved before these steps, or "
-            "after steps that changed no parameter. Look for non-finite inputs, or lower the "
-            "learning rate in another workdir.",
+            f"{message}. {self._saved_before()}Look for non-finite inputs, or lower the learning "
+            "rate in another workdir.",
             step,
+        )
+
+    def _saved_before(self) -> str:
+        if self._work.path is None:
+            return ""
+        return (
+            f"The checkpoints in {self._work.path} were saved before these steps, or after steps "
+            "that changed no parameter. "
         )

@@ -33,7 +33,7 @@ _CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "remat2"
 def unreached_parameters(
     task: Any, state: Any, batch: Batch, check: Callable[..., None] | None = None
 ) -> frozenset[str]:
-    """Returns the paths, such as "embed/table", of parameters with a gradient of 0 for all inputs.
+    """Returns the paths of parameters with a gradient of 0 for all inputs, as "embed/kernel".
 
     The program of the gradient is searched and not computed: no operation leads from such a
     parameter to the loss, or the gradient is multiplied by a constant 0. A gradient that is 0 only
@@ -73,7 +73,7 @@ class Reach:
     Attributes:
       task: the task.
       state: shapes of the train state.
-      paths: the paths of the parameters that no gradient has reached, such as "embed/table".
+      paths: the paths of the parameters that no gradient has reached, such as "embed/embedding".
     """
 
     task: Any
@@ -131,7 +131,7 @@ class Reach:
 
 
 def _by_path(params: Any) -> dict[str, Any]:
-    """Returns the leaves of the tree `params` by path, such as "embed/table"."""
+    """Returns the leaves of the tree `params` by path, such as "embed/embedding"."""
     leaves = jax.tree_util.tree_leaves_with_path(params)
     return {jax.tree_util.keystr(p, simple=True, separator="/"): leaf for p, leaf in leaves}
 

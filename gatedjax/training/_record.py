@@ -71,12 +71,8 @@ class Record:
         if name not in metrics:
             raise ValueError(f"best_metric must be one of {sorted(metrics)}, got {name!r}")
         self.history.append({"step": step, **metrics})
-        sign = 1.0 if config.best_mode == "max" else -1.0
-        best = self.best_metrics.get(name, math.nan)
         # NaN is never an improvement, so that early stopping counts it.
-        if sign * metrics[name] > sign * best or (
-            math.isnan(best) and not math.isnan(metrics[name])
-        ):
+        if config.is_better(metrics[name], self.best_metrics.get(name, math.nan)):
             self.best_step, self.best_metrics = step, metrics
             self.without_improvement = 0
             return True

@@ -22,7 +22,7 @@ from gatedjax.training.checkpoint import (
 )
 from gatedjax.training.config import TO_ZERO, TrainConfig
 from gatedjax.training.distributed import broadcast_json
-from gatedjax.training.identity import saved_settings
+from gatedjax.training.identity import UNKNOWN_PROGRAM, saved_settings, without_programs
 from gatedjax.training.log import environment, write_json
 from gatedjax.training.step import TrainState, best_of
 
@@ -37,11 +37,14 @@ class Restored:
       state: the train state. For runs side by side each array has a leading axis over the runs.
       best: the best parameters so far, with the same leading axis; for a task with a model state
         {"params": ..., "model_state": ...}.
+      data: the position in the training data, see `Batches.state`; None for data that are read by
+        the number of a step.
     """
 
     run: dict[str, Any]
     state: TrainState
     best: Params
+    data: Any = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,14 +105,14 @@ def restore_everywhere(work: Workdir, shared: Shared, like: TrainState) -> Resto
 
     saved: Restored | None = None
     error: Exception | None = None
-    if work.writes:
+    if work.reports:
         try:
             saved = restore_or_begin(work, shared, like)
         except Exception as caught:  # because the other processes wait for an answer
             error = caught
     failure = None if error is None else f"{type(error).__name__}: {error}"
-    answer = json.dumps([failure, None if saved is None else saved.run])
-    failure, run = json.loads(broadcast_json(answer))
+    answer = json.dumps([failure, *((None, None) if saved is None else (saved.run, saved.data))])
+    failure, run, data = json.loads(broadcast_json(answer))
     if error is not None:
         raise error
     if failure is not None:
@@ -121,13 +124,15 @@ def restore_everywhere(work: Workdir, shared: Shared, like: TrainState) -> Resto
     trees = (like, _best_like(like)) if saved is None else (saved.state, saved.best)
     if saved is None:
         trees = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), trees)
-    return Restored(run, *jax.device_get(multihost_utils.broadcast_one_to_all(trees)))
+    state, best = jax.device_get(multihost_utils.broadcast_one_to_all(trees))
+    return Restored(run, state, best, data)
 
 
 def restore_or_begin(work: Workdir, shared: Shared, like: TrainState) -> Restored | None:
     """Locks the workdir and reads its newest checkpoint.
 
-    In a workdir without checkpoints it writes config.json and environment.json.
+    In a workdir without checkpoints it writes config.json and environment.json. A run without a
+    workdir has nothing to lock or read.
 
     Args:
       work: the workdir.
@@ -142,20 +147,26 @@ def restore_or_begin(work: Workdir, shared: Shared, like: TrainState) -> Restore
         `num_steps`.
       RuntimeError: if there are checkpoints and none can be read.
     """
-    config, settings = work.config, shared.settings
+    config, settings, path = work.config, shared.settings, work.path
+    if path is None or work.store is None:
+        work.begin_without_files()
+        return None
     to_zero = config.optimizer.schedule in TO_ZERO
 
     def check(saved: dict[str, Any]) -> None:
+        old = saved_settings(saved)
+        if old.get("optimizer") == UNKNOWN_PROGRAM:
+            old = old | {"optimizer": settings.get("optimizer")}
         check_settings(
-            saved_settings(saved),
+            old,
             settings,
-            work.path,
+            path,
             same_length=to_zero,
             metadata=shared.metadata,
         )
 
     def check_program(saved: dict[str, Any]) -> None:
-        note = check_digests(saved.get("digests"), shared.digests, work.path)
+        note = check_digests(saved.get("digests"), shared.digests, path)
         if note is not None:
             work.view.notice(note)
 
@@ -167,14 +178,14 @@ def restore_or_begin(work: Workdir, shared: Shared, like: TrainState) -> Restore
         description = settings | shared.metadata | {"train": config}
         # Only a new run writes these files, so that they describe its beginning, also after it was
         # continued on another machine.
-        write_json(work.path / "config.json", description)
-        write_json(work.path / "environment.json", environment(config.seed))
+        write_json(path / "config.json", description)
+        write_json(path / "environment.json", environment(config.seed))
         log.begin(None)
         return None
     step = newest.run["step"]
     if step > config.num_steps:
         raise CheckpointMismatch(
-            f"{work.path} is at step {step}, and num_steps is {config.num_steps}: use another "
+            f"{path} is at step {step}, and num_steps is {config.num_steps}: use another "
             f"workdir, or num_steps of at least {step}"
         )
     note_resume(step)
@@ -208,6 +219,8 @@ def restore_newest(
     for step in reversed(store.found()):
         try:
             saved = store.record(step)
+            if store.has_former_names(step, like):
+                saved = without_programs(saved)
             check(saved)
             run = saved["run"]
             state, best = store.restore(step, like, _best_like(like))
@@ -233,7 +246,7 @@ def restore_newest(
                 RuntimeWarning,
                 stacklevel=5,
             )
-        return Restored(run, state, best)
+        return Restored(run, state, best, saved.get("data"))
     if damaged:
         cause = next(iter(damaged.values()))
         raise RuntimeError(

@@ -16,7 +16,7 @@ def train_all_but(
 
     Args:
       tx: the transformation of the trained parameters. It has no state for frozen parameters.
-      frozen: paths of parameters, such as "embed/table", or "encoder" for all parameters below it.
+      frozen: paths of parameters, such as "embed/embedding", or "encoder" for all below it.
 
     Raises:
       ValueError: in `init`, if a path names no parameter.

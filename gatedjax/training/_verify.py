@@ -3,11 +3,12 @@
 Environment variables turn both on. They change neither the options nor the numbers of a run.
 """
 
+import contextlib
 import json
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,9 @@ def _metric_lines(path: Path) -> list[dict[str, Any]]:
     return [{k: v for k, v in line.items() if k not in _CLOCK} for line in lines]
 
 
-def write_digests(state: Any, best: Any, record: Any, train_data: Any, workdir: Path) -> None:
+def write_digests(
+    state: Any, best: Any, record: Any, batches: Iterator[Any], workdir: Path | None
+) -> None:
     """Appends digests of the end of a run to the file in the variable GATEDJAX_DIGESTS.
 
     Without this environment variable the call has no effect.
@@ -98,19 +101,18 @@ def write_digests(state: Any, best: Any, record: Any, train_data: Any, workdir: 
       state: the last train state.
       best: the best parameters of the run.
       record: the JSON record of the run.
-      train_data: the training data. The digests include the next batches.
-      workdir: the workdir, for its metrics.jsonl.
+      batches: the batches after the last step; the digests include the first of them.
+      workdir: the workdir, for its metrics.jsonl; None if the run has none.
     """
     target = os.environ.get(DIGESTS)
     if not target:
         return
     step = int(record["step"])
-    batches = {}
-    for number in range(step, step + NEXT_BATCHES):
-        try:
-            batches[str(number)] = tree_digests(train_data[number])
-        except IndexError:
-            break  # a list of exactly as many batches as the run has steps
+    next_batches = {}
+    # A list may have exactly as many batches as the run has steps.
+    with contextlib.suppress(IndexError):
+        for number, batch in zip(range(step, step + NEXT_BATCHES), batches, strict=False):
+            next_batches[str(number)] = tree_digests(batch)
     line = {
         "parameters": tree_digests(state.params),
         "optimiser state": tree_digests(state.opt_state),
@@ -118,9 +120,9 @@ def write_digests(state: Any, best: Any, record: Any, train_data: Any, workdir: 
         "model state": tree_digests(state.model_state),
         "best parameters": tree_digests(best),
         "data position": {"step": step, "state.step": int(state.step)},
-        "next batches": batches,
+        "next batches": next_batches,
         "record": record,
-        "metrics": _metric_lines(workdir / "metrics.jsonl"),
+        "metrics": [] if workdir is None else _metric_lines(workdir / "metrics.jsonl"),
     }
     with open(target, "a", encoding="utf-8") as file:
         file.write(to_json(line, sort_keys=True) + "\n")

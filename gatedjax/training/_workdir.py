@@ -41,38 +41,69 @@ def _tensorboard(workdir: Path) -> Any:
     return None
 
 
+def _refuse_files(config: TrainConfig) -> None:
+    """Raises ValueError if the training options write files that need a workdir."""
+    for name in ("tensorboard", "profile_steps"):
+        if getattr(config, name):
+            raise ValueError(
+                f"{name}={getattr(config, name)!r} writes into the workdir, got workdir=None: give "
+                "fit a workdir"
+            )
+
+
 class Workdir:
     """The work folder of a run, with its log, its checkpoints and its progress display.
 
     It is a context. At the end of the block all saves are complete. No file is written before
-    `take`, so that all checks come first. With several processes only process 0 writes.
+    `take`, so that all checks come first. With several processes only process 0 writes. Without a
+    folder no file is written at all, and `on_log` and the progress display still work.
 
     Args:
-      path: the folder.
+      path: the folder; None for a run that writes no files.
       config: the training options.
-      on_event: called with ("step" | "evaluate" | "save" | "saved", step), or None.
+      on_event: called with ("step" | "evaluate" | "save" | "saved" | "compiled", step), or
+        None.
       on_log: called with each line of metrics.jsonl as a dict, or None.
       several: True if several processes form the run.
 
     Attributes:
-      path: the folder.
+      path: the folder, or None.
       config: the training options.
       several: True if several processes form the run.
-      writes: True if this process writes files.
+      reports: True if this process reports progress and calls `on_log`.
+      store: the `CheckpointStore` with the checkpoints of the run, if this process writes files;
+        else None.
       event: called with the name of an event and a step, see `on_event`.
-      store: the `CheckpointStore` with the checkpoints of the run.
       view: the progress display.
+
+    Raises:
+      ValueError: for an empty path; or without a folder, if the training options write files into
+        it.
     """
 
     def __init__(
-        self, path: str | Path, config: TrainConfig, on_event: OnEvent, on_log: OnLog, several: bool
+        self,
+        path: str | Path | None,
+        config: TrainConfig,
+        on_event: OnEvent,
+        on_log: OnLog,
+        several: bool,
     ) -> None:
-        self.path, self.config, self.several = Path(path), config, several
-        self.writes = is_main() or not several
+        if path == "":
+            # `Path("")` is the current folder, which an empty string is unlikely to mean.
+            raise ValueError("workdir must be the path of a folder, got '': give None for no files")
+        self.path = None if path is None else Path(path)
+        self.config, self.several = config, several
+        self.reports = is_main() or not several
         self.event = add_kill(on_event)
-        self.store = CheckpointStore(
-            self.path / "checkpoints", config.keep_checkpoints, every=config.checkpoint_every
-        )
+        self.store: CheckpointStore | None = None
+        if self.path is None:
+            _refuse_files(config)
+        elif self.reports:
+            self.store = CheckpointStore(
+                self.path / "checkpoints", config.keep_checkpoints, every=config.checkpoint_every
+            )
+        self._is_open = False
         self.view = ProgressView(config.num_steps, 0, False)
         self._on_log = on_log
         self._lock: WorkdirLock | None = None
@@ -91,7 +122,8 @@ class Workdir:
                 if self._board is not None:
                     self._board.close()
             finally:
-                self.store.close()
+                if self.store is not None:
+                    self.store.close()
             if isinstance(error, CheckpointNotSaved):
                 self.check()
         except CheckpointNotSaved:
@@ -108,6 +140,8 @@ class Workdir:
 
     def take(self) -> MetricsLog:
         """Locks the folder and returns its log, on which the caller must call `begin`."""
+        assert self.path is not None, "a run without a folder has no log"
+        self._is_open = True
         self.path.mkdir(parents=True, exist_ok=True)
         # The lock file marks a folder as that of a run, so foreign files are looked for before it
         # is created.
@@ -115,6 +149,10 @@ class Workdir:
         self._lock = WorkdirLock(self.path)
         self._log = MetricsLog(self.path / "metrics.jsonl")
         return self._log
+
+    def begin_without_files(self) -> None:
+        """Begins a run that has no folder, as `take` begins one with a folder."""
+        self._is_open = True
 
     def show(self, step: int, resumed: bool) -> None:
         """Starts the progress display, and TensorBoard events if they are configured.
@@ -124,8 +162,8 @@ class Workdir:
           resumed: True if it continues from a checkpoint, which the display then reports.
         """
         config = self.config
-        self.view = ProgressView(config.num_steps, step, config.progress and self.writes)
-        if config.tensorboard and self.writes:
+        self.view = ProgressView(config.num_steps, step, config.progress and self.reports)
+        if config.tensorboard and self.reports and self.path is not None:
             self._board = _tensorboard(self.path)
             if self._board is None:
                 self.view.message("no TensorBoard events: tensorboardX is not installed")
@@ -142,11 +180,13 @@ class Workdir:
         """Appends a line, a dict of JSON values, to metrics.jsonl.
 
         The line is also passed to `on_log` and, for its floats, to TensorBoard; it needs the
-        entries "split" and "step". Before `take` nothing is written.
+        entries "split" and "step". Before `take`, and in other processes than process 0, the call
+        has no effect.
         """
-        if self._log is None:
+        if not self._is_open:
             return
-        self._log.write(line)
+        if self._log is not None:
+            self._log.write(line)
         if self._on_log is not None:
             # The callback gets a copy, because TensorBoard reads the line after it.
             self._on_log(dict(line))
@@ -164,6 +204,7 @@ class Workdir:
           best: the best parameters so far, with NumPy arrays.
           record: the progress of the run as a dict of JSON values.
         """
+        assert self.store is not None, "a run without a folder saves no checkpoint"
         self.check()
         if self._log is not None:
             # A checkpoint that survives a power cut must find the lines up to its step in the log.
@@ -176,12 +217,12 @@ class Workdir:
         Raises:
           CheckpointNotSaved: if a save failed.
         """
-        for step in self.store.poll() if self.writes else ():
+        for step in () if self.store is None else self.store.poll():
             self.event("saved", step)
 
     def settle(self) -> None:
         """Waits until all checkpoints are on disk, and reports them, see `report_saved`."""
-        if self.writes:
+        if self.store is not None:
             self.store.wait()
             self.check()
             self.report_saved()
@@ -200,7 +241,7 @@ class Profile:
     """
 
     def __init__(self, work: Workdir) -> None:
-        self._work, self._folder = work, work.path / "profile"
+        self._work, self._folder = work, Path(work.path or "") / "profile"
         self._running = False
 
     def before_step(self, done: int, state: TrainState) -> None:

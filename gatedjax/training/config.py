@@ -1,6 +1,7 @@
 """Options of training. The docstrings of the fields are the help of the command line."""
 
 import dataclasses
+import math
 from typing import Any, Literal
 
 import jax
@@ -88,17 +89,19 @@ class TrainConfig:
     sweep_over: str = "learning_rate"
     """The number that sweep varies: learning_rate, or a number of the task (GA-Net: penalty,
     temperature)."""
-    parallel: Literal["sharding", "pmap", "single"] = "sharding"
-    """Split each batch over the devices with jit and shardings, or with pmap, or use one device."""
+    parallel: Literal["sharding", "fsdp", "pmap", "single"] = "sharding"
+    """Split each batch over the devices with jit and shardings (fsdp: the parameters and the
+    optimizer state too), or with pmap, or use one device."""
     accumulate: int = 1
     """Compute the gradient of a batch in this many parts, one after the other. It saves memory and
     does not change the update."""
     early_stop_patience: int | None = None
     """Stop after this many evaluations without improvement; None never stops early."""
-    best_metric: str = "accuracy"
+    best_metric: str = "loss"
     """The evaluation metric by which the best parameters are chosen."""
-    best_mode: Literal["max", "min"] = "max"
-    """max if a larger best-metric is better, min if a smaller one is."""
+    best_mode: Literal["auto", "max", "min"] = "auto"
+    """max if a larger best-metric is better, min if a smaller one is. auto is min for a metric with
+    loss, perplexity or error in its name, and max for all others."""
     max_skipped: int = 10
     """The most updates in a row that may be skipped because the loss, the gradient or the updated
     parameters are not finite."""
@@ -143,6 +146,30 @@ class TrainConfig:
                 f"early_stop_patience must be at least 1 or None, got {self.early_stop_patience}"
             )
 
+    def is_better(self, value: float, best: float) -> bool:
+        """Returns True if `value` of the metric `best_metric` is better than `best`.
+
+            >>> TrainConfig(best_metric="accuracy").is_better(0.75, 0.5)
+            True
+
+        NaN is never better, and all numbers are better than NaN.
+        """
+        if math.isnan(value) or math.isnan(best):
+            return not math.isnan(value)
+        is_max = mode_of(self.best_metric, self.best_mode) == "max"
+        return value > best if is_max else value < best
+
+
+def mode_of(best_metric: str, best_mode: str) -> str:
+    """Returns `best_mode`, with "auto" replaced by "max" or "min" for the name of the metric."""
+    if best_mode != "auto":
+        return best_mode
+    return "min" if any(word in best_metric.lower() for word in _FALLING) else "max"
+
+
+_FALLING = ("loss", "perplexity", "error")
+"""Words in the names of metrics of which smaller values are better."""
+
 
 def make_optimizer(
     config: OptimizerConfig,
@@ -175,7 +202,7 @@ def make_optimizer(
         or reset_moments is set without adam or adamw and a staircase.
     """
     _check_optimizer(config, num_steps)
-    rate = _schedule(config, num_steps, learning_rate)
+    rate = learning_rate_of(config, num_steps, learning_rate)
     tiny: dict[str, Any] = {} if config.epsilon is None else {"eps": config.epsilon}
     adam = {"b2": config.beta2, **tiny}
     rules = {
@@ -248,7 +275,7 @@ TO_ZERO = ("cosine", "linear")
 """Schedules that fall to 0 at the last step, so that their rates depend on num_steps."""
 
 
-def _schedule(config: OptimizerConfig, num_steps: int, learning_rate: Any) -> Any:
+def learning_rate_of(config: OptimizerConfig, num_steps: int, learning_rate: Any = None) -> Any:
     """Returns the learning rate of `config`: a number, or a function of the number of updates.
 
     Args:

@@ -13,7 +13,11 @@ from gatedjax._utils.json import to_json_values
 from gatedjax._utils.removed import REMOVED_FIELDS
 from gatedjax._utils.terminal import printable
 from gatedjax.training._transforms import call_update
-from gatedjax.training.config import TrainConfig
+from gatedjax.training.config import TrainConfig, mode_of
+
+_PROGRAM = "optax program"
+UNKNOWN_PROGRAM = f"{_PROGRAM}, not compared"
+"""The setting "optimizer" of a checkpoint whose optimizer cannot be compared."""
 
 # Options that may differ, because they do not change the results of a step.
 _FREE = (
@@ -96,6 +100,22 @@ def saved_settings(record: Mapping[str, Any]) -> dict[str, Any]:
     return settings
 
 
+def without_programs(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the record of a checkpoint without the digests of its programs.
+
+    The text of a lowered program has the names of parameters, so that a checkpoint with names from
+    before version 0.1.0 cannot be compared by it.
+    """
+    digests = record.get("digests")
+    if isinstance(digests, dict):
+        programs = ("init", "loss", "evaluate")
+        digests = {name: value for name, value in digests.items() if name not in programs}
+    settings = saved_settings(record)
+    if str(settings.get("optimizer", "")).startswith(_PROGRAM):
+        settings = settings | {"optimizer": UNKNOWN_PROGRAM}
+    return {**record, "digests": digests, "settings": settings}
+
+
 def saved_description(record: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the settings and the metadata in the record of a checkpoint, in one dict by name.
 
@@ -122,7 +142,7 @@ def program_of(tx: optax.GradientTransformation, params: Any) -> str:
         tx, grads, state, params, value=loss(params), grad=grads, value_fn=loss
     )
     programs = [jax.jit(tx.init).lower(params), jax.jit(update).lower(params, state, params)]
-    return f"optax program {_digest(programs)}"
+    return f"{_PROGRAM} {_digest(programs)}"
 
 
 def eval_params_digest(function: Callable[..., Any], params: Any, opt_state: Any) -> str:
@@ -187,6 +207,11 @@ def check_settings(
     for name, (unchanged, _) in REMOVED_FIELDS["OptimizerConfig"].items():
         if old.get(f"train.optimizer.{name}") == unchanged:
             del old[f"train.optimizer.{name}"]
+    # A run with "auto" continues a run with the mode that "auto" stands for.
+    for values in (old, new):
+        if "train.best_mode" in values:
+            mode = mode_of(str(values.get("train.best_metric")), values["train.best_mode"])
+            values["train.best_mode"] = mode
     names = [
         name
         for name in sorted(old.keys() | new.keys())

@@ -14,23 +14,30 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
+from gatedjax.training._averages import is_computed
+from gatedjax.training._batches import first_batch
 from gatedjax.training._checks import (
     check_arrays,
-    check_config,
+    check_optimizer,
     check_outputs,
     check_task,
-    first_batch,
+    config_with_steps,
+    digest_optimizer,
     first_evaluation_batch,
 )
 from gatedjax.training._digests import array_digests, compared_digests, run_digests
-from gatedjax.training._meter import Meter
+from gatedjax.training._meter import Meter, floats_of
+from gatedjax.training._rates import LearningRates
 from gatedjax.training._reach import Reach
 from gatedjax.training._record import Record
 from gatedjax.training._restore import Restored, Shared, records_of, restore_or_begin
 from gatedjax.training._signals import Signals
+from gatedjax.training._transforms import is_key, keys_as_data, train_all_but
 from gatedjax.training._workdir import Line, Params, Workdir
 from gatedjax.training.config import TrainConfig, eval_params, make_optimizer
+from gatedjax.training.evaluation import concatenate_rows
 from gatedjax.training.identity import metadata_of, settings_of
 from gatedjax.training.loop import (
     FitResult,
@@ -54,7 +61,9 @@ from gatedjax.training.task import (
     Carry,
     Task,
     call_evaluate,
+    call_summarise,
     frozen_parameters,
+    has_summary,
     is_stateful,
 )
 
@@ -126,7 +135,9 @@ def _vary(task: Any, name: str, value: Any) -> Any:
     return task.with_value(name, value)
 
 
-def make_lane_step(task: Task, config: TrainConfig) -> Callable[..., Any]:
+def make_lane_step(
+    task: Task, config: TrainConfig, optimizer: optax.GradientTransformation | None = None
+) -> Callable[..., Any]:
     """Builds the step of all lanes.
 
     It maps (states, batches, seed_keys, active, values) to (states, metrics). All arguments and
@@ -138,6 +149,7 @@ def make_lane_step(task: Task, config: TrainConfig) -> Callable[..., Any]:
     Args:
       task: the task.
       config: the training options.
+      optimizer: an Optax transformation in place of the configured one, or None.
     """
     swept = bool(config.sweep)
 
@@ -147,9 +159,12 @@ def make_lane_step(task: Task, config: TrainConfig) -> Callable[..., Any]:
         # The optimiser is built inside the traced function, because its rate is an argument of the
         # program.
         rate = value if swept and config.sweep_over == "learning_rate" else None
-        tx = make_optimizer(
-            config.optimizer, config.num_steps, learning_rate=rate, frozen=frozen_parameters(task)
-        )
+        tx = optimizer
+        if tx is None:
+            frozen = frozen_parameters(task)
+            tx = make_optimizer(
+                config.optimizer, config.num_steps, learning_rate=rate, frozen=frozen
+            )
         varied = _vary(task, config.sweep_over, value) if swept and rate is None else task
         lane_step = make_train_step(varied, tx, accumulate=config.accumulate, check_loss=True)
         new, metrics = lane_step(state, batch, key)
@@ -185,6 +200,9 @@ class _Lanes:
       config: the training options.
       devices: the devices to use.
       initial: the state and the best parameters at the start, with a leading axis over the runs.
+      tx: the optimizer of a single run.
+      is_configured: True if `tx` is built from `config.optimizer`, so that a lane may have another
+        learning rate.
 
     Attributes:
       state: the train state of all lanes on the devices, with a leading axis over the lanes.
@@ -202,7 +220,13 @@ class _Lanes:
         config: TrainConfig,
         devices: Sequence[jax.Device],
         initial: Restored,
+        tx: optax.GradientTransformation,
+        is_configured: bool,
     ) -> None:
+        self.rates = LearningRates(
+            tx, config.optimizer if is_configured else None, config.num_steps
+        )
+        self.sweeps_rate = bool(config.sweep) and config.sweep_over == "learning_rate"
         self.accumulate = config.accumulate
         self.count, width = len(lanes), min(len(devices), len(lanes))
         # The additional lanes are copies of the last lane.
@@ -223,17 +247,28 @@ class _Lanes:
         values = [math.nan if lane.value is None else lane.value for lane in padded]
         self.values = jax.device_put(np.array(values, np.float32), self.split)
         self.traces = self.eval_traces = 0
-        lane_step = make_lane_step(task, config)
-        of_task = bool(config.sweep) and config.sweep_over != "learning_rate"
+        lane_step = make_lane_step(task, config, None if is_configured else tx)
+        of_task = bool(config.sweep) and not self.sweeps_rate
 
         def step(*args: Any) -> tuple[TrainState, Metrics]:
             self.traces += 1
             return lane_step(*args)
 
-        def evaluate(params: Params, value: jax.Array, batch: Batch, state: Any) -> Metrics:
+        def evaluate(params: Params, value: jax.Array, batch: Batch, state: Any) -> Any:
             self.eval_traces += 1
             varied = _vary(task, config.sweep_over, value) if of_task else task
-            return call_evaluate(varied, params, batch, model_state=state)[0]
+            metrics, predictions, _ = call_evaluate(varied, params, batch, model_state=state)
+            # Predictions that no function reads are not computed.
+            return metrics, predictions if has_summary(task) else {}
+
+        # The tasks of the lanes differ in the swept number, which `summarise` may read.
+        self.varied = [
+            _vary(task, config.sweep_over, lane.value) if of_task else task for lane in lanes
+        ]
+        self.point = eval_params
+        # These parameters are a computation for a single run, so that it is mapped over the lanes.
+        if is_computed(initial.state.opt_state):
+            self.point = jax.jit(jax.vmap(eval_params))
 
         self.train_step = jax.jit(step, donate_argnums=0, out_shardings=self.split)
         over = (0, 0, 0 if self.own else None, 0)
@@ -252,14 +287,40 @@ class _Lanes:
         self.state, metrics = self.train_step(self.state, batch, self.keys, active, self.values)
         return metrics
 
-    def evaluate(self) -> tuple[Metrics, bool]:
+    def evaluate(self) -> tuple[list[dict[str, float]], bool]:
         traces = self.eval_traces
-        params = eval_params(self.state.params, self.state.opt_state)
+        params = self.point(self.state.params, self.state.opt_state)
         totals: Metrics = {}
+        parts: list[Any] = []
         for batch in self.evaluation_batches():
-            metrics = self.eval_step(params, self.values, batch, self.state.model_state)
+            metrics, predictions = self.eval_step(
+                params, self.values, batch, self.state.model_state
+            )
             totals = jax.tree.map(jnp.add, totals, metrics) if totals else metrics
-        return totals, self.eval_traces > traces
+            if predictions:
+                parts.append(jax.device_get((batch["weight"], predictions)))
+        values = floats_of(totals)[: self.count]
+        for number, task in enumerate(self.varied if parts else ()):
+            rows = _real_rows(parts, number)
+            values[number] |= call_summarise(task, rows, values[number])
+        return values, self.eval_traces > traces
+
+    def learning_rates(self) -> dict[str, np.ndarray]:
+        # The lines of a sweep have the peak of their lane under the same name.
+        if self.sweeps_rate:
+            return {}
+        # A rate without an axis is that of all lanes.
+        return {
+            name: rate[: self.count] if np.ndim(rate) else rate
+            for name, rate in self.rates.read(self.state.opt_state).items()
+        }
+
+    def state_for_callbacks(self) -> TrainState:
+        return self.state
+
+    def data_state(self) -> Any:
+        # Lanes read their data by the number of a step.
+        return None
 
     def evaluation_batches(self) -> Iterator[Batch]:
         if not self.own:
@@ -269,7 +330,7 @@ class _Lanes:
             yield jax.device_put(_stack(batches, "evaluation"), self.split)
 
     def keep_best(self, numbers: list[int]) -> None:
-        params = eval_params(self.state.params, self.state.opt_state)
+        params = self.point(self.state.params, self.state.opt_state)
         last = jax.device_get(best_of(params, self.state.model_state))
         _copy_lanes(last, self.best_params, numbers)
 
@@ -283,7 +344,7 @@ class _Lanes:
         # evaluation.
         best = jax.tree.map(np.array, self.best_params)
         fresh = [number for number, record in enumerate(records) if not record.best_metrics]
-        params = eval_params(state.params, state.opt_state)
+        params = jax.device_get(self.point(state.params, state.opt_state))
         _copy_lanes(best_of(params, state.model_state), best, fresh)
         return state, best
 
@@ -296,6 +357,22 @@ class _Lanes:
 
     def compilations(self) -> int:
         return self.traces
+
+
+def _real_rows(parts: list[Any], number: int) -> dict[str, np.ndarray]:
+    """Returns the predictions of lane `number` for the real rows of all batches, by name.
+
+    Args:
+      parts: for each batch the weights [B], or [L, B] if each lane has separate data, and the
+        predictions by name, arrays [L, B, ...].
+      number: the number of the lane, from 0.
+    """
+    rows: dict[str, list[np.ndarray]] = {}
+    for weight, predictions in parts:
+        is_real = np.atleast_2d(weight)[number if np.ndim(weight) == 2 else 0] > 0
+        for name, values in predictions.items():
+            rows.setdefault(name, []).append(np.asarray(values)[number][is_real])
+    return {name: concatenate_rows(name, arrays) for name, arrays in rows.items()}
 
 
 def _copy_lanes(source: Params, target: Params, numbers: list[int]) -> None:
@@ -312,6 +389,7 @@ def _begin(
     settings: object,
     metadata: object,
     devices: Sequence[jax.Device],
+    optimizer: optax.GradientTransformation | None,
 ) -> TrainingRun:
     """Checks the arguments of `fit_lanes`, then restores the lanes or initialises them.
 
@@ -326,9 +404,12 @@ def _begin(
       settings: values that a checkpoint must share with the run, as a mapping or a dataclass.
       metadata: values that are recorded and not compared, as a mapping or a dataclass.
       devices: the devices over which the lanes are spread.
+      optimizer: an Optax transformation in place of the configured one, or None.
     """
-    config, compared = work.config, settings_of(settings, work.config)
-    tx = make_optimizer(config.optimizer, config.num_steps, frozen=frozen_parameters(task))
+    config, frozen = work.config, frozen_parameters(task)
+    tx = make_optimizer(config.optimizer, config.num_steps, frozen=frozen)
+    if optimizer is not None:
+        tx = train_all_but(optimizer, frozen) if frozen else optimizer
     data = {lane.seed: train_data(lane.seed) for lane in lanes}
     firsts = {seed: first_batch(batches, config.num_steps) for seed, batches in data.items()}
     of_first = eval_data(lanes[0].seed) if callable(eval_data) else eval_data
@@ -337,11 +418,20 @@ def _begin(
     make = jax.jit(lambda key: init_state(task, tx, key, first))
     keys = [jax.random.key(lane.seed) for lane in lanes]
     of_one = make.eval_shape(keys[0])  # traced only here; the calls below use the same trace
-    like = jax.tree.map(lambda x: jax.ShapeDtypeStruct((len(keys), *x.shape), x.dtype), of_one)
     check_arrays(of_one)
+    program = None if optimizer is None else digest_optimizer(tx, of_one.params)
+    compared = settings_of(settings, config, program)
+    if any(map(is_key, jax.tree.leaves(of_one.opt_state))):
+        tx = keys_as_data(tx)
+        make = jax.jit(lambda key, tx=tx: init_state(task, tx, key, first))
+        of_one = make.eval_shape(keys[0])
+    like = jax.tree.map(lambda x: jax.ShapeDtypeStruct((len(keys), *x.shape), x.dtype), of_one)
     unreached = check_outputs(task, of_one, first, evaluation, config.best_metric)
-    digests = run_digests(task, of_one, first, evaluation, of_first)
-    digests["train_data"] = {f"seed {s}": array_digests(batch) for s, batch in firsts.items()}
+    digests: dict[str, Any] = {}
+    if work.path is not None:
+        # A run without a workdir compares the digests with nothing.
+        digests = run_digests(task, of_one, first, evaluation, of_first)
+        digests["train_data"] = {f"seed {s}": array_digests(batch) for s, batch in firsts.items()}
     shared = Shared(compared, metadata_of(metadata), compared_digests(compared, digests))
     restored = initial = restore_or_begin(work, shared, like)
     if initial is None:
@@ -354,7 +444,9 @@ def _begin(
         best = best_of(state.params, state.model_state)
         initial = Restored({"lanes": records, "step": 0, "pending": {}}, state, best)
     run, data_of = initial.run, [data[lane.seed] for lane in lanes]
-    engine = _Lanes(task, lanes, data_of, eval_data, config, devices, initial)
+    engine = _Lanes(
+        task, lanes, data_of, eval_data, config, devices, initial, tx, optimizer is None
+    )
     names = [
         {"seed": lane.seed} | ({} if lane.value is None else {config.sweep_over: lane.value})
         for lane in lanes
@@ -369,12 +461,14 @@ def _begin(
 def fit_lanes(
     task: Task,
     train_data: Callable[[int], Any],
-    eval_data: Any,
-    config: TrainConfig,
-    workdir: str | Path,
+    eval_data: Any = None,
+    config: TrainConfig | None = None,
+    workdir: str | Path | None = None,
     *,
+    steps: int | None = None,
     settings: object = None,
     metadata: object = None,
+    optimizer: optax.GradientTransformation | optax.MultiSteps | None = None,
     devices: Sequence[jax.Device] | None = None,
     on_event: Callable[[str, int], None] | None = None,
     on_log: Callable[[dict[str, Any]], None] | None = None,
@@ -387,7 +481,6 @@ def fit_lanes(
     the parameters agree to about 1e-5 relative after a hundred steps. Like `fit` it continues from
     the checkpoints in the workdir.
 
-        >>> import tempfile
         >>> from gatedjax.training import Ratio
         >>> class Scale:
         ...     def init(self, key, batch):
@@ -397,7 +490,7 @@ def fit_lanes(
         ...         return errors.sum(), {"loss": Ratio.of(errors, batch["weight"])}
         >>> batch = {"x": np.ones(2, np.float32), "weight": np.ones(2, np.float32)}
         >>> config = TrainConfig(num_steps=1, seeds=2, progress=False)
-        >>> results = fit_lanes(Scale(), lambda seed: [batch], None, config, tempfile.mkdtemp())
+        >>> results = fit_lanes(Scale(), lambda seed: [batch], config=config)
         >>> [result.steps for result in results]
         [1, 1]
 
@@ -408,15 +501,18 @@ def fit_lanes(
       eval_data: the batches of an evaluation pass, shared by the lanes; or a function from a seed
         to its batches, which must be equally many and of the same shapes for all seeds. None
         evaluates no data.
-      config: the training options.
+      config: the training options (default: `TrainConfig()`).
       workdir: the folder for a single metrics.jsonl, with the seed in each line, and for a single
-        set of checkpoints.
+        set of checkpoints; None writes no files.
+      steps: the number of updates, in place of `config.num_steps`.
       settings: values that a checkpoint must share with this run, as a mapping or a dataclass of
         values that JSON can represent; see `fit`.
       metadata: values that are recorded and not compared, as a mapping or a dataclass of values
         that JSON can represent.
+      optimizer: an Optax transformation in place of `config.optimizer`, for all lanes; see `fit`. A
+        sweep must then vary a number of the task, because the transformation has its learning rate.
       devices: the devices over which the lanes are spread (default: all devices of this process).
-      on_event: called with ("step" | "evaluate" | "save" | "saved", step).
+      on_event: called with ("step" | "evaluate" | "save" | "saved" | "compiled", step).
       on_log: called with each line of metrics.jsonl as a dict.
       raise_on_signal: True raises `StoppedBySignal` after a signal instead of returning.
 
@@ -424,8 +520,8 @@ def fit_lanes(
       The `FitResult` of each lane, in the order of `lanes_of(config)`.
 
     Raises:
-      ValueError: for pmap, several processes, tensorboard, profile_steps, or a sweep over a number
-        that the task cannot vary.
+      ValueError: for pmap, fsdp, several processes, tensorboard, profile_steps, a sweep over a
+        number that the task cannot vary, or a sweep over the learning rate of a given optimizer.
       TypeError: for a task, data or configuration that cannot work; see `fit`.
       CheckpointMismatch: if workdir belongs to another run.
       RuntimeError: if there are checkpoints and none can be read.
@@ -433,11 +529,19 @@ def fit_lanes(
       NonFiniteError: after more than `config.max_skipped` skipped updates in a row of a lane. The
         first lane that reaches the limit ends all lanes.
     """
-    check_config(config)
+    config = config_with_steps(config, steps)
+    optimizer = check_optimizer(optimizer, config)
+    if optimizer is not None and config.sweep and config.sweep_over == "learning_rate":
+        raise ValueError(
+            "sweep_over must be a number of the task if optimizer is given, which has its own "
+            "learning rate, got 'learning_rate': give config.optimizer in its place"
+        )
     check_task(task, eval_data is not None)
     refuse_parts(task, config.accumulate)
-    if config.parallel == "pmap":
-        raise ValueError("parallel must be 'sharding' or 'single' for several seeds, got 'pmap'")
+    if config.parallel not in ("sharding", "single"):
+        raise ValueError(
+            f"parallel must be 'sharding' or 'single' for several seeds, got {config.parallel!r}"
+        )
     if config.tensorboard or config.profile_steps:
         raise ValueError("tensorboard and profile_steps are only for a single seed: leave them out")
     if is_stateful(task):
@@ -459,7 +563,17 @@ def fit_lanes(
             _vary(task, config.sweep_over, value)
     lanes, work = lanes_of(config), Workdir(workdir, config, on_event, on_log, False)
     with work, Signals(work.announce_stop) as signals:
-        run = _begin(task, lanes, train_data, eval_data, work, settings, metadata, lane_devices)
+        run = _begin(
+            task,
+            lanes,
+            train_data,
+            eval_data,
+            work,
+            settings,
+            metadata,
+            lane_devices,
+            optimizer,
+        )
         report_finished(run)
         number = train(run, signals)
         results = results_of(run, number)

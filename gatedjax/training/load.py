@@ -10,7 +10,7 @@ from gatedjax.training.checkpoint import CheckpointStore
 from gatedjax.training.identity import CheckpointMismatch
 
 
-def load_params(
+def restore_params(
     workdir: str | Path,
     like: Any,
     partial: bool = False,
@@ -28,7 +28,7 @@ def load_params(
         >>> store = CheckpointStore(workdir / "checkpoints")
         >>> store.save(1, {"params": {"w": np.ones(2)}}, {"w": np.ones(2)}, {})
         >>> store.close()
-        >>> load_params(workdir, {"w": np.zeros(2)})
+        >>> restore_params(workdir, {"w": np.zeros(2)})
         ({'w': array([1., 1.])}, [])
 
     Args:
@@ -69,8 +69,8 @@ def load_model_state(
 ) -> Any:
     """Reads the model state of a run (see `ModelStateTask`), and checks its hashes.
 
-    A model state belongs to parameters: the result belongs to those that `load_params` reads with
-    the same `which` and `step`.
+    A model state belongs to parameters: the result belongs to those that `restore_params` reads
+    with the same `which` and `step`.
 
         >>> import tempfile
         >>> workdir = Path(tempfile.mkdtemp())
@@ -166,7 +166,7 @@ def average_params(workdir: str | Path, like: Any, count: int) -> tuple[Any, tup
     def mean_of(steps: list[int]) -> tuple[Any, tuple[int, ...]]:
         total: Any = None
         for step in steps:
-            params, _ = load_params(workdir, like, which="last", step=step)
+            params, _ = restore_params(workdir, like, which="last", step=step)
             # The sum is in float64, because narrower types would round at each addition.
             wide = jax.tree.map(lambda x: np.asarray(x, np.float64), params)
             total = wide if total is None else jax.tree.map(np.add, total, wide)

@@ -137,6 +137,8 @@ def _git(folder: Path, *command: str) -> str | None:
     elsewhere = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX")
     environment = {name: v for name, v in os.environ.items() if name not in elsewhere}
     try:
+        # The time is limited, because a repository on a slow network drive must not delay the start
+        # of a run.
         done = subprocess.run(
             ["git", *command],
             cwd=folder,
@@ -165,6 +167,8 @@ def environment(seed: int) -> dict[str, Any]:
         "versions": versions(),
         "python": platform.python_version(),
         "platform": platform.platform(),
+        # Results may differ in the last digits between kinds and numbers of devices, so both are
+        # recorded.
         "devices": [str(device.device_kind) for device in jax.devices()],
         "backend": jax.default_backend(),
         "processor": processor(),

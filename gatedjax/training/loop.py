@@ -3,7 +3,8 @@
 import dataclasses
 import signal
 import time
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -14,34 +15,38 @@ import optax
 from gatedjax.training._agreement import Seen, agree, collect_shared_values
 from gatedjax.training._averages import eval_params as find_eval_params
 from gatedjax.training._averages import is_computed
+from gatedjax.training._batches import Batches, open_batches
 from gatedjax.training._checks import (
     check_arrays,
     check_batch,
-    check_config,
+    check_callbacks,
     check_eval_params,
     check_optimizer,
     check_outputs,
     check_task,
+    config_with_steps,
     digest_optimizer,
-    first_batch,
     first_evaluation_batch,
+    fit_params,
 )
 from gatedjax.training._digests import compared_digests, digest_or_none, run_digests
-from gatedjax.training._meter import Interval, Meter, floats_of
+from gatedjax.training._meter import Interval, Meter
 from gatedjax.training._meter import NonFiniteError as NonFiniteError
+from gatedjax.training._programs import SharedProgram
+from gatedjax.training._rates import LearningRates
 from gatedjax.training._reach import Reach
 from gatedjax.training._record import Record
 from gatedjax.training._restore import Restored, Shared, records_of, restore_everywhere
 from gatedjax.training._signals import Signals
 from gatedjax.training._transforms import is_key, keys_as_data, train_all_but
-from gatedjax.training._verify import write_digests
+from gatedjax.training._verify import NEXT_BATCHES, write_digests
 from gatedjax.training._workdir import Line, Params, Profile, Workdir
 from gatedjax.training.config import TO_ZERO, TrainConfig, make_optimizer
 from gatedjax.training.distributed import max_over_processes
 from gatedjax.training.evaluation import run_evaluation
 from gatedjax.training.identity import eval_params_digest, metadata_of, settings_of
 from gatedjax.training.metrics import Metrics, from_json, to_json
-from gatedjax.training.parallel import Parallel, make_parallel
+from gatedjax.training.parallel import Parallel, make_parallel, pad_rows
 from gatedjax.training.progress import format_metrics
 from gatedjax.training.step import (
     TrainState,
@@ -69,9 +74,11 @@ class FitResult:
       best_step: the step of the best evaluation; without evaluation data the last step.
       best_metrics: the metrics of the best evaluation by name; {} without evaluation data.
       history: the metrics of all evaluations by name, oldest first, each with its "step".
-      stopped: "done" after all steps, "early" after early stopping, "signal" after a signal.
+      stopped: "done" after all steps or at the end of the data, "early" after early stopping,
+        "signal" after a signal.
       steps: the number of updates, including those before the run was continued.
-      compilations: the number of step functions that this call compiled.
+      compilations: the number of step functions that this call traced, and compiled if no earlier
+        run of the process had the same program.
       signal: the number of the signal that stopped the run; None without a signal.
       best_model_state: the model state that belongs to best_params; None for a task without one.
     """
@@ -108,6 +115,10 @@ class StoppedBySignal(SystemExit):
         super().__init__(128 + int(results[0].signal or 0))
 
 
+Callback = Callable[[int, TrainState, dict[str, float]], None]
+"""Called with the number of steps, the train state and the metrics by name, see `fit`."""
+
+
 class Engine(Protocol):
     """The arrays of a run, or of several runs side by side, and the functions that change them.
 
@@ -138,13 +149,22 @@ class Engine(Protocol):
           the runs.
         """
 
-    def evaluate(self) -> tuple[Metrics, bool]:
+    def evaluate(self) -> tuple[list[dict[str, float]], bool]:
         """Evaluates all runs on the evaluation data.
 
         Returns:
-          The metrics by name, with an axis over the runs if there are several; and True if the
+          For each run the metrics by name, with the metrics of `task.summarise`; and True if the
           evaluation was compiled by this call.
         """
+
+    def learning_rates(self) -> dict[str, np.ndarray]:
+        """Returns the learning rates of the last update by name, see `LearningRates.read`."""
+
+    def state_for_callbacks(self) -> TrainState:
+        """Returns the train state on the devices, without an axis over devices."""
+
+    def data_state(self) -> Any:
+        """Returns the position in the training data for a checkpoint, see `Batches.state`."""
 
     def keep_best(self, numbers: list[int]) -> None:
         """Stores the present parameters of the runs with these numbers as their best ones."""
@@ -194,6 +214,7 @@ class TrainingRun:
       step: the number of steps so far.
       resumed: True if the run continues from a checkpoint.
       stop_when: maps the number of steps so far to True if the run ends there, before `num_steps`.
+      callbacks: functions (step, state, metrics), see `fit`.
       shapes: the shapes of the batches so far, because each new shape is compiled.
       reach: a search for parameters that no gradient reaches, until the first line of a new run.
       seen: hashes of the batches since the processes of the run last compared them.
@@ -206,6 +227,7 @@ class TrainingRun:
     step: int
     resumed: bool
     stop_when: Callable[[int], bool] | None = None
+    callbacks: tuple[Callback, ...] = ()
     shapes: set[tuple[Any, ...]] = dataclasses.field(default_factory=set)
     reach: Reach | None = None
     seen: Seen = dataclasses.field(init=False)
@@ -222,8 +244,9 @@ class TrainingRun:
 def train(run: TrainingRun, signals: Signals) -> int | None:
     """Trains until all runs have ended or a signal comes.
 
-    The order in a round is: step, log, evaluate, decide about the end, check for a signal, save. A
-    state is therefore evaluated before it is saved, and no batch is read in between.
+    The order in a round is: step, log, evaluate, callbacks, decide about the end, check for a
+    signal, save. A state is therefore evaluated before it is saved, and no batch is read in
+    between. If the data end before `num_steps`, the run ends after its last step.
 
     Returns:
       The number of the signal, or None.
@@ -237,17 +260,25 @@ def train(run: TrainingRun, signals: Signals) -> int | None:
     try:
         while not run.over and not stop:
             profile.before_step(run.step - first_step, engine.state)
-            _step(run, next(batches))
+            batch = next(batches, None)
+            if batch is not None:
+                _step(run, batch)
             # A save that failed is reported soon after it, not at the next checkpoint.
             work.report_saved()
-            at_end = run.step >= config.num_steps or _is_last_step(run)
-            if run.step % config.log_every == 0 or at_end:
-                run.meter.log(run.step)
+            at_end = batch is None or run.step >= config.num_steps or _is_last_step(run)
+            metrics: dict[str, float] = {}
+            # Without a batch the step may be logged and evaluated already.
+            if run.meter.pending and (run.step % config.log_every == 0 or at_end):
+                metrics = run.meter.log(run.step, engine.learning_rates())
                 if run.reach is not None:
                     run.reach.refuse()
                     run.reach = None
-            if engine.eval_data is not None and (run.step % config.eval_every == 0 or at_end):
-                _evaluate(run)
+            if _evaluates(run, at_end):
+                metrics |= _evaluate(run)
+            if metrics:
+                _call_back(run, metrics)
+            if batch is None:
+                _warn_of_end(run)
             _decide(run, at_end)
             # The check comes before the save, so that a run that stops is always saved.
             stop = _should_stop(run, signals)
@@ -258,6 +289,32 @@ def train(run: TrainingRun, signals: Signals) -> int | None:
         profile.stop(engine.state)
     # A signal during the last step is returned, because a program may start another run next.
     return _find_signal(run, signals)
+
+
+def _evaluates(run: TrainingRun, at_end: bool) -> bool:
+    """Returns True if the runs are evaluated after this step, and have not been at this step."""
+    if run.engine.eval_data is None or not (at_end or run.step % run.work.config.eval_every == 0):
+        return False
+    histories = [run.meter.records[number].history for number in run.meter.running()]
+    return any(not history or history[-1]["step"] != run.step for history in histories)
+
+
+def _call_back(run: TrainingRun, metrics: dict[str, float]) -> None:
+    if run.callbacks:
+        state = run.engine.state_for_callbacks()
+        for callback in run.callbacks:
+            # Each callback gets a copy, so that it may change its metrics.
+            callback(run.step, state, dict(metrics))
+
+
+def _warn_of_end(run: TrainingRun) -> None:
+    warnings.warn(
+        f"train_data ended after {run.step} batches, and so does the run, although num_steps is "
+        f"{run.work.config.num_steps}: repeat the data, as dataset.repeat() of grain does, or give "
+        "fewer steps",
+        RuntimeWarning,
+        stacklevel=4,
+    )
 
 
 def _step(run: TrainingRun, batches: list[Batch]) -> None:
@@ -284,19 +341,24 @@ def _step(run: TrainingRun, batches: list[Batch]) -> None:
         meter.interval.compiling += seconds
         view.once(seconds, steps=1)
         view.phase("train")
+        run.work.event("compiled", run.step)
     meter.add(run.step, refuse_mean_loss(metrics, fresh=run.step == 0), batches)
     run.step += 1
     run.work.event("step", run.step)
     view.step(run.step)
 
 
-def _evaluate(run: TrainingRun) -> None:
+def _evaluate(run: TrainingRun) -> dict[str, float]:
+    """Evaluates, writes the lines, and stores the best parameters.
+
+    It returns the metrics by name with the prefix "eval_"; for several runs their means.
+    """
     work, meter, step = run.work, run.meter, run.step
     work.view.phase("evaluate")
     work.event("evaluate", step)
     began = time.perf_counter()
-    metrics, compiled = run.engine.evaluate()
-    values, improved = floats_of(metrics), []
+    values, compiled = run.engine.evaluate()
+    improved = []
     for number in meter.running():
         meter.write(number, {"split": "eval", "step": step, **values[number]})
         work.view.message(f"step {step}{meter.title(number)}: {format_metrics(values[number])}")
@@ -310,7 +372,10 @@ def _evaluate(run: TrainingRun) -> None:
     meter.interval.began += seconds
     if compiled:
         work.view.once(seconds)
+        work.event("compiled", step)
     work.view.phase("train")
+    rows = [values[number] for number in meter.running()]
+    return {f"eval_{name}": float(np.mean([row[name] for row in rows])) for name in rows[0]}
 
 
 def _is_last_step(run: TrainingRun) -> bool:
@@ -354,22 +419,26 @@ def _save(run: TrainingRun) -> None:
     # All processes take part in fetching the carried state and in the comparison.
     carry = engine.fetch_carry()
     if work.several:
+        state, best = engine.fetch(carry, meter.records)
         # The comparison comes before the save, so that parameters that drifted apart are not saved.
-        run.seen.compare(run.step, engine.fetch(carry, meter.records)[0].params)
+        run.seen.compare(run.step, state.params)
     # Only process 0 continues here, so no exchange between processes may follow.
-    if not work.writes:
+    if work.store is None:
         return
     work.view.phase("save")
     work.event("save", run.step)
-    state, best = engine.fetch(carry, meter.records)
+    if not work.several:
+        state, best = engine.fetch(carry, meter.records)
     record = engine.to_record(run.step, meter.records, meter.pending)
-    work.save(run.step, state, best, {"run": record} | dataclasses.asdict(run.shared))
+    data = engine.data_state()
+    record = {"run": record} | dataclasses.asdict(run.shared)
+    work.save(run.step, state, best, record if data is None else record | {"data": data})
     work.view.phase("train")
 
 
 def report_finished(run: TrainingRun) -> None:
     """Prints a notice if the workdir has a finished run, because no step will be trained."""
-    if run.over and run.resumed and run.work.writes:
+    if run.over and run.resumed and run.work.reports:
         config, last = run.work.config, max(record.step for record in run.meter.records)
         longer = ", or a larger num_steps to continue it"
         early = any(record.finished == "early" for record in run.meter.records)
@@ -415,12 +484,12 @@ class _Single:
     Args:
       task: the task.
       tx: the Optax chain.
-      train_data: the training data; `train_data[step]` is the batch of a step.
+      data: the batches of training.
       eval_data: the batches of an evaluation pass, or None.
       config: the training options.
       parallel: the devices.
       initial: the train state and the best parameters at the start.
-      rows: the number of rows of a batch without filler rows.
+      rates: the learning rates of the chain.
       point: maps (params, opt_state) to the parameters to evaluate.
 
     Attributes:
@@ -433,16 +502,16 @@ class _Single:
         self,
         task: AnyTask,
         tx: optax.GradientTransformation,
-        train_data: Any,
+        data: Batches,
         eval_data: Any,
         config: TrainConfig,
         parallel: Parallel,
         initial: Restored,
-        rows: int,
+        rates: LearningRates,
         point: Callable[[Any, Any], Any],
     ) -> None:
-        self.task, self.train_data, self.eval_data = task, train_data, eval_data
-        self.config, self.parallel, self.rows = config, parallel, rows
+        self.task, self.data, self.eval_data = task, data, eval_data
+        self.config, self.parallel, self.rates = config, parallel, rates
         self.seed_key = jax.random.key(config.seed)
         self.traces_before = parallel.traces
         self.train_step = parallel.train_step(task, tx, check_loss=True)
@@ -452,31 +521,49 @@ class _Single:
         # A function that only looks up its result needs no program; a computation is compiled once
         # for the devices and once for the host.
         if point is not find_eval_params or is_computed(initial.state.opt_state):
-            self.point, self.point_on_host = parallel.on_copies(point), jax.jit(point)
+            self.point, self.point_on_host = parallel.on_params(point), jax.jit(point)
 
     def batches(self, start: int) -> Iterator[list[Batch]]:
-        steps = start, self.config.num_steps
-        if hasattr(self.train_data, "iterate"):
-            return ([batch] for batch in self.train_data.iterate(*steps))
-        return ([self.train_data[step]] for step in range(*steps))
+        return ([batch] for batch in self.data.read(start, self.config.num_steps))
 
     def advance(self, batches: list[Batch], running: list[int]) -> Metrics:
+        if self.parallel.is_one_device:
+            batch = pad_rows(batches[0], self.parallel.accumulate)
+            self.state, metrics = self.train_step(self.state, batch, self.seed_key)
+            return metrics
         batch = self.parallel.shard(batches[0])
         self.state, metrics = self.train_step(self.state, batch, self.seed_key)
         return self.parallel.local(metrics)
 
-    def evaluate(self) -> tuple[Metrics, bool]:
+    def evaluate(self) -> tuple[list[dict[str, float]], bool]:
         traces = self.parallel.traces
         params, state = self.point(self.state.params, self.state.opt_state), self.state.model_state
-        metrics, _ = run_evaluation(self.task, params, self.eval_data, self.parallel, state)
-        return metrics, self.parallel.traces > traces
+        metrics, _ = run_evaluation(
+            self.task, params, self.eval_data, self.parallel, state, predicts=False
+        )
+        return [metrics], self.parallel.traces > traces
+
+    def learning_rates(self) -> dict[str, np.ndarray]:
+        return self.rates.read(self._without_devices(self.state.opt_state))
+
+    def state_for_callbacks(self) -> TrainState:
+        state = self._without_devices(dataclasses.replace(self.state, carry=None))
+        return dataclasses.replace(state, carry=self.state.carry)
+
+    def _without_devices(self, tree: Any) -> Any:
+        if self.parallel.kind != "pmap":
+            return tree
+        return jax.tree.map(lambda x: x.addressable_data(0).reshape(x.shape[1:]), tree)
+
+    def data_state(self) -> Any:
+        return self.data.state()
 
     def keep_best(self, numbers: list[int]) -> None:
         params = self.point(self.state.params, self.state.opt_state)
         self.best_params = self.parallel.host(best_of(params, self.state.model_state))
 
     def fetch_carry(self) -> Carry:
-        return self.parallel.fetch_carry(self.state.carry, self.rows)
+        return self.parallel.fetch_carry(self.state.carry, len(self.data.first["weight"]))
 
     def fetch(self, carry: Carry, records: list[Record]) -> tuple[TrainState, Params]:
         state = self.parallel.fetch(self.state, carry)
@@ -495,7 +582,7 @@ class _Single:
 
 def _begin(
     task: AnyTask,
-    train_data: Any,
+    data: Batches,
     eval_data: Any,
     work: Workdir,
     settings: object,
@@ -503,6 +590,7 @@ def _begin(
     parallel: Parallel,
     optimizer: optax.GradientTransformation | None,
     eval_params: Callable[[Any, Any], Any] | None,
+    params: Any,
 ) -> TrainingRun:
     """Checks the arguments of `fit`, then restores the run or initialises it.
 
@@ -510,7 +598,7 @@ def _begin(
 
     Args:
       task: the task to train.
-      train_data: the training data; `train_data[step]` is the batch of a step.
+      data: the batches of training.
       eval_data: the batches of an evaluation pass, or None.
       work: the work folder with the training options.
       settings: values that a checkpoint must share with the run, as a mapping or a dataclass.
@@ -518,30 +606,41 @@ def _begin(
       parallel: the devices.
       optimizer: an Optax transformation in place of the configured one, or None.
       eval_params: maps (params, opt_state) to the parameters to evaluate; None for the default.
+      params: the parameters to start from; None starts from the result of `task.init`.
     """
     config, frozen = work.config, frozen_parameters(task)
     tx = make_optimizer(config.optimizer, config.num_steps, frozen=frozen)
     if optimizer is not None:
         tx = train_all_but(optimizer, frozen) if frozen else optimizer
-    first = first_batch(train_data, config.num_steps)
-    evaluation = first_evaluation_batch(eval_data)
-    make = jax.jit(lambda key: init_state(task, tx, key, first))
+    first, evaluation = data.first, first_evaluation_batch(eval_data)
     seed_key = jax.random.key(config.seed)
-    like = make.eval_shape(seed_key)  # traced only here; the call below uses the same trace
+    if params is not None:
+        params = fit_params(params, jax.eval_shape(lambda key: task.init(key, first), seed_key))
+    make = SharedProgram(lambda key, params: init_state(task, tx, key, first, params), None, "init")
+    like = make.eval_shape(seed_key, params)  # traced only here; the call below uses the same trace
     check_arrays(like)
     program = None if optimizer is None else digest_optimizer(tx, like.params)
     if any(map(is_key, jax.tree.leaves(like.opt_state))):
         tx = keys_as_data(tx)
-        make = jax.jit(lambda key, tx=tx: init_state(task, tx, key, first))
-        like = make.eval_shape(seed_key)
+        make = SharedProgram(
+            lambda key, params, tx=tx: init_state(task, tx, key, first, params), None, "init"
+        )
+        like = make.eval_shape(seed_key, params)
     unreached = check_outputs(task, like, first, evaluation, config.best_metric)
     point = eval_params or find_eval_params
     check_eval_params(point, like)
     compared, rows = settings_of(settings, config, program), len(first["weight"])
     if eval_params is not None:
         compared["eval_params"] = eval_params_digest(point, like.params, like.opt_state)
-    digests = run_digests(task, like, first, evaluation, eval_data)
-    shared = Shared(compared, metadata_of(metadata), compared_digests(compared, digests))
+    digests: dict[str, Any] = {}
+    if work.several or work.path is not None:
+        # A run without a workdir in a single process compares the digests with nothing.
+        digests = run_digests(task, like, first, evaluation, eval_data, params)
+    shared = Shared(
+        compared,
+        metadata_of(metadata),
+        compared_digests(compared, digests, is_repeatable=data.is_repeatable),
+    )
     if work.several:
         step = digest_or_none("a step of the run", make_train_step(task, tx), like, first, seed_key)
         agree(collect_shared_values(compared, config, digests, like.params, eval_data, step))
@@ -550,35 +649,55 @@ def _begin(
                 f"a batch must have at least one example for each of the {jax.process_count()} "
                 f"processes, got {rows} examples"
             )
+    parallel.state_shardings(like)  # raises for a wrong rule, before files are written
     restored = initial = restore_everywhere(work, shared, like)
+    if restored is not None:
+        data.restore(restored.data)
     if initial is None:
-        state = jax.device_get(make(seed_key))
+        state = parallel.initialise(make, like, seed_key, params)
         # A new state passes through the host like a restored state, so that both are placed on the
         # devices in the same way.
         best = best_of(state.params, state.model_state)
         initial = Restored(dataclasses.asdict(Record()), state, best)
     records = records_of([initial.run], initial.run["step"], config)
-    engine = _Single(task, tx, train_data, eval_data, config, parallel, initial, rows, point)
+    rates = LearningRates(tx, config.optimizer if optimizer is None else None, config.num_steps)
+    engine = _Single(task, tx, data, eval_data, config, parallel, initial, rates, point)
     meter = Meter(work, records, [{}], from_json(records[0].pending))
     run = TrainingRun(engine, work, meter, shared, records[0].step, restored is not None)
+    if run.resumed and not run.over and not data.is_repeatable:
+        _warn_of_other_batches(run.step)
     run.reach = Reach.begin(task, tx, like, unreached, run.step < config.log_every)
     return run
+
+
+def _warn_of_other_batches(step: int) -> None:
+    warnings.warn(
+        f"the run continues from step {step} with the next batches that train_data give, because "
+        "repeatable=False: its result differs from that of an unbroken run, and examples may be "
+        "trained on again or left out",
+        RuntimeWarning,
+        stacklevel=4,
+    )
 
 
 def fit(
     task: AnyTask,
     train_data: Any,
-    eval_data: Any,
-    config: TrainConfig,
-    workdir: str | Path,
+    eval_data: Any = None,
+    config: TrainConfig | None = None,
+    workdir: str | Path | None = None,
     *,
+    steps: int | None = None,
+    params: Any = None,
     settings: object = None,
     metadata: object = None,
     on_event: Callable[[str, int], None] | None = None,
     on_log: Callable[[dict[str, Any]], None] | None = None,
+    callbacks: Sequence[Callback] = (),
     parallel: Parallel | None = None,
     optimizer: optax.GradientTransformation | optax.MultiSteps | None = None,
     eval_params: Callable[[Any, Any], Any] | None = None,
+    repeatable: bool = True,
     raise_on_signal: bool = False,
     stop_when: Callable[[int], bool] | None = None,
 ) -> FitResult:
@@ -588,9 +707,9 @@ def fit(
     `task.loss` (with its gradient) and `task.evaluate`, and by the first batches. An edited task
     and other data therefore need another workdir. The digests take the time of lowering these
     functions, without compilation. If workdir has a finished run, a line on standard error reports
-    it, and the result of that run is returned.
+    it, and the result of that run is returned. Without a workdir no file is written, and a run that
+    is stopped cannot continue.
 
-        >>> import tempfile
         >>> from gatedjax.training import Ratio
         >>> class Scale:
         ...     def init(self, key, batch):
@@ -599,21 +718,29 @@ def fit(
         ...         errors = batch["weight"] * (params["w"] * batch["x"] - 2) ** 2
         ...         return errors.sum(), {"loss": Ratio.of(errors, batch["weight"])}
         >>> batch = {"x": np.ones(2, np.float32), "weight": np.ones(2, np.float32)}
-        >>> config = TrainConfig(num_steps=1, progress=False)
-        >>> sgd = optax.sgd(0.25)
-        >>> result = fit(Scale(), [batch], None, config, tempfile.mkdtemp(), optimizer=sgd)
+        >>> quiet = TrainConfig(progress=False)
+        >>> result = fit(Scale(), [batch], config=quiet, steps=1, optimizer=optax.sgd(0.25))
         >>> result.steps, float(result.best_params["w"])
         (1, 1.0)
 
     Args:
       task: the task to train, see `Task`.
-      train_data: `train_data[step]` is the batch of a step and must depend only on the step. If
-        there is a method `train_data.iterate(start, stop)`, it must yield the same batches, and may
-        prepare them in advance.
+      train_data: the batches of training, of one of these kinds. `train_data[step]` is the batch
+        of a step and must depend only on the step, as in a list or a `grain.MapDataset`; if there
+        is a method `train_data.iterate(start, stop)`, it must yield the same batches, and may
+        prepare them in advance. Or the iterator of the data has `get_state` and `set_state`, as in
+        a `grain.IterDataset` or a `grain.DataLoader`; checkpoints save its state. Or, with
+        repeatable=False, any other iterable of batches: an iterator, which ends the run if it ends
+        before the last step, or a loader, which is iterated again for each epoch.
       eval_data: the batches of an evaluation pass, which is iterated for each evaluation; None for
         a run without evaluations.
-      config: the training options.
-      workdir: the folder for metrics.jsonl, config.json, environment.json and checkpoints/.
+      config: the training options (default: `TrainConfig()`).
+      workdir: the folder for metrics.jsonl, config.json, environment.json and checkpoints/; None
+        writes no files.
+      steps: the number of updates, in place of `config.num_steps`.
+      params: the parameters to start from, with the names, shapes and dtypes of the result of
+        `task.init`, which is then not computed. A run that continues from a checkpoint must be
+        given the same parameters.
       settings: values that a checkpoint must share with this run, such as the configuration of the
         network and the digest of the vocabulary, as a mapping or a dataclass of values that JSON
         can represent. The training options are added as "train"; entries of a given "train" replace
@@ -624,9 +751,18 @@ def fit(
         represent.
       parallel: the devices (default: `make_parallel` with the options in config). Its `accumulate`
         must be that of config. Pass the same object to `evaluate` to share its compiled steps.
-      on_event: called with ("step" | "evaluate" | "save" | "saved", step). "saved" comes when
-        the checkpoint is complete on disk, some steps after "save".
+      on_event: called with ("step" | "evaluate" | "save" | "saved" | "compiled", step). "saved"
+        comes when the checkpoint is complete on disk, some steps after "save". "compiled" comes
+        after a step or an evaluation that compiled a program; the time since the event before it is
+        mostly compilation.
       on_log: called with each line of metrics.jsonl as a dict, for other trackers.
+      callbacks: functions (step, state, metrics), called after each step that is logged or
+        evaluated, before the checkpoint of the step is saved. `state` is the `TrainState` on the
+        devices. The next step donates its buffers: a callback may read or compute with them, and
+        must copy the arrays that it stores, for example by `jax.device_get`. `metrics` are floats
+        by name: the line of training in metrics.jsonl, and the metrics of an evaluation with the
+        prefix "eval_". After a step that is only logged or only evaluated it has only these. With
+        several processes each of them calls its callbacks.
       optimizer: an Optax transformation in place of `config.optimizer`, which must then be the
         default. It is compared by a digest of its lowered program for these parameters, so that
         another learning rate is refused; with `settings["optimizer"]` that value is compared
@@ -635,6 +771,9 @@ def fit(
       eval_params: maps (params, opt_state) to the parameters that are evaluated and saved as the
         best ones. It is compared by a digest. The default is `gatedjax.training.eval_params`,
         which finds moving averages and schedule-free optimizers of Optax.
+      repeatable: False for data that give other batches when they are read again. A run that
+        continues from a checkpoint then goes on with the next batches that the data give, and
+        warns that its result differs from that of an unbroken run.
       raise_on_signal: True raises `StoppedBySignal` after a signal instead of returning, so that
         the program does not go on after Ctrl-C or SIGTERM as if the run had ended.
       stop_when: called after each step with the number of steps so far. If it returns True, the run
@@ -642,17 +781,18 @@ def fit(
         single process.
 
     Returns:
-      The result. After SIGTERM or Ctrl-C the run is saved and `stopped` is "signal". A program
-      that continues must check it, or set raise_on_signal.
+      The result. After SIGTERM or Ctrl-C the run is saved, if it has a workdir, and `stopped` is
+      "signal". A program that continues must check it, or set raise_on_signal.
 
     Raises:
       TypeError, ValueError: before files are written, for a task, data or configuration that cannot
         work: a missing method, metrics that are no `Ratio`, no metric "loss", an evaluation without
         the metric `best_metric`, too few batches, batches without rows, an iterator as evaluation
-        data, or an optimizer that requires other arguments than fit passes. After the first step,
-        for a loss that is a mean, not a sum. At the first line of metrics.jsonl, for parameters
-        that no gradient has reached, unless the task has them in `frozen` or the optimizer does not
-        update them.
+        data, an iterator as training data without repeatable=False, other names or shapes in
+        `params`, or an optimizer that requires other arguments than fit passes. After the first
+        step, for a loss that is a mean, not a sum. At the first line of metrics.jsonl, for
+        parameters that no gradient has reached, unless the task has them in `frozen` or the
+        optimizer does not update them.
       StoppedBySignal: with raise_on_signal, after the run was saved.
       ProcessMismatch: on all of several processes, if their settings, packages, tasks or data
         differ; before the first step, or at the next checkpoint if batches or parameters differ
@@ -668,8 +808,9 @@ def fit(
         checkpoints-bad/ with a RuntimeWarning, and the newest good checkpoint is used.
       NonFiniteError: after more than `config.max_skipped` skipped updates in a row.
     """
-    check_config(config)
+    config = config_with_steps(config, steps)
     optimizer = check_optimizer(optimizer, config)
+    callbacks = check_callbacks(callbacks)
     check_task(task, eval_data is not None)
     refuse_parts(task, config.accumulate)
     if config.seeds > 1 or config.sweep:
@@ -690,10 +831,11 @@ def fit(
         raise ValueError(
             "stop_when must be None with several processes, which could stop at different steps"
         )
+    data = open_batches(train_data, config.num_steps, repeatable)
     with work, Signals(work.announce_stop) as signals:
         run = _begin(
             task,
-            train_data,
+            data,
             eval_data,
             work,
             settings,
@@ -701,14 +843,16 @@ def fit(
             parallel,
             optimizer,
             eval_params,
+            params,
         )
-        run.stop_when = stop_when
+        run.stop_when, run.callbacks = stop_when, callbacks
         report_finished(run)
         number = None if run.over else train(run, signals)
         (result,) = results_of(run, number)
-    if work.writes and result.stopped != "signal":
+    if work.reports and result.stopped != "signal":
         record = dataclasses.asdict(run.meter.records[0])
-        write_digests(result.state, result.best_params, record, train_data, work.path)
+        next_batches = data.read(result.steps, result.steps + NEXT_BATCHES)
+        write_digests(result.state, result.best_params, record, next_batches, work.path)
     if raise_on_signal and number is not None:
         raise StoppedBySignal([result])
     return result

@@ -97,7 +97,11 @@ def step_rngs(seed_key: jax.Array, step: jax.Array | int) -> dict[str, jax.Array
 
 
 def init_state(
-    task: AnyTask, tx: optax.GradientTransformation, key: jax.Array, batch: Batch
+    task: AnyTask,
+    tx: optax.GradientTransformation,
+    key: jax.Array,
+    batch: Batch,
+    params: Any = None,
 ) -> TrainState:
     """Returns the train state before the first step.
 
@@ -114,11 +118,13 @@ def init_state(
       tx: the Optax chain.
       key: a PRNG key for `task.init`.
       batch: a batch of training.
+      params: parameters to start from (default: those of `task.init`).
 
     Returns:
       The train state, with step 0.
     """
-    params = task.init(key, batch)
+    if params is None:
+        params = task.init(key, batch)
     return TrainState(
         step=jnp.zeros((), jnp.int32),
         params=params,
@@ -133,7 +139,9 @@ def init_carry(task: AnyTask, batch: Batch) -> Carry:
     return task.init_carry(batch) if is_stateful(task) else None  # type: ignore[union-attr]
 
 
-def _with_carry(task: Any, check_loss: bool) -> Callable[..., Any]:
+def _with_carry(
+    task: Any, check_loss: bool, gather: Callable[[Any], Any] | None
+) -> Callable[..., Any]:
     """Returns the loss of a task of any kind as a function with the same interface for all kinds.
 
     It maps (params, batch, rngs, carry, model_state) to (loss, (metrics, (carry, model_state))).
@@ -141,9 +149,12 @@ def _with_carry(task: Any, check_loss: bool) -> Callable[..., Any]:
     Args:
       task: the task.
       check_loss: True adds the entry `MEAN_LOSS` to the metrics, see `refuse_mean_loss`.
+      gather: maps the parameters to those that the task receives, see `make_train_step`.
     """
 
     def loss(params: Any, batch: Batch, rngs: Any, carry: Carry, model_state: Any) -> Any:
+        if gather is not None:
+            params = gather(params)
         total, metrics, *new = call_loss(task, params, batch, rngs, carry, model_state)
         if check_loss:
             metrics = metrics | {MEAN_LOSS: _is_mean(total, metrics["loss"], len(batch["weight"]))}
@@ -320,6 +331,7 @@ def make_train_step(
     axis_name: str | None = None,
     accumulate: int = 1,
     check_loss: bool = False,
+    gather: Callable[[Any], Any] | None = None,
 ) -> TrainStep:
     """Builds the training step, which computes the gradient of the mean loss and updates the state.
 
@@ -352,6 +364,8 @@ def make_train_step(
         Random bits depend on examples, so that the update does not depend on the parts.
       check_loss: True adds an entry to the metrics from which `refuse_mean_loss` detects a loss
         that is a mean.
+      gather: maps parameters that are split over devices to the whole parameters that the loss
+        receives, and its gradient back to the split parameters; None changes nothing.
 
     Returns:
       A pure function (state, batch, seed_key) -> (state, metrics), which the caller may compile.
@@ -376,7 +390,7 @@ def make_train_step(
             batch, carried = jax.lax.all_gather((batch, carried), axis_name, tiled=True)
         inputs = batch, rngs, carried, state.model_state, accumulate
         with jax.named_scope("loss_and_gradient"):
-            loss = _with_carry(task, check_loss)
+            loss = _with_carry(task, check_loss, gather)
             (total, (metrics, (carry, model_state))), grads = _summed_gradients(
                 loss, state.params, *inputs
             )
@@ -394,7 +408,7 @@ def make_train_step(
         old = (state.params, state.opt_state, state.carry, state.model_state)
 
         def compute(params: Any) -> Any:
-            (value, _), slope = _summed_gradients(_with_carry(task, False), params, *inputs)
+            (value, _), slope = _summed_gradients(_with_carry(task, False, gather), params, *inputs)
             return divide(over_devices((value, slope)))
 
         with jax.named_scope("update"):

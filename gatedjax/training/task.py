@@ -1,8 +1,10 @@
 """The methods that training requires of a model."""
 
+from collections.abc import Collection, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import jax
+import numpy as np
 
 from gatedjax.training.metrics import Ratio
 
@@ -56,8 +58,35 @@ class Task(Protocol):
     def evaluate(self, params: Any, batch: Batch) -> tuple[dict[str, Ratio], dict[str, jax.Array]]:
         """Returns metrics and predictions, both by name, for parameters and a batch.
 
-        The metrics must include `TrainConfig.best_metric`. The predictions are arrays with the
-        leading axis B.
+        The metrics must include `TrainConfig.best_metric`, unless `summarise` returns it. The
+        predictions are arrays with the leading axis B.
+
+        A task may also have a method `summarise(predictions)`, see `SummaryTask`.
+        """
+
+
+class SummaryTask(Protocol):
+    """A task with metrics that are no mean over rows, such as AUC, macro F1 or BLEU.
+
+    It is a `Task`, a `StatefulTask` or a `ModelStateTask` with the method `summarise` in addition.
+
+        >>> class Threshold:
+        ...     def summarise(self, predictions):
+        ...         return {"recall": float((predictions["score"] > 0.5).mean())}
+        >>> has_summary(Threshold())
+        True
+    """
+
+    def summarise(self, predictions: dict[str, np.ndarray]) -> dict[str, float]:
+        """Returns metrics by name, computed from the predictions of a whole evaluation pass.
+
+        It runs on the host, in Python, after each evaluation. Its metrics are logged like the
+        metrics of `evaluate`, and `TrainConfig.best_metric` may name any of them.
+
+        Args:
+          predictions: the predictions of `evaluate` by name, NumPy arrays with a row for each real
+            row of the data, in the order of the data. They must include the
+            other arrays that the metric needs, such as the labels.
         """
 
 
@@ -158,7 +187,19 @@ class ModelStateTask(Protocol):
         """Returns (metrics, predictions), see `Task.evaluate`; the model state is not changed."""
 
 
-AnyTask = Task | StatefulTask | ModelStateTask
+class TrainedTask(Protocol):
+    """A task without an evaluation, for runs without evaluation data; see `Task`."""
+
+    def init(self, key: jax.Array, batch: Batch) -> Any:
+        """Returns the initial parameters, see `Task.init`."""
+
+    def loss(
+        self, params: Any, batch: Batch, rngs: dict[str, jax.Array]
+    ) -> tuple[jax.Array, dict[str, Ratio]]:
+        """Returns (loss, metrics), see `Task.loss`."""
+
+
+AnyTask = Task | StatefulTask | ModelStateTask | TrainedTask
 
 
 def is_stateful(task: Any) -> bool:
@@ -169,6 +210,45 @@ def is_stateful(task: Any) -> bool:
 def has_model_state(task: Any) -> bool:
     """Returns True if the loss of a task takes and returns a model state."""
     return hasattr(task, "init_model_state")
+
+
+def has_summary(task: Any) -> bool:
+    """Returns True if a task computes metrics from all predictions, see `SummaryTask`."""
+    return hasattr(task, "summarise")
+
+
+def call_summarise(
+    task: Any, predictions: dict[str, np.ndarray], names: Collection[str]
+) -> dict[str, float]:
+    """Returns the metrics of `task.summarise` as floats; {} for a task without that method.
+
+    Args:
+      task: the task.
+      predictions: the predictions of a whole evaluation pass by name.
+      names: the names of the metrics that `evaluate` returned.
+
+    Raises:
+      TypeError: if the result is no dict of numbers.
+      ValueError: if a metric has the name of another entry of metrics.jsonl.
+    """
+    if not has_summary(task):
+        return {}
+    summary = task.summarise(predictions)
+    if not isinstance(summary, Mapping):
+        raise TypeError(
+            f"summarise must return a dict of floats by name, got {type(summary).__name__}"
+        )
+    values: dict[str, float] = {}
+    for name, value in summary.items():
+        if np.ndim(value) or not np.issubdtype(np.asarray(value).dtype, np.number):
+            raise TypeError(f"summarise must return numbers, {name!r} is {value!r:.80}")
+        if name in names or name in ("step", "split", "time"):
+            raise ValueError(
+                f"summarise must return other names than evaluate and metrics.jsonl, got {name!r}: "
+                "rename it"
+            )
+        values[name] = float(value)
+    return values
 
 
 def call_loss(
@@ -246,13 +326,13 @@ def _extra(task: Any, carry: Carry, model_state: Any) -> dict[str, Any]:
 def frozen_parameters(task: Any) -> tuple[str, ...]:
     """Returns the paths in the attribute `frozen` of a task; () without the attribute.
 
-    A path names a parameter that is not trained, such as "embed/table", or all parameters of a
+    A path names a parameter that is not trained, such as "embed/embedding", or all parameters of a
     module, such as "encoder". Frozen parameters are saved in checkpoints like all parameters, but
     have no optimiser state, and no gradient needs to reach them.
 
         >>> import types
-        >>> frozen_parameters(types.SimpleNamespace(frozen=["embed/table"]))
-        ('embed/table',)
+        >>> frozen_parameters(types.SimpleNamespace(frozen=["embed/embedding"]))
+        ('embed/embedding',)
 
     Args:
       task: the task.

@@ -200,7 +200,7 @@ def test_gradient_times_input_equals_the_closed_form_of_a_mean_of_words(batch):
     found = analysis.rationale_scores(model, params, batch, "gradient", rows=ROWS)
     kernel, bias = (np.asarray(params["classifier"][k], np.float64) for k in ("kernel", "bias"))
     for row, length in enumerate(LENGTHS):
-        xs = np.asarray(params["embed"]["table"], np.float64)[batch["tokens"][row, :length]]
+        xs = np.asarray(params["embed"]["embedding"], np.float64)[batch["tokens"][row, :length]]
         logits = xs.mean(0) @ kernel + bias if length else bias
         p = np.exp(logits) / np.exp(logits).sum()
         want = xs @ (kernel[:, p.argmax()] - kernel @ p) / max(length, 1)

@@ -28,8 +28,8 @@ def test_every_weight_has_a_cell_whose_shade_grows_with_it():
     shown = [text.get_text() for text in axes.texts]
     assert [text for text in shown if text in ROWS] == ROWS
     assert [text for text in shown if text in QUERY] == QUERY * 2
-    assert {"hop 1", "hop 2", "answer", "title $1", ".70", ".25"} <= set(shown)
-    assert ".00" not in shown
+    assert {"hop 1", "hop 2", "answer", "title $1", "0.70", "0.25"} <= set(shown)
+    assert "0.00" not in shown
     cells = [p for p in axes.patches if p.get_linewidth() == 0.3]
     assert len(cells) == 24
     dark = -np.array([np.dot(c.get_facecolor()[:3], (0.2126, 0.7152, 0.0722)) for c in cells])

@@ -86,9 +86,9 @@ def test_heatmap_is_darker_where_the_weight_is_larger():
 def test_heatmap_shows_every_word_and_number_once_per_place():
     shown = texts(analysis.plot_heatmap(rows(), title="label: positive"))
     assert [text for text in shown if text in WORDS] == WORDS  # one line of words for both rows
-    assert {"GA-Net", "soft", "label: positive", ".60", ".30", ".10"} <= set(shown)
-    assert shown.count(".11") == 9
-    assert ".00" not in shown
+    assert {"GA-Net", "soft", "label: positive", "0.60", "0.30", "0.10"} <= set(shown)
+    assert shown.count("0.11") == 9
+    assert "0.00" not in shown
 
 
 def test_heatmap_without_gates_has_no_gate_legend():
@@ -130,7 +130,7 @@ def test_heatmap_ignores_padding_after_the_words():
     padded = np.pad(WEIGHTS, (0, 5), constant_values=1.0)
     shown = texts(analysis.plot_heatmap([("m", WORDS, padded, np.pad(GATES, (0, 3)))]))
     assert "1.00" not in shown
-    assert ".60" in shown
+    assert "0.60" in shown
 
 
 def test_words_are_not_markup():

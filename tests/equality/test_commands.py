@@ -35,6 +35,7 @@ COMMANDS = PAPERS | {
     "experiments.ga_net.tune": ("experiments.ga_net.tune", []),
     "experiments.agt.vectors": ("experiments.agt.vectors", []),
     "experiments.ssan translate": ("experiments.ssan.__main__", ["translate"]),
+    "experiments.ssan make-probes": ("experiments.ssan.__main__", ["make-probes"]),
     "experiments.ga_reader answer": ("experiments.ga_reader.__main__", ["answer"]),
     "experiments.ga_reader make-cloze": ("experiments.ga_reader.__main__", ["make-cloze"]),
     "gatedjax": ("gatedjax.__main__", []),

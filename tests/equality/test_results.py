@@ -1,13 +1,15 @@
 """Every committed page of results is what its paper's command makes of the committed records."""
 
+import collections
 import difflib
 import importlib
 import re
 import shutil
+from xml.etree import ElementTree
 
 import pytest
 
-from experiments.core import claims
+from experiments.core import chart, claims, summary
 from experiments.core.papers import PAPERS
 from tests._slow import slow_but
 from tests.conftest import ROOT
@@ -42,19 +44,44 @@ def test_a_page_is_rendered_from_its_records_byte_for_byte(folder, tmp_path):
 
 
 @pytest.mark.parametrize("folder", PAGES)
-def test_a_page_is_short_at_first_and_has_no_verdict_of_one_seed(folder):
+def test_a_page_is_short_at_first_and_has_no_verdict_of_fewer_than_three_seeds(folder):
     text = (RESULTS / folder / "RESULTS.md").read_text(encoding="utf-8")
-    short = text.split("## ")[1]
+    short, table = text.split("## ")[1:3]
     assert short.startswith("In short\n")
+    assert table.startswith("Claims\n")
     lines = [line for line in short.splitlines()[1:] if line.strip()]
-    assert 4 <= len(lines) <= 12
-    assert lines[0].startswith("**Comparisons with two seeds or more: ")
-    assert lines[-1] == claims.NOTE
-    for line in text.splitlines():
-        if "bootstrap, 1 seed" in line or (line.startswith("|") and "(n=1 seeds)" in line):
-            assert "one seed: no verdict" in line, line
-            assert not ("bootstrap, 1 seed" in line and " p = " in line), line
-        assert "beats" not in line or "(bootstrap, 1 seed" not in line, line
+    assert 4 <= len(lines) <= 13
+    assert lines[0].startswith("**")
+    assert lines[1].startswith("**Of ")
+    assert lines[-1] == summary.NOTE
+    rows = [row for row in table.splitlines() if row.startswith("|")][2:]
+    for row in rows:
+        cells = [cell.strip() for cell in row.strip("|").split("|")]
+        assert cells[2].startswith(tuple(map(claims.mark, claims.WORDS))), row
+        few = re.search(r"\(n=[12]\)", cells[4])
+        if few:
+            assert cells[2].startswith(f"{claims.mark('undecided')}; these runs"), row
+            assert cells[6] == cells[9] == "-", row
+    assert " beats " not in text
+    assert f"Of {len(rows)} comparisons" in lines[1]
+
+
+@pytest.mark.parametrize("name", sorted(PAPERS))
+def test_the_chart_of_a_paper_has_the_rows_of_its_records(name):
+    paper = importlib.import_module(f"experiments.{name}.paper").PAPER
+    store = paper.store()
+    findings = paper.findings(store)
+    panels = chart.panels_of(findings, list(paper.numbers(store)))
+    wanted = [
+        text
+        for panel in panels
+        for claim, rows in panel.groups.items()
+        for text in (claim, *(text for row in rows for text in (row.label, row.end)))
+    ]
+    root = ElementTree.parse(RESULTS / name / "claims.svg")
+    found = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    missing = collections.Counter(wanted) - collections.Counter(found)
+    assert not missing, f"type `python -m experiments.{name}.tables chart`"
 
 
 def test_records_hold_nothing_of_one_machine():

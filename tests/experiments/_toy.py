@@ -11,8 +11,8 @@ from experiments.core.paper import Figure, Paper, Table, Variant, variants
 from gatedjax.training import OptimizerConfig, TrainConfig
 from tests.training._tiny import Data, Tiny
 
-ADAM = OptimizerConfig(learning_rate=0.1)
-TRAIN = TrainConfig(num_steps=6, eval_every=3, log_every=2, progress=False, optimizer=ADAM)
+BEST = {"best_metric": "accuracy", "optimizer": OptimizerConfig(learning_rate=0.1)}
+TRAIN = TrainConfig(num_steps=6, eval_every=3, log_every=2, progress=False, **BEST)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

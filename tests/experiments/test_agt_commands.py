@@ -35,7 +35,7 @@ def test_unknown_optimizer_preset_is_refused_with_a_suggestion(capsys):
         ("--preset trec --data.train-on phrases", "train_on must be 'sentences' for name='trec'"),
         ("--model.ablate-above 15", "ablate_above must be in [0, num_layers - 1 = 14]"),
         ("--model.system average --model.ablate-above 0", "ablate_above must be None"),
-        ("--model.ablate-mode zero", "ablate_mode must be 'highway' without ablate_above"),
+        ("--model.ablate-mode zero", "ablate_mode must be 'highway' for ablate_above=None"),
         ("--model.gate-bias inf", "gate_bias must be finite"),
         ("--model.num-layers 0", "num_layers must be at least 1"),
         ("--train.seeds 2", "train.seeds must be 1"),
@@ -249,5 +249,5 @@ def test_a_run_of_sst_trains_on_phrases_and_tests_on_sentences(tmp_path, capsys)
 
 def test_missing_vectors_of_our_own_are_named_with_the_command_that_makes_them():
     config = with_changes(PAPER.presets["sst1"], {"data.embeddings": "skipgram.x.txt"})
-    with pytest.raises(FileNotFoundError, match=r"agt\.vectors --out skipgram\.x\.txt makes them"):
+    with pytest.raises(FileNotFoundError, match=r"agt\.vectors --out skipgram\.x\.txt"):
         PAPER.experiment(config)

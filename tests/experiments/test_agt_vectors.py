@@ -64,7 +64,7 @@ def test_the_file_is_one_of_word_vectors(texts, monkeypatch, capsys):
 def test_nothing_is_overwritten(texts, capsys):
     out = texts / "there.txt"
     out.write_text("mine", encoding="utf-8")
-    assert "there.txt exists" in refused(vectors.main, command(texts, out), capsys)
+    assert "there.txt, which exists" in refused(vectors.main, command(texts, out), capsys)
     assert out.read_text("utf-8") == "mine"
 
 

@@ -78,9 +78,9 @@ def test_another_processor_is_named(turns, path, capsys):
     ("options", "message"),
     [
         ({"only": ("two",)}, "only must be among"),
-        ({"check": True, "write": True}, "check compares"),
-        ({"check": True}, "check needs committed ratios"),
-        ({"check": True, "only": ("one",)}, "check needs committed ratios"),
+        ({"check": True, "write": True}, "check or write must be False"),
+        ({"check": True}, "must have committed ratios for check, got none"),
+        ({"check": True, "only": ("one",)}, "must have committed ratios for check, got none"),
         ({"repeats": 0}, "repeats must be at least 1"),
     ],
 )
@@ -100,9 +100,9 @@ def test_a_part_of_the_ratios_stays_beside_those_of_its_kind(turns, path):
     with pytest.raises(ValueError, match="ratios of times must be finite, got"):
         watch.main(watch.Options(write=True, path=path))
     path.write_text(json.dumps({"machine": {"processor": "abacus"}, "ratios": {"two": one}}))
-    with pytest.raises(ValueError, match="the other ratios are of another processor, abacus"):
+    with pytest.raises(ValueError, match=r"only must be empty .* another processor, 'abacus'"):
         watch.main(watch.Options(write=True, only=("one",), path=path))
-    with pytest.raises(ValueError, match=r"only must be of committed ratios .* got \['one'\]"):
+    with pytest.raises(ValueError, match=r"only must be among .* ratios .* got \['one'\]"):
         watch.main(watch.Options(check=True, only=("one",), path=path))
 
 

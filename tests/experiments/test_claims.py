@@ -1,13 +1,16 @@
-"""The first section of RESULTS.md: what came of a paper's claims, from comparisons and records."""
+"""The first sections of RESULTS.md: a word for each claim, from comparisons and records."""
 
 import dataclasses
+import math
+import re
 
 import pytest
 
-from experiments.core import claims
-from experiments.core.comparison import compare_all
+from experiments.core import chart, claims, summary
+from experiments.core.comparison import compare
 from experiments.core.paper import Claim, Table
 from experiments.core.records import Store
+from gatedjax.analysis import TwoWay
 from tests.experiments._toy import PAPER
 
 
@@ -20,65 +23,217 @@ def records(*rights, **more):
     ]
 
 
-BASE = records(20, 20)
+BASE = records(20, 20, 21)
+
+
+def interval(low, high):
+    return TwoWay((low + high) / 2, low, high, 0.01, 1.0, 4.0)
 
 
 @pytest.mark.parametrize(
-    ("ours", "state", "flipped", "size"),
+    ("low", "high", "p", "paper", "word"),
     [
-        (records(38, 38), "shown", "opposite", "+45.00"),
-        (records(2, 2), "opposite", "shown", "-45.00"),
-        (records(20, 21), "neither", "neither", "+1.25"),
-        (records(38), "one seed", "one seed", "+45.00"),
-        (records(20, 20, predicted_classes=[40, 0]), "collapsed", "collapsed", ""),
+        (1.0, 3.0, 0.01, 2.0, "reproduced"),  # the paper's size inside
+        (1.0, 3.0, 0.01, 0.5, "reproduced"),  # below
+        (1.0, 3.0, 0.01, 3.5, "excluded"),  # above, although ours differs that way
+        (1.0, 3.0, 0.06, 2.0, "undecided"),  # not after the correction
+        (-1.0, 3.0, 0.3, 2.0, "undecided"),  # the interval holds both
+        (-1.0, 1.5, 0.3, 2.0, "excluded"),
+        (-3.0, -1.0, 0.01, 2.0, "excluded"),  # the opposite
+        (1.0, 3.0, 0.01, None, "reproduced"),  # no size: every gain
+        (-1.0, 3.0, 0.3, None, "undecided"),
+        (-3.0, -1.0, 0.01, None, "excluded"),
+        (-3.0, -1.0, 0.01, -2.0, "reproduced"),  # the paper's own difference is negative
+        (-3.0, -1.0, 0.01, -4.0, "excluded"),
+        (1.0, 3.0, 0.01, -2.0, "excluded"),
     ],
 )
-def test_a_finding_is_what_the_comparison_shows_in_the_direction_of_the_claim(
-    ours, state, flipped, size
+def test_one_function_decides_from_our_interval_and_the_papers_difference(
+    low, high, p, paper, word
 ):
-    comparison = compare_all({"one": (ours, BASE)})["one"]
-    one = claims.finding_for("TREC", comparison, ours, flip=False)
-    assert (one.data, one.state, one.size) == ("TREC", state, size)
-    other = claims.finding_for("TREC", comparison, ours, flip=True)
-    assert other.state == flipped
-    assert other.size == size.translate(str.maketrans("+-", "-+"))
+    assert claims.decide(interval(low, high), p, paper) == word
+
+
+def test_a_claim_holds_where_validation_chose_and_at_the_last_step_or_is_undecided():
+    assert claims.combine("reproduced", None) == "reproduced"
+    assert claims.combine("reproduced", "reproduced") == "reproduced"
+    assert claims.combine("reproduced", "excluded") == "undecided"
+    case = claims.Case(
+        claim="X", label="A", seeds=3, difference=2.0, test=interval(1, 3),
+        last=interval(-2, 1)._replace(p_value=0.5), paper=1.5,
+    )  # fmt: skip
+    (finding,) = claims.judge([case])
+    assert (finding.chosen, finding.last, finding.word) == ("reproduced", "excluded", "undecided")
+    assert finding.place == "A (reproduced where validation chose, excluded at the last step)"
+
+
+@pytest.mark.parametrize(
+    ("ours", "word", "flipped", "text"),
+    [
+        (records(38, 38, 39), "reproduced", "excluded", "TREC"),
+        (records(2, 2, 3), "excluded", "reproduced", "TREC"),
+        (records(38, 38), "undecided", "undecided", "TREC (2 seeds)"),
+        (records(38), "undecided", "undecided", "TREC (1 seed)"),
+        (records(20, 20, 21, predicted_classes=[40, 0]), "undecided", "undecided",
+         "TREC (collapsed)"),
+    ],
+)  # fmt: skip
+def test_a_case_is_in_the_direction_of_the_claim(ours, word, flipped, text):
+    comparison = compare(ours, BASE)
+    one = claims.case_of("c", "TREC", comparison, ours, paper=10.0)
+    other = claims.case_of("c", "TREC", comparison, ours, flip=True, paper=10.0)
+    found, turned = (claims.judge([case])[0] for case in (one, other))
+    assert (found.word, turned.word) == (word, flipped)
+    assert found.place == text
+    assert one.difference == pytest.approx(-other.difference)
+    assert len(found.cells()) == len(turned.cells()) == 11
+
+
+def test_what_could_be_shown_stands_beside_an_undecided_claim():
+    comparison = compare(records(20, 23, 19), BASE)
+    case = claims.case_of("c", "TREC", comparison, [], paper=2.0)
+    (finding,) = claims.judge([case])
+    assert finding.word == "undecided"
+    assert f"{100 * comparison.test.smallest:.2f}" in finding.cells()
 
 
 def test_without_both_systems_nothing_was_run_and_other_data_are_named():
-    assert claims.finding_for("TREC", None, [], flip=False) == claims.Finding("TREC", "not run")
+    case = claims.case_of("c", "TREC", None, [], paper=1.0)
+    (finding,) = claims.judge([case])
+    assert (finding.word, finding.place) == ("not run", "TREC")
     other = records(20, substitute="ten questions")
-    assert claims.finding_for("TREC", None, other, flip=False).data == "TREC, other data"
+    case = claims.case_of("c", "TREC", None, other)
+    assert case.label == "TREC, other data"
+    assert claims.judge([case])[0].place == "TREC (other data)"
 
 
-def test_a_line_names_every_data_set_once_in_the_order_of_the_states():
-    findings = [
-        claims.Finding("A", "not run"),
-        claims.Finding("B", "shown", "+2.00"),
-        claims.Finding("C", "one seed", "+0.10"),
-        claims.Finding("D", "shown", "+3.00"),
+def test_settings_that_differ_without_equal_searches_are_named():
+    ours = records(38, 38, 39)
+    for seed, record in enumerate(ours):
+        record["config"] = {"data": {}, "train": {"num_steps": 7, "seed": seed}}
+    case = claims.case_of("c", "TREC", compare(ours, BASE), ours, paper=1.0)
+    assert claims.judge([case])[0].place == "TREC (settings differ)"
+    case = claims.case_of("c", "TREC", compare(ours, BASE), ours, paper=1.0, equal_search=True)
+    assert claims.judge([case])[0].place == "TREC"
+
+
+def test_lower_is_better_for_language_models():
+    nats = [
+        [
+            {"seed": seed, "data": "x", "test_nll": [n + 0.01 * seed, n + 1.0], "test_n": 2}
+            | {"config": {"data": {}, "train": {}}}
+            for seed in range(3)
+        ]
+        for n in (1.0, 2.0)
     ]
-    assert claims.line("X is better than Y", findings) == (
-        "- X is better than Y: shown on B (+2.00), D (+3.00); one seed, no verdict, on C (+0.10); "
-        "not run on A."
+    case = claims.case_of("c", "PTB", compare(*nats), [], paper=0.25, unit="nats per token")
+    assert case.difference == pytest.approx(1.0)
+    assert case.size(case.difference) == "+1.000 nats per token"
+
+
+def test_the_p_values_of_all_claims_of_a_paper_are_one_family():
+    tests = [interval(1, 3)._replace(p_value=p) for p in (0.02, 0.03, 0.9)]
+    cases = [
+        claims.Case(claim=str(i), label="A", seeds=3, difference=2.0, test=test, paper=2.0)
+        for i, test in enumerate(tests)
+    ]
+    # a case of too few seeds and one that was not run are no tests
+    cases += [dataclasses.replace(cases[0], seeds=2), dataclasses.replace(cases[0], seeds=0)]
+    found = claims.judge(cases)
+    assert [finding.p_value for finding in found] == pytest.approx([0.06, 0.06, 0.9, None, None])
+    words = ["undecided"] * 4 + ["not run"]
+    assert [finding.word for finding in found] == words
+    alone = claims.judge(cases[:1])
+    assert alone[0].word == "reproduced"
+
+
+def test_a_line_names_every_data_set_once_in_the_order_of_the_words():
+    case = claims.Case(claim="c", label="A", seeds=3, difference=2.0, test=interval(1, 3), paper=2)
+    findings = [
+        claims.Finding(case=dataclasses.replace(case, label="A", seeds=0), word="not run"),
+        claims.Finding(case=dataclasses.replace(case, label="B"), word="reproduced"),
+        claims.Finding(case=dataclasses.replace(case, label="C", seeds=1), word="undecided"),
+        claims.Finding(case=dataclasses.replace(case, label="D"), word="reproduced"),
+    ]
+    reproduced, undecided, not_run = map(claims.mark, ("reproduced", "undecided", "not run"))
+    assert summary.line("X is better than Y", findings) == (
+        f"- X is better than Y: {reproduced} on B and D; {undecided} on C (1 seed); {not_run} on A."
     )
-    assert claims.count(findings) == (
-        "**Comparisons with two seeds or more: 2 of 4. The paper's difference is shown in 2, the "
-        "opposite in 0, none in 0; 1 with one seed, 1 not run.**"
+    assert summary.count(findings) == (
+        "**Of 4 comparisons 2 are reproduced, none is excluded, 1 is undecided and 1 was not "
+        "run.** Of the undecided comparisons 1 has fewer than 3 seeds, or a run that collapsed."
     )
-    assert claims.count(findings[:1]) == (
-        "**Comparisons with two seeds or more: none of 1; 1 not run.**"
+    assert summary.chart_title("X", findings) == (
+        "X here and in the paper: of 4 comparisons 2 are reproduced, 1 is undecided and 1 was not "
+        "run"
     )
+
+
+def test_a_mark_has_its_word_a_sign_and_a_class_for_its_colour():
+    for word in claims.WORDS:
+        found = claims.mark(word)
+        assert found.startswith(f'<span class="verdict verdict-{word.replace(" ", "")}">')
+        assert found.endswith(f" {word}</span>")
+    assert len(set(claims.MARKS.values())) == len(claims.WORDS)
+
+
+def number(system, ours, paper, is_method=False, **more):
+    return claims.Number(
+        system=system,
+        label="A",
+        paper=paper,
+        ours=ours,
+        text=f"{ours}",
+        is_method=is_method,
+        **more,
+    )
+
+
+def test_a_page_opens_with_the_papers_numbers_and_ours():
+    numbers = [
+        number("M", 89.5, 89.4, True), number("M", 44.0, 44.6, True),
+        number("B", 87.4, 85.1), number("B", 43.5, 41.9), number("C", 85.0, 85.7),
+        number("C", 91.6, 89.4), number("D", 1.0, 2.5),
+        number("M", 114.0, 113.9, True, unit="perplexity"),
+    ]  # fmt: skip
+    assert summary.opening(numbers, "") == (
+        "**M is within 0.6 points of the paper's numbers.** Another system of the paper is "
+        "stronger here: B by 1.6 to 2.3 points. Another system of the paper is weaker here: D by "
+        "1.5 points. C is 0.7 points below to 2.2 points above the paper's numbers. On A the "
+        "perplexity, where less is better, is 114.0 for M; the paper has 113.9."
+    )
+    above = summary.opening([number("M", 9.0, 5.0, True), number("M", 8.0, 5.0, True)], "")
+    assert above == "**M is 3.0 to 4.0 points above the paper's numbers.**"
+    assert "4.0 points below" in summary.opening([number("M", 5.0, 9.0, True)], "")
+    assert summary.opening([], "none") == "none"
+    table = summary.numbers_table([number("M", 1.5, 2.0, True, remark="averaged"), numbers[2]])
+    assert re.search(r"\| M +\| A +\| +2 \| +1.5 \| +-0.50 \| -.*\| averaged +\|", table)
+
+
+def test_numbers_are_of_runs_on_the_papers_data_that_learned():
+    def of(ours):
+        return claims.number_of(
+            "M", "A", 50.0, ours, lambda r: 100 * r["test"]["accuracy"], is_method=True
+        )
+
+    (found,) = of(records(20, 22))
+    assert math.isclose(found.ours, 52.5)
+    # Student's t with one degree of freedom is 12.7062, and the standard error of the mean is 2.5
+    assert found.interval == pytest.approx((52.5 - 12.7062 * 2.5, 52.5 + 12.7062 * 2.5), rel=1e-5)
+    assert of(records(20))[0].interval is None
+    assert of(records(20, substitute="ten questions")) == []
+    assert of(records(20, predicted_classes=[40, 0])) == []
 
 
 def test_the_data_line_tells_official_files_from_others():
-    found = claims.data_line(
+    found = summary.data_lines(
         {"trec": "TREC", "sst2": "SST-2"},
         {"trec": records(1), "sst2": records(1, substitute="ten questions")},
     )
-    assert found == "- Data: official files for TREC; SST-2: ten questions."
-    assert claims.data_line({}, {}) == ""
+    assert found == ["- Official files for TREC.", "- Other data for SST-2: ten questions."]
+    assert summary.data_lines({}, {}) == []
     known = records(1, substitute="ten questions; word vectors of width 9 where the paper has 300")
-    assert claims.vectors_line(known) == "- Word vectors: of width 9 where the paper has 300."
+    assert summary.vectors_line(known) == "- Word vectors: of width 9 where the paper has 300."
 
 
 def test_a_paper_with_claims_opens_its_page_with_them_and_one_without_does_not(tmp_path):
@@ -87,8 +242,73 @@ def test_a_paper_with_claims_opens_its_page_with_them_and_one_without_does_not(t
     assert "## In short" not in (tmp_path / "RESULTS.md").read_text("utf-8")
     paired = next(t for t in PAPER.sections(store) if isinstance(t, Table) and t.pair is not None)
     claim = Claim(says="it is better", table=paired, rows=tuple(paired.variants))
-    dataclasses.replace(PAPER, claims=(claim,)).write(store)
+    dataclasses.replace(PAPER, claims=(claim,), search="none").write(store)
     text = (tmp_path / "RESULTS.md").read_text("utf-8")
-    first = text.split("## ")[1]
-    assert first.startswith("In short\n\n**Comparisons with two seeds or more: none of ")
-    assert "- it is better: not run on " in first
+    first, second, third = text.split("## ")[1:4]
+    assert first.startswith("In short\n\n**No run here is on the paper's data")
+    assert "none is reproduced, none is excluded, none is undecided and " in first
+    assert f"- it is better: {claims.mark('not run')} on " in first
+    assert "claims.svg" not in first
+    assert second.startswith("Claims\n\n| claim")
+    assert summary.RULES in second
+    assert third.startswith("Data and settings\n\n")
+    assert "- Search for settings: none." in third
+    (tmp_path / "claims.svg").touch()
+    dataclasses.replace(PAPER, claims=(claim,)).write(store)
+    assert "](claims.svg)" in (tmp_path / "RESULTS.md").read_text("utf-8")
+
+
+def test_a_folded_table_opens_on_a_click_and_an_empty_one_is_shown():
+    rows = "| a |\n| - |\n| 1 |\n| 2 |"
+    folded = Table(is_folded=True).folded(rows)
+    assert folded.startswith("<details>\n<summary>Show the 2 rows</summary>\n\n| a |")
+    assert folded.endswith("| 2 |\n\n</details>")
+    assert Table().folded(rows) == rows
+    assert Table(is_folded=True).folded("not run") == "not run"
+
+
+def test_the_chart_has_a_row_for_each_comparison_and_number(tmp_path):
+    case = claims.Case(claim="c", label="B", seeds=3, difference=2.0, test=interval(1, 3), paper=2)
+    findings = [
+        claims.Finding(case=dataclasses.replace(case, label="A", seeds=0), word="not run"),
+        claims.Finding(case=case, word="reproduced"),
+        claims.Finding(
+            case=dataclasses.replace(case, label="C, other data", test=None, seeds=1),
+            word="undecided",
+        ),
+        claims.Finding(
+            case=dataclasses.replace(case, label="P", unit="nats per token", last=interval(0, 1)),
+            word="undecided", chosen="reproduced", last="undecided",
+        ),
+    ]  # fmt: skip
+    numbers = [number("M", 52.0, 50.0, True, interval=(51.0, 53.0))]
+    panels = chart.panels_of(findings, numbers)
+    assert [panel.axis.split(";")[0] for panel in panels] == [
+        "difference in points",
+        "difference in nats per token",
+        "our number minus the paper's, in points",
+    ]
+    absent, shown, few = panels[0].groups["c"]
+    assert (absent.ours, absent.paper, absent.end) == (None, 2, "\u2013 not run")
+    assert (shown.ours, shown.interval, shown.paper) == (2.0, (1, 3), 2)
+    assert (few.label, few.interval, few.end) == ("C*", None, "? undecided (n=1)")
+    assert panels[1].groups["c"][0].last == (0.5, 0, 1)
+    (row,) = panels[2].groups["M"]
+    assert (row.ours, row.interval, row.paper) == (2.0, (1.0, 3.0), 0.0)
+    assert row.end == "52.0, paper 50.0"
+    chart.draw_chart("X", findings, numbers, tmp_path / "claims")
+    text = (tmp_path / "claims.svg").read_text(encoding="utf-8")
+    for mark in (absent, shown, few, row):
+        assert f">{mark.label}</text>" in text
+        assert f">{mark.end}</text>" in text
+    assert (tmp_path / "claims.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_row_far_beyond_the_others_does_not_stretch_the_axis():
+    rows = [chart.Mark(label=str(x), ours=x) for x in (-1.0, 2.0, 41.5)]
+    low, high = chart.Panel(axis="", groups={"c": rows}).limits()
+    assert low == pytest.approx(-1.24)
+    assert high == pytest.approx(2.24)
+    low, high = chart.Panel(axis="", groups={"c": rows[1:]}).limits()
+    assert high < 3
+    assert chart.Panel(axis="", groups={"c": []}).limits() == (-1.0, 1.0)

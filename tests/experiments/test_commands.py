@@ -45,7 +45,7 @@ def test_a_paper_as_an_argument_is_pointed_to_its_command(capsys):
     assert listing.main(["ga-net"]) == 2
     assert "python -m experiments.ga_net, with a dot" in capsys.readouterr().err
     assert listing.main(["resnet"]) == 2
-    assert "no paper 'resnet'" in capsys.readouterr().err
+    assert "unknown paper 'resnet'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

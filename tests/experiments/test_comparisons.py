@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from experiments.core import claims
 from experiments.core.comparison import compare, sentence
 from experiments.core.curves import results_on_test
 from experiments.core.records import best, check_one_kind
@@ -37,53 +36,65 @@ def test_the_same_seeds_are_compared_whatever_the_order_and_what_else_there_is()
     found = compare(first, second)
     assert found.seeds == (1, 2)
     assert found.exact == (1.0, 1.0)
-    assert found.better is None
+    assert found.by_seed == (0.0, 0.0)
+    assert found.test.p_value == 1
     assert compare(first[:1], second[:1]) is None
 
 
-def test_examples_of_one_group_are_drawn_together_and_have_no_mcnemar_test():
+def test_examples_of_one_group_are_one_example_and_have_no_mcnemar_test():
     first, second = ([classifier(s, one * 6) for s in (1, 2)] for one in ("1101", "1000"))
     groups = np.arange(24) // 4
     found = compare(first, second, lambda record: groups)
     assert found.exact == ()
-    # every group has the same difference, so all samples do
-    assert found.bootstrap.low == found.bootstrap.high == found.bootstrap.difference == 0.5
+    # every group has the same difference, and so has every seed
+    assert found.test.low == found.test.high == found.difference == 0.5
     alone = compare(first, second)
-    assert alone.bootstrap.low < 0.5
+    assert alone.test.low < 0.5
     assert len(alone.exact) == 2
 
 
-def test_the_larger_accuracy_and_the_smaller_cost_are_better():
-    both = lambda make, values: [make(seed, values) for seed in (1, 2)]  # noqa: E731
-    good, bad = both(classifier, "1" * 12), both(classifier, "1" * 3 + "0" * 9)
-    assert compare(good, bad).better is True
-    assert compare(bad, good).better is False
-    low, high = both(language, [1.0, 2.0, 1.5] * 5), both(language, [2.0, 3.25, 2.5] * 5)
-    assert compare(low, high).better is True
-    assert compare(high, low).better is False
-
-
-def test_a_difference_that_one_seed_turns_round_is_not_shown():
-    # 400 examples, so that the bootstrap is sure of what one seed of two has
+def test_a_difference_that_one_seed_makes_is_not_certain():
+    # 400 examples, with which a test over the examples alone is sure
     first = [classifier(1, "1" * 210 + "0" * 190), classifier(2, "1" * 280 + "0" * 120)]
     second = [classifier(s, "1" * 212 + "0" * 188) for s in (1, 2)]
     found = compare(first, second)
-    assert found.bootstrap.p_value < 0.001
     np.testing.assert_allclose(found.by_seed, [-2 / 400, 68 / 400])
-    assert found.has_contradiction
-    assert found.better is None
-    said = sentence("d", "A", "B", found)
-    assert "no difference between A and B is shown, the seeds disagree." in said
-    assert said.endswith("; by seed -0.0050, +0.1700.")
-    assert found.cells()[2] == "<0.001, the seeds disagree"
-    # a seed without a difference is no support either, and agreeing seeds are a verdict
-    even = [classifier(1, "1" * 212 + "0" * 188), first[1]]
-    assert compare(even, second).better is None
-    agree = compare([classifier(1, "1" * 213 + "0" * 187), first[1]], second)
-    assert agree.better is True
-    assert not agree.has_contradiction
-    assert claims.finding_for("d", found, [], flip=False).state == "neither"
-    assert claims.finding_for("d", found, [], flip=False).size.endswith(", the seeds disagree")
+    assert found.test.p_value > 0.3
+    assert found.exact[1] < 1e-6
+    assert found.why_not == "these runs (n=2)"
+    text = sentence("d", "A", "B", found)
+    assert text.startswith("d, A minus B: +0.0825 (accuracy), 95 % interval [")
+    assert text.endswith(", these runs (n=2); by seed -0.0050, +0.1700.")
+    assert found.cells()[2:] == ["these runs (n=2)", "-"]
+    three = compare(
+        [*first, classifier(3, "1" * 250 + "0" * 150)], [*second, second[0] | {"seed": 3}]
+    )
+    assert three.why_not is None
+    assert "p = 0." in sentence("d", "A", "B", three)
+    assert " beats " not in sentence("d", "A", "B", three)
+
+
+def test_a_single_seed_has_a_difference_and_no_interval():
+    found = compare([classifier(1, "1110")], [classifier(1, "1000")])
+    assert (found.difference, found.test, found.last) == (0.5, None, None)
+    assert found.cells() == ["+50.00 (n=1 seeds)", "-", "these runs (n=1)", "-"]
+    assert sentence("d", "A", "B", found) == ("d, A minus B: +0.5000 (accuracy), these runs (n=1).")
+
+
+def test_the_score_of_a_seed_is_its_recorded_accuracy_and_the_last_step_stands_beside():
+    def made(seed, correct, mean, last=None, **more):
+        ended = {} if last is None else {"test_last": {"accuracy": last}}
+        return classifier(seed, correct) | {"test": {"accuracy": mean}} | ended | more
+
+    first = [made(s, "1100", 0.6 + s / 100, 0.8) for s in (0, 1, 2)]
+    second = [made(s, "1000", 0.25, best_step=9, steps=9) for s in (0, 1, 2)]
+    found = compare(first, second)
+    # the mean of several draws, where the correctness is that of the first
+    np.testing.assert_allclose(found.by_seed, [0.35, 0.36, 0.37])
+    # parameters of the last step that validation chose are also those of the last step
+    np.testing.assert_allclose(found.last.difference, 0.55)
+    earlier = [record | {"best_step": 5} for record in second]
+    assert compare(first, earlier).last is None
 
 
 def test_differences_by_seed_of_language_models_are_in_nats_per_token():
@@ -91,7 +102,7 @@ def test_differences_by_seed_of_language_models_are_in_nats_per_token():
     second = [language(1, [1.0, 3.0]), language(2, [1.0, 2.0])]
     found = compare(first, second)
     np.testing.assert_allclose(found.by_seed, [-0.5, 1.5])
-    np.testing.assert_allclose(np.mean(found.by_seed), found.bootstrap.difference)
+    np.testing.assert_allclose(np.mean(found.by_seed), found.test.difference)
 
 
 def test_correctness_is_in_the_order_of_the_examples():
@@ -116,7 +127,7 @@ def test_the_same_texts_in_another_order_are_not_paired_nor_averaged():
         assert compare(*([record] for record in pair)) is not None
         check_one_kind(list(pair), "c")
     with pytest.raises(
-        ValueError, match=r"records of d, c and c: .*order \(test_digest \w+ / \w+\)"
+        ValueError, match=r"records of d, c and c: .*test_digest must be equal, got \w+ / \w+:"
     ):
         compare([one], [other])
     with pytest.raises(ValueError, match="records of c: test_digest is"):
@@ -167,7 +178,8 @@ def test_results_on_test_are_of_the_best_parameters_and_those_of_the_last_beside
 ):
     config = TrainConfig(
         num_steps=6, eval_every=1, checkpoint_every=100, progress=False, parallel="single",
-        best_mode="min", optimizer=OptimizerConfig(learning_rate=0.5, ema_decay=0.5),
+        best_metric="accuracy", best_mode="min",
+        optimizer=OptimizerConfig(learning_rate=0.5, ema_decay=0.5),
     )  # fmt: skip
     held = [Data()[1000]] if evaluated else None
     result = fit(Tiny(), Data(), held, config, tmp_path)

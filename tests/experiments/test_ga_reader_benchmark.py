@@ -20,23 +20,24 @@ TINY = ga_reader.Options(
 
 def as_flax(params):
     """Our parameters under the names of Flax's cells."""
-    found = {"embed": {"embedding": params["embed"]["table"].at[0].set(0.0)}}
+    found = {"embed": {"embedding": params["embed"]["embedding"].at[0].set(0.0)}}
     for hop in range(TINY.hops):
         for text in ("document", "query"):
             own = params[f"hop_{hop}"][text]
             for ours, theirs in (("forward", "ahead"), ("backward", "back")):
                 blocks = {
-                    part: jnp.split(own[f"layer_0_{ours}_{part}"], 3, axis=-1)
-                    for part in ("input", "recurrent", "bias")
+                    part: jnp.split(own["layer_0"][ours][part], 3, axis=-1)
+                    for part in ("kernel", "recurrent_kernel", "bias")
                 }
-                cell = {"hn": {"kernel": blocks["recurrent"][2], "bias": jnp.zeros(TINY.hidden)}}
+                recurrent, zeros = blocks["recurrent_kernel"], jnp.zeros(TINY.hidden)
+                cell = {"hn": {"kernel": recurrent[2], "bias": zeros}}
                 for gate, number in (("r", 0), ("z", 1), ("n", 2)):
                     cell[f"i{gate}"] = {
-                        "kernel": blocks["input"][number],
+                        "kernel": blocks["kernel"][number],
                         "bias": blocks["bias"][number],
                     }
                     if gate != "n":
-                        cell[f"h{gate}"] = {"kernel": blocks["recurrent"][number]}
+                        cell[f"h{gate}"] = {"kernel": recurrent[number]}
                 found[f"{text}_{hop}_{theirs}"] = cell
     return found
 
@@ -95,5 +96,5 @@ def test_the_figures_are_measured_written_and_shown(tmp_path, monkeypatch):
 
 
 def test_figures_need_a_page_with_marks(tmp_path):
-    with pytest.raises(ValueError, match="figures are for --docs"):
+    with pytest.raises(ValueError, match=r"docs must be a page .*--docs"):
         ga_reader.main(dataclasses.replace(TINY, figures=tmp_path / "figures.json"))

@@ -24,7 +24,7 @@ def test_answer_names_an_unknown_option(capsys):
     [
         ("--model.hops 0", "hops must be at least 1"),
         ("--model.gating none --model.no-token-attention", "token_attention must be True"),
-        ("--data.fraction 0", "fraction must be above 0"),
+        ("--data.fraction 0", "fraction must be in (0, 1]"),
         ("--epochs 0", "epochs must be positive"),
         ("--halve-after 0", "halve_after must be positive"),
         ("--train.seeds 2", "train.seeds must be 1"),

@@ -89,24 +89,24 @@ def test_nothing_run_says_so_beside_the_papers_numbers(store):
 def test_runs_stand_beside_the_paper_with_their_paired_tests(store):
     base = "1" * 12 + "0" * 2 + "1" * 6
     other = "0" * 10 + "1" * 2 + "1" * 2 + "1" * 6
-    for seed in (0, 1):
+    for seed in (0, 1, 2):
         save(store, "wdw", "fix", seed, base)
         save(store, "wdw", "hops_1", seed, other)
     text = rendered(store)
     rows = {row[0]: row for row in rows_of(text, "Table 2: gating and hops, WDW strict")}
     full, single = rows["GA, fixed vectors (base)"], rows["K = 1"]
-    assert full[1:5] == ["68.3", "68.0", "50.00 ± 0.00 (n=2)", "90.00 ± 0.00 (n=2)"]
-    assert single[4] == "50.00 ± 0.00 (n=2)"
-    assert single[5:7] == ["-", "+40.00 (n=2 seeds)"]  # these records have no last step
-    # spec: b = 10, c = 2 gives 0.01929; twice, in one table
-    assert single[9] == "0.039 (10 : 2), 0.039 (10 : 2)"
+    assert full[1:5] == ["68.3", "68.0", "50.00 ± 0.00 (n=3)", "90.00 ± 0.00 (n=3)"]
+    assert single[4] == "50.00 ± 0.00 (n=3)"
+    assert single[5:7] == ["-", "+40.00 (n=3 seeds)"]  # these records have no last step
+    # spec: b = 10, c = 2 gives 0.01929
+    assert single[9] == "0.019 (10 : 2), 0.019 (10 : 2), 0.019 (10 : 2)"
     assert rows["K = 4"][3:] == ["not run", "not run", *"------"]
-    assert "GA, fixed vectors beats K = 1" in text
+    assert "WDW strict, GA, fixed vectors minus K = 1: +0.4000 (accuracy)" in text
     assert full[-1] == "1,234"
     runs = rows_of(text, "Runs")
     assert [row[:4] for row in runs] == [
-        ["WDW strict", "fix", "0, 1", "1,000"],
-        ["WDW strict", "hops_1", "0, 1", "1,000"],
+        ["WDW strict", "fix", "0, 1, 2", "1,000"],
+        ["WDW strict", "hops_1", "0, 1, 2", "1,000"],
     ]
     assert "glove.6B.100d.txt (87.5 %)" in runs[0]
 
@@ -124,7 +124,7 @@ def test_one_budget_of_cbt_has_its_own_section_with_the_feature(store):
     rows = {row[0]: row for row in rows_of(text, "One budget: CBT-NE")}
     assert next(iter(rows)) == "GA, fixed vectors (base)"
     assert rows["GA + feature, fixed vectors"][4] == "75.00 (n=1)"
-    assert "The feature helps: McNemar p, one-sided, of each seed: one seed: no verdict (1" in text
+    assert "The feature helps: McNemar p, one-sided, of each seed: these runs (n=1) (1" in text
     tests = rows_of(text, "Proportion tests")
     paper = [row for row in tests if row[0] == "CBT-NE"]
     assert [row[6:] for row in paper] == [
@@ -140,7 +140,7 @@ def test_common_nouns_have_their_section_with_any_reader(store):
     save(store, "cbt_cn", "hops_1", 0, "1000")
     rows = {row[0]: row for row in rows_of(rendered(store), "One budget: CBT-CN")}
     assert rows["K = 1"][4] == "25.00 (n=1)"
-    assert rows["K = 1"][8:10] == ["one seed: no verdict", "one seed: no verdict (2 : 0)"]
+    assert rows["K = 1"][8:10] == ["these runs (n=1)", "these runs (n=1) (2 : 0)"]
 
 
 def test_figure2_has_every_share_and_is_drawn(store, tmp_path):
@@ -152,7 +152,7 @@ def test_figure2_has_every_share_and_is_drawn(store, tmp_path):
     text = rendered(store)
     rows = rows_of(text, "Figure 2: gating by training size, CNN")
     assert len(rows) == 6
-    single = "one seed: no verdict (2 : 0)"
+    single = "these runs (n=1) (2 : 0)"
     assert rows[0] == ["no", "50", "500", "25.00 (n=1)", "75.00 (n=1)", single, "-"]
     assert rows[3][-1] == "0.07"
     assert "[figure2_cnn.png](figure2_cnn.png)" in text
@@ -169,7 +169,7 @@ def test_curves_are_means_over_the_seeds_that_learned(store, capsys, monkeypatch
     order = ["curves", "--results", str(store.folder)]
     with pytest.raises(SystemExit):
         tables.main(order)
-    assert "cbt_ne: no run that learned has a record in" in capsys.readouterr().err
+    assert "must have a record of a run on cbt_ne that learned" in capsys.readouterr().err
     for variant, seed, reached in (("fix", 0, 0.5), ("fix", 1, 0.75), ("hops_1", 0, 0.625)):
         curves = {"curve": [[5, 1.5, 0.25], [10, 1.0, reached]]}
         curves["train_curve"] = [[10, 0.75, reached + 0.125]]

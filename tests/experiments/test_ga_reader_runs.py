@@ -71,7 +71,7 @@ def test_a_run_counts_its_questions_and_keeps_fixed_vectors(cloze, trained):
     assert 0 <= line["padding"] < 1
     assert line["tokens_per_s"] > 0
     reader = Reader.open(trained)
-    table = reader.params["embed"]["table"]
+    table = reader.params["embed"]["embedding"]
     given = gdata.load_embeddings(cloze / "vectors.txt", reader.vocabulary, dim=8, oov_std=1.0)
     assert np.array_equal(table, given.matrix)
     assert str(cloze) not in json.dumps(record)
@@ -120,7 +120,7 @@ def test_a_trained_reader_answers_about_a_text_with_words_it_has_not_seen(
     reader = Reader.open(trained)
     known = reader.with_words(["Zora", "anna"])
     assert len(known.vocabulary) == len(reader.vocabulary) + 1
-    assert known.params["embed"]["table"].shape[0] == len(known.vocabulary)
+    assert known.params["embed"]["embedding"].shape[0] == len(known.vocabulary)
 
 
 def test_what_a_reader_says_of_a_file_is_what_training_measured(cloze, trained):

@@ -45,8 +45,8 @@ def test_options_that_contradict_each_other_are_refused_by_name(args, message, c
         ("table1 --seeds 0", "--seeds must be at least 1"),
         ("table3 --hidden 28", "--hidden is an option of table1"),
         ("figure5 --learning-rate 1e-3", "--learning-rate is an option of table1 and figure7"),
-        ("table1 --hidden 28 --learning-rate 0.5", "give one of them"),
-        ("matched --data ptb_small", "matched is for classifiers"),
+        ("table1 --hidden 28 --learning-rate 0.5", "give one of the two"),
+        ("matched --data ptb_small", "--data must be classifiers for matched"),
         ("table9", "table9"),
     ],
 )

@@ -66,7 +66,7 @@ def test_contestants_give_outputs_and_finite_gradients_or_say_why_not(cell, name
     case = make_case(cell)
     make = functools.partial(peers.CONTESTANTS[name], case, *peers.make_batch(case, 0))
     if (cell, name) not in HAVE:
-        with pytest.raises(peers.NotAvailable, match=f"{peers.NO_CELL}|wants a GPU"):
+        with pytest.raises(peers.NotAvailable, match=f"{peers.NO_CELL}|wants a GPU|by the scan"):
             make()
         return
     with jax.numpy_rank_promotion("allow"):  # Keras relies on it
@@ -177,7 +177,7 @@ def test_compilation_is_timed_without_the_cache():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"devices": 3}, "devices must divide the batch 32, got 3"),
+        ({"devices": 3}, "devices must divide batch=32, got 3"),
         ({"layers": 0}, "layers must be at least 1, got 0"),
         ({"sizes": ("1,2",)}, "sizes must be B,T,H with positive integers, got '1,2'"),
         ({"contestants": ("cudnn",)}, "contestants must be among"),
@@ -247,11 +247,11 @@ def test_the_later_file_counts_and_a_case_of_its_own_gets_a_row(page):
 def test_a_page_without_markers_is_refused_and_left_alone(tmp_path):
     path = tmp_path / "page.md"
     path.write_text("prose", encoding="utf-8")
-    with pytest.raises(ValueError, match="docs must have the lines"):
+    with pytest.raises(ValueError, match="must have the lines"):
         report.write_docs(path, [figures("gru", {})], ())
     assert path.read_text() == "prose"
 
 
 def test_figures_need_a_page():
-    with pytest.raises(ValueError, match="figures are for --docs"):
+    with pytest.raises(ValueError, match=r"docs must be a page .*--docs"):
         recurrence.main(recurrence.Options(figures=("a.json",)))

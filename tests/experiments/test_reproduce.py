@@ -72,8 +72,8 @@ def test_comparisons_are_first_then_second_seeds_more_seeds_and_figures(tmp_path
     assert [(t.cell.variant, t.seed, t.value) for t in found.tasks] == [
         ("noisy", 0, "verdict"),
         ("plain", 1, "second seed"), ("noisy", 1, "second seed"),
-        ("solo", 1, "second seed of a table"),
-        ("solo", 2, "further seed"), ("plain", 2, "further seed"), ("noisy", 2, "further seed"),
+        ("plain", 2, "third seed"), ("noisy", 2, "third seed"),
+        ("solo", 1, "second seed of a table"), ("solo", 2, "further seed"),
         ("drawn", 0, "figure"), ("drawn", 1, "figure"), ("drawn", 2, "figure"),
     ]  # fmt: skip
     assert found.present == 2
@@ -82,8 +82,9 @@ def test_comparisons_are_first_then_second_seeds_more_seeds_and_figures(tmp_path
 
 
 def test_every_kind_of_run_has_a_value():
-    assert [value_of(n, True, False) for n in (0, 1, 2)] == [VALUES[0], VALUES[1], "further seed"]
-    assert [value_of(n, False, False) for n in (0, 1, 5)] == [VALUES[2], VALUES[3], "further seed"]
+    compared = [value_of(n, True, False) for n in (0, 1, 2, 3)]
+    assert compared == [*VALUES[:3], "further seed"]
+    assert [value_of(n, False, False) for n in (0, 1, 5)] == [*VALUES[3:5], "further seed"]
     assert value_of(0, True, True) == "figure"
 
 
@@ -228,7 +229,7 @@ def toy(monkeypatch, tmp_path):
 
 
 BAD = {
-    "--papers tay": "--papers: no paper 'tay'. Did you mean 'toy'? Papers: toy.",
+    "--papers tay": "--papers: unknown paper 'tay'. Did you mean 'toy'? Papers: toy.",
     "--hours 0": "--hours must be above 0, got 0",
     "--hours nan": "--hours must be above 0, got nan",
     "--workers 0": "--workers must be at least 1, got 0",
@@ -236,8 +237,8 @@ BAD = {
     "--measure 20": "--measure is no longer an option, because no cost is estimated: leave it out",
     "--measure=0": "--measure is no longer an option",
     "--manual-dir none-such": "--manual-dir none-such: there is no such folder",
-    "--verify toy/plain/0": "wants PAPER/DATA/VARIANT/SEED, as ga_net/trec/soft/0, got 'toy/pl",
-    "--verify tay/toy/plain/0": "no paper 'tay'. Papers: toy.",
+    "--verify toy/plain/0": "PAPER/DATA/VARIANT/SEED, such as ga_net/trec/soft/0, got 'toy/pl",
+    "--verify tay/toy/plain/0": "unknown paper 'tay'. Papers: toy.",
     "--verify toy/toy/plain/7": "there is no record",
 }
 
@@ -499,7 +500,7 @@ def test_an_older_record_is_compared_by_its_curve(toy, tmp_path, lines, capsys):
     del record["train_curve"]
     path.write_text(json.dumps(record))
     text = refused(reproduce.main, [*toy, "--verify", "toy/toy/noisy/0"], capsys)
-    assert "older than curves of the training loss" in text
+    assert "must have the training loss of the first steps" in text
 
 
 def test_a_record_with_an_option_that_is_gone_cannot_be_repeated(toy, tmp_path, lines, capsys):
@@ -508,7 +509,7 @@ def test_a_record_with_an_option_that_is_gone_cannot_be_repeated(toy, tmp_path, 
     record["config"]["model"]["gone"] = 3
     path.write_text(json.dumps(record))
     text = refused(reproduce.main, [*toy, "--verify", "toy/toy/noisy/0"], capsys)
-    assert "the record has model.gone 3, not no such option" in text
+    assert "the record has model.gone 3, wanted no such option" in text
 
 
 def test_a_configuration_is_read_back_from_its_record(lines):
@@ -536,5 +537,5 @@ def test_word_vectors_may_lie_elsewhere_but_are_those_of_the_record(tmp_path, ca
     assert reproduce.main([*asked, "elsewhere/vectors.txt"]) == 0
     assert "verdict: equal" in plain(capsys.readouterr().out)
     text = refused(reproduce.main, [*asked, "other.txt"], capsys)
-    assert "the record has data.embeddings vectors.txt, not other.txt" in text
+    assert "the record has data.embeddings vectors.txt, wanted other.txt" in text
     assert trained == ["elsewhere/vectors.txt"]

@@ -13,7 +13,7 @@ from experiments.core.records import differences
 from experiments.ssan import analyses, tables
 from experiments.ssan.__main__ import main
 from experiments.ssan.config import PRESETS, with_budget
-from experiments.ssan.paper import PAPER, VARIANTS, find_task_results, task_rows
+from experiments.ssan.paper import PAPER, VARIANTS, task_cases, task_rows
 from experiments.ssan.sentences import scores, sentence_of_each
 from gatedjax import analysis
 from gatedjax import data as gdata
@@ -50,13 +50,13 @@ def test_unknown_names_are_refused(capsys):
         tables.main, ["table2", "--no-local"], capsys
     )
     single = refused(tables.main, ["table2", "--data", "bshift_local"], capsys)
-    assert "--data bshift_local is for single runs" in single
+    assert "got 'bshift_local', which is for single runs" in single
 
 
 @pytest.mark.parametrize("data", ["tree_depth", "top_const", "mt_multi30k"])
 def test_sentences_in_their_order_have_no_changed_words_to_show(data, tmp_path, capsys):
     args = ["figure3", "--data", data, "--results", str(tmp_path), "--runs", str(tmp_path)]
-    assert "whose order was changed" in refused(tables.main, args, capsys)
+    assert "reordered sentences" in refused(tables.main, args, capsys)
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_curves_are_of_the_networks_that_learned(tmp_path, capsys, monkeypatch):
     assert "of selectors with a bounded gradient and of networks without a selector." in page
     with pytest.raises(SystemExit):
         tables.main(["curves", "--data", "top_const", "--results", str(tmp_path)])
-    assert "top_const: no run that learned has a record in" in capsys.readouterr().err
+    assert "must have a record of a run on top_const that learned" in capsys.readouterr().err
 
 
 def test_tables_say_what_was_run_and_what_was_not(tmp_path, capsys):
@@ -278,7 +278,7 @@ def test_tables_say_what_was_run_and_what_was_not(tmp_path, capsys):
     table2 = shown("table2")
     assert "80.00 ± 0.00 (n=2)" in table2
     assert "+30.00" in table2
-    assert "BShift: SSAN, layer 1, local heads beats SAN, local heads." in table2
+    assert "- BShift, SSAN, layer 1, local heads minus SAN, local heads: +0.3000" in table2
     assert "substitute: other texts" in table2
     assert "quoted, not trained here" in table2
     rates = shown("selection_rate")
@@ -297,7 +297,7 @@ def test_tables_say_what_was_run_and_what_was_not(tmp_path, capsys):
     assert recipe["SAN, local heads"][:3] == ["50.00 ± 0.00 (n=2)"] * 2 + ["-"]
     assert recipe["SAN, local heads"][3] == "0.500 ± 0.000 (n=2)"
     assert recipe["SAN, sinusoids, linear head"][:4] == ["not run", "not run", "-", "not run"]
-    assert "- BShift: SSAN, layer 1 against SAN: collapsed, nothing to compare." in shown("recipe")
+    assert "- BShift, SSAN, layer 1 against SAN: collapsed, nothing to compare." in shown("recipe")
     assert "BShift" not in shown("modes")
     assert shown("selection_rate") == rates
     assert shown("table2") == table2
@@ -312,7 +312,7 @@ def test_tables_say_what_was_run_and_what_was_not(tmp_path, capsys):
 def test_a_selector_trained_by_reward_has_a_row_of_table1_where_somebody_ran_it(tmp_path):
     (tmp_path / "runs").mkdir()
     store = PAPER.store(tmp_path)
-    seeds = (0, 1)
+    seeds = (0, 1, 2)
     right = {"san": "0" * 60, "ssan_layer1": "0" * 54 + "1" * 6, "ssan_reinforce": "1" * 60}
     for variant, correct in right.items():
         for seed in seeds:
@@ -323,33 +323,31 @@ def test_a_selector_trained_by_reward_has_a_row_of_table1_where_somebody_ran_it(
     rows = task_rows(store)
     assert [row.data for row in rows if row.variant == "ssan_reinforce"] == ["nli_sick", "mt_en_de"]
     trained = {row.variant: row for row in rows if row.data == "nli_sick"}
-    assert {name: row.shift.boots[0].difference for name, row in trained.items()} == {
+    assert {name: row.shift.mean for name, row in trained.items()} == {
         "ssan_layer1": pytest.approx(10), "ssan_reinforce": pytest.approx(100),
     }  # fmt: skip
-    alone = [row.shift.boots[0].p_value for row in trained.values()]
-    corrected = [p_value for row in trained.values() for p_value in row.p_values]
-    assert corrected == pytest.approx(analysis.holm(alone))
     text = PAPER.tables["table1"].text(PAPER, store)
-    assert "corrected together (Holm), 2 in all" in text
     (line,) = (line for line in text.splitlines() if "SICK, selector trained by reward" in line)
     assert "+100.00" in line
-    (claim,) = (one for one in find_task_results(store) if one.data.startswith("SICK"))
-    assert claim.state == "shown"
+    (case,) = (one for one in task_cases("c", store) if one.label.startswith("SICK"))
+    assert (case.seeds, case.paper) == (3, pytest.approx(0.7))
+    assert case.test.p_value < 0.05
+    (task,) = (one for one in task_cases("c", store) if one.label == "KFTT En-Ja")
+    assert (task.seeds, task.unit) == (0, "BLEU")
 
-    # a second seed that turns the difference round: the mean is as sure, and nothing is shown
+    # another seed turns the difference round: the seeds decide, not the examples
     path = store.path("nli_sick", "san", seeds[-1])
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"correct": "0" * 53 + "1" * 7}))
+    more = {"correct": "0" * 53 + "1" * 7, "test": {"accuracy": 7 / 60}}
+    path.write_text(json.dumps(json.loads(path.read_text()) | more))
     path = store.path("nli_sick", "ssan_layer1", seeds[0])
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"correct": "0" * 20 + "1" * 40}))
-    (claim,) = (one for one in find_task_results(store) if one.data.startswith("SICK"))
-    assert claim.state == "neither"
-    assert claim.size.endswith(", the seeds disagree")
+    more = {"correct": "0" * 20 + "1" * 40, "test": {"accuracy": 40 / 60}}
+    path.write_text(json.dumps(json.loads(path.read_text()) | more))
+    (case,) = (one for one in task_cases("c", store) if one.label.startswith("SICK"))
+    assert case.test.low < 0 < case.difference
     (row,) = (
         row for row in task_rows(store) if row.data == "nli_sick" and row.variant == "ssan_layer1"
     )
-    assert row.p_values[0] < 0.05
-    assert row.shift.by_seed == pytest.approx((200 / 3, -5 / 3))
-    assert "<0.001, the seeds disagree" in PAPER.tables["table1"].text(PAPER, store)
+    assert row.shift.by_seed == pytest.approx((200 / 3, 10, -5 / 3))
 
 
 def test_moves_of_one_sentence_are_one_example_of_the_tests(tmp_path):
@@ -377,8 +375,8 @@ def test_moves_of_one_sentence_are_one_example_of_the_tests(tmp_path):
     rows = PAPER.tables["table3"].rows(PAPER, store)
     (found,) = (row.comparison for row in rows if row.comparison is not None)
     assert found.exact == ()
-    want = analysis.paired_bootstrap([1, 1, 0], [0, 0, 0])
-    assert found.bootstrap == pytest.approx(want)
+    want = analysis.two_way_test([[1, 1, 0]] * 2, [[0, 0, 0]] * 2)
+    assert found.test == pytest.approx(want)
 
 
 def test_scores_of_a_probe_have_groups_where_the_paper_has_them():
@@ -453,7 +451,7 @@ def test_neighbours_tell_an_inverted_order_and_nothing_of_drawn_labels(tmp_path)
 def test_neighbours_are_of_probes_alone(tmp_path, capsys):
     with pytest.raises(SystemExit):
         tables.main(["neighbours", "--data", "nli", "--results", str(tmp_path)])
-    message = "neighbours is for the probes bshift, tree_depth, top_const, got nli"
+    message = "--data must be among bshift, tree_depth, top_const for neighbours, got 'nli'"
     assert message in capsys.readouterr().err
     assert not (tmp_path / "RESULTS.md").exists()
 

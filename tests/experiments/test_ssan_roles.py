@@ -45,7 +45,7 @@ def test_scores_of_a_hand_made_example():
     assert nothing.value() == (0.0, 0.0, 0.0)
     # two equal predictions are not both right
     assert roles.role_counts(["B-A0", "O"], ["B-A0", "B-A0"]).matched == 1
-    with pytest.raises(ValueError, match="one label per word, got 2 and 1"):
+    with pytest.raises(ValueError, match="same number of labels, got 2 and 1"):
         roles.role_counts(["O", "O"], ["O"])
 
 

@@ -125,16 +125,16 @@ def test_roles_are_compared_by_arguments_in_table_1(tmp_path, data):
         counts = [[matched, 2, 2]] * 30  # an F1 of one half for san, of one for ssan
         scores = {"f1": matched / 2}
         record = {"role_counts": counts, "test_roles_greedy": scores, "substitute": "a treebank"}
-        for seed in range(2):
+        for seed in range(3):
             more = {"config": {}, "seed": seed}
             write_json(store.path(data, variant, seed), dict.fromkeys(store.keys) | record | more)
     text = PAPER.tables["table1"].text(PAPER, store)
     (row,) = (line for line in text.splitlines() if "100.00" in line)
     cells = [cell.strip() for cell in row.split("|")[1:-1]]
     assert cells[1] == "F1"
-    ours, both, shift = ["50.00 ± 0.00 (n=2)", "100.00 ± 0.00 (n=2)"], "+50.00, +50.00", 0.002
+    ours = ["50.00 ± 0.00 (n=3)", "100.00 ± 0.00 (n=3)"]
     assert cells[4:8] == [*ours, "-", "-"]  # no roles of the last step
-    assert cells[8:] == [both, "[+50.00, +50.00], [+50.00, +50.00]", f"{shift}, {shift}"]
+    assert cells[8:] == ["+50.00", "[+50.00, +50.00]", "<0.001"]
     assert f"- {cells[0].removesuffix(', other data')}: substitute: a treebank." in text
 
 
@@ -281,17 +281,26 @@ def test_paired_tests_see_a_difference_and_none_where_there_is_none(np_rng):
     gold = np_rng.integers(1, 5, 300)
     good = [[g, g, g] for g in gold]
     bad = [[g // 2, g, g] for g in gold]
-    boot = bleu.paired_bootstrap(good, bad, bleu.f1_of, samples=200)
-    assert boot.difference == pytest.approx(
-        bleu.f1_of(np.sum(good, 0)) - bleu.f1_of(np.sum(bad, 0))
-    )
-    assert boot.low < boot.difference < boot.high
-    assert boot.low > 0
-    assert boot.p_value < 0.02
-    same = bleu.paired_bootstrap(good, good, bleu.f1_of, samples=50)
-    assert (same.difference, same.p_value) == (0.0, 1.0)
+
+    def made(counts):
+        rows = [list(map(int, row)) for row in counts]
+        return [{"seed": seed, "role_counts": rows} for seed in (0, 1, 2)]
+
+    found = bleu.difference(made(bad), made(good), "F1")
+    gap = bleu.f1_of(np.sum(good, 0)) - bleu.f1_of(np.sum(bad, 0))
+    assert found.by_seed == pytest.approx((gap,) * 3)
+    assert 0 < found.test.low < gap < found.test.high
+    assert found.test.p_value < 0.02
+    assert found.why_not is None
+    # seeds without a spread leave the variance over examples, that of the resampled scores
+    shifts = bleu.resample(np.array(good), np.array(bad), bleu.f1_of)
+    assert found.test.standard_error == pytest.approx(shifts.std(ddof=1))
+    same = bleu.difference(made(good), made(good), "F1")
+    assert (same.mean, same.test.p_value) == (0.0, 1.0)
+    single = bleu.difference(made(bad)[:1], made(good)[:1], "F1")
+    assert single.cells() == [f"{gap:+.2f}", "-", "these runs (n=1)"]
     with pytest.raises(ValueError, match="the same examples"):
-        bleu.paired_bootstrap(good, bad[:-1], bleu.f1_of)
+        bleu.difference(made(bad[:-1]), made(good), "F1")
 
 
 def test_a_label_outside_the_set_is_refused_in_training_and_wrong_elsewhere():
@@ -303,7 +312,7 @@ def test_a_label_outside_the_set_is_refused_in_training_and_wrong_elsewhere():
     assert names == ("O", "B-ARG1", "I-ARG1", "B-V", "I-V")
     assert tasks.encode_labels(["B-V", "O", "I-ARG1"], names, strict=True).tolist() == [3, 0, 2]
     assert tasks.encode_labels(["B-ARG9"], names, strict=False).tolist() == [tasks.UNKNOWN]
-    with pytest.raises(ValueError, match="label 'B-ARG9' is not one of the 5 labels of training"):
+    with pytest.raises(ValueError, match="among the 5 labels of training, got 'B-ARG9'"):
         tasks.encode_labels(["B-ARG9"], names, strict=True)
 
 
@@ -315,7 +324,7 @@ def test_a_label_outside_the_set_is_refused_in_training_and_wrong_elsewhere():
         (lambda: SRLData(vector_std=0.0), "vector_std must be positive and finite, got 0.0"),
         (
             lambda: TranslationConfig(search=SearchConfig(average=3)),
-            "search.average must be at most train.keep_checkpoints 2, got 3",
+            "search.average must be at most train.keep_checkpoints=2, got 3",
         ),
     ],
 )

@@ -14,14 +14,15 @@ from urllib.parse import urlencode
 import numpy as np
 import pytest
 
+import gatedjax
 from gatedjax.explore._engine import Explorer
 from gatedjax.explore._offline import LONGEST, MOST_BYTES, offline_page, patterns_of, payload
-from gatedjax.explore._sentences import read_sentences
+from gatedjax.explore._open import open_model
+from gatedjax.explore._sentences import first_sentence, read_sentences
 from gatedjax.explore._server import Server
 from gatedjax.explore._session import Session
-from gatedjax.explore._views import open_model
-from gatedjax.text._corpus import split_words
 from gatedjax.text._read import open_table
+from gatedjax.text._tokens import split_words
 from gatedjax.text._translator import parameters_like
 from tests.explore._models import TEXT, model, of_classes, pair, pure
 from tests.explore.test_engine import ROWS
@@ -70,7 +71,12 @@ def explorer():
 @pytest.fixture(scope="module")
 def serve(explorer):
     """A function that starts the server, or starts it again; its `stop` stops it."""
-    session = Session(explorer, lambda: read_sentences(explorer, open_table(ROWS), leaks=4))
+    table = open_table(ROWS)
+    session = Session(
+        explorer,
+        lambda: read_sentences(explorer, table, leaks=4),
+        lambda: first_sentence(explorer, table),
+    )
     running = []
 
     def start(port=0):
@@ -150,6 +156,23 @@ def gates(browser):
     return [float(word.get_attribute("data-gate") == "open") for word in words(browser)]
 
 
+def weighed(browser, number=0):
+    """The effects of the words of a model, as the page holds them."""
+    until(browser, "document.querySelector('.gx')?.dataset.effects === 'ready'")
+    return [float(word.get_attribute("data-effect")) for word in words(browser, number)]
+
+
+def shares(browser, selector):
+    """The length of each bar as a share of its track, as the browser draws them."""
+    # The bars move to their length, which takes a moment.
+    time.sleep(0.3)
+    return browser.execute_script(
+        "return [...document.querySelectorAll(arguments[0])].map((bar) =>"
+        "bar.firstChild.getBoundingClientRect().width / bar.getBoundingClientRect().width)",
+        selector,
+    )
+
+
 def typed(browser, text):
     area = browser.find_element("css selector", "textarea")
     area.clear()
@@ -218,13 +241,129 @@ def test_the_keyboard_forces_and_moves(page):
         assert second.get_attribute("aria-pressed") == "true"
         assert second.get_attribute("data-gate") != before
     label = second.get_attribute("aria-label")
-    assert re.match(r"dull: gate forced (open|shut), open with probability 0\.\d+, att", label)
+    said = r"dull \S+: gate forced (open|closed), open with probability 0\.\d+, attention"
+    assert re.match(said, label)
     second.send_keys(keys.END)
     assert page.switch_to.active_element == words(page)[-1]
     stops = page.execute_script(
         "return [...document.querySelectorAll('button.gx-word')].filter(b => b.tabIndex === 0)"
     )
     assert stops == [words(page)[-1]]
+
+
+def test_effects_are_those_of_the_engine_in_numbers_and_colours(page, explorer):
+    for forced in ({}, {"1": "a"}):
+        if forced:
+            words(page)[1].click()
+            ready(page)
+        state = {"text": TEXT}
+        if forced:
+            state["forced"] = {"1": bool(gates(page)[1])}
+        for number, wanted in enumerate(explorer.removal(state)["models"]):
+            found = weighed(page, number)
+            np.testing.assert_allclose(found, wanted["effects"], atol=TIGHT)
+            shown = [word.find_element("class name", "gx-effect").text
+                     for word in words(page, number)]  # fmt: skip
+            signs = [f"{value:+.3f}".replace("-", "\u2212") for value in found]
+            near = [abs(value) < 5e-4 for value in found]
+            assert shown == [
+                "0.000" if zero else sign for sign, zero in zip(signs, near, strict=True)
+            ]
+            for word, value, zero in zip(words(page, number), found, near, strict=True):
+                side = "" if zero else "for" if value > 0 else "against"
+                assert word.get_attribute("data-speaks") == side
+                colour = word.value_of_css_property("background-color")
+                red, _, blue, *opacity = map(float, re.findall(r"[\d.]+", colour))
+                if not zero:
+                    assert (blue > red) == (value > 0)
+                    strength = 0.45 * min(abs(value) / 0.5, 1) ** 0.5
+                    assert opacity[0] == pytest.approx(strength, abs=0.005)
+    clean(page)
+
+
+def test_the_description_of_a_word_has_its_effect(page, explorer):
+    effects = explorer.removal({"text": TEXT})["models"][0]
+    weighed(page)
+    for word, effect, place in zip(
+        words(page), effects["effects"], effects["speaks_for"], strict=True
+    ):
+        said = re.search(r"effect ([\u2212+\d.]+): speaks for (\w+)", word.get_attribute("title"))
+        assert float(said[1].replace("\u2212", "-")) == pytest.approx(effect, abs=6e-4)
+        assert said[2] == explorer.models[0].classes[place]
+        assert said[0] in word.get_attribute("aria-label")
+
+
+def test_bars_are_probabilities_and_attention_against_uniform(page, explorer):
+    for number, answer in enumerate(explorer.answer({"text": TEXT})["models"]):
+        panel = f".gx-model:nth-child({number + 1})"
+        bars = shares(page, f"{panel} .gx-classes .gx-track")
+        np.testing.assert_allclose(bars, answer["probabilities"], atol=0.01)
+        attention, uniform = np.array(answer["attention"]), 1 / len(TOKENS)
+        bars = shares(page, f"{panel} .gx-words .gx-attention")
+        np.testing.assert_allclose(bars, attention / (attention + uniform), atol=0.03)
+
+
+def test_the_table_has_the_numbers_of_each_word(page, explorer):
+    weighed(page)
+    page.execute_script("document.querySelector('.gx-model details').open = true")
+    until(page, "document.querySelector('.gx-numbers tbody tr')")
+    answer = explorer.answer({"text": TEXT})["models"][0]
+    effects = explorer.removal({"text": TEXT})["models"][0]["effects"]
+    rows = page.find_elements("css selector", ".gx-model:first-child .gx-numbers tbody tr")
+    for i, row in enumerate(rows):
+        word, effect, _, likely, gate, attention, ratio = (
+            cell.text for cell in row.find_elements("css selector", "th, td")
+        )
+        assert word == TOKENS[i]
+        assert float(effect.replace("\u2212", "-")) == pytest.approx(effects[i], abs=6e-4)
+        assert float(likely) == pytest.approx(answer["open"][i], abs=6e-4)
+        assert float(gate) == answer["gates"][i]
+        assert float(attention) == pytest.approx(answer["attention"][i], abs=6e-4)
+        wanted = answer["attention"][i] * len(TOKENS)
+        assert float(ratio.split()[0]) == pytest.approx(wanted, abs=0.06)
+
+
+def test_words_stay_in_their_places_when_a_gate_is_forced(page):
+    def places():
+        return page.execute_script(
+            "return [...document.querySelectorAll('.gx-word')].map((word) => {"
+            "const { x, y, width, height } = word.getBoundingClientRect();"
+            "return [x, y, width, height] })"
+        )
+
+    weighed(page)
+    before = places()
+    for _ in range(3):
+        words(page)[1].click()
+        ready(page)
+        assert places() == before
+        weighed(page)
+        assert places() == before
+
+
+def test_a_text_from_right_to_left_is_in_its_order(page):
+    keys = pytest.importorskip("selenium.webdriver").Keys
+    edited(page, "text", "\u05d4\u05e1\u05e8\u05d8 dull \u05d9\u05e4\u05d4")
+    assert len(words(page)) == 3
+    for number in range(2):
+        lefts = [word.rect["x"] for word in words(page, number)]
+        assert lefts == sorted(lefts, reverse=True)
+        assert len({word.rect["y"] for word in words(page, number)}) == 1
+    page.execute_script("arguments[0].focus()", words(page)[0])
+    words(page)[0].send_keys(keys.ARROW_LEFT)
+    assert page.switch_to.active_element == words(page)[1]
+    edited(page, "text", "dull \u05d9\u05e4\u05d4")
+    assert words(page)[0].rect["x"] < words(page)[1].rect["x"]
+    clean(page)
+
+
+def test_the_legend_at_the_words_names_the_predicted_class(page, explorer):
+    answer = explorer.answer({"text": TEXT})["models"][0]
+    best = explorer.models[0].classes[int(np.argmax(answer["probabilities"]))]
+    key = page.find_element("css selector", ".gx-model .gx-key").text
+    assert f"+ speaks for {best}" in key
+    assert "closed" in key
+    assert "uniform attention, 1 / 7" in key
 
 
 def choose(browser, mode):
@@ -367,7 +506,7 @@ def test_an_empty_and_an_unknown_sentence(page):
     assert "No word yet" in page.find_element("class name", "gx-notes").text
     typed(page, "xyzzy plugh")
     assert "knows none of these words" in page.find_element("class name", "gx-notes").text
-    assert words(page)[0].find_element("class name", "gx-mark").text.endswith("?")
+    assert words(page)[0].find_element("class name", "gx-unknown").text == "?"
 
 
 def test_labelled_sentences_are_browsed(page):
@@ -375,7 +514,7 @@ def test_labelled_sentences_are_browsed(page):
     rows = page.find_elements("css selector", ".gx-sentences tbody tr")
     errors = [float(row.find_elements("tag name", "td")[3].text) for row in rows]
     assert errors == sorted(errors, reverse=True)
-    assert "leak is measured of the first 4" in page.find_element("css selector", ".gx-set").text
+    assert "measured for the first 4" in page.find_element("css selector", ".gx-set").text
     said = page.find_element("class name", "gx-point").text
     slide(page, "threshold", 0)
     assert "at density 1.000" in page.find_element("class name", "gx-point").text.split(". ")[0]
@@ -388,6 +527,85 @@ def test_labelled_sentences_are_browsed(page):
     ready(page)
     assert page.find_element("css selector", "textarea").get_attribute("value") == text
     clean(page)
+
+
+def test_a_page_opens_with_the_worst_labelled_sentence(browser, address, serve):
+    page = opened(browser, address)
+    session = serve.session
+    until(page, "document.querySelector('.gx-origin').textContent.includes('largest error')")
+    worst = session.ask({"do": "page", "order": "error"})["rows"][0]
+    ready(page)
+    assert page.find_element("css selector", "textarea").get_attribute("value") == worst["text"]
+    assert f"Label: {worst['label']}" in page.find_element("class name", "gx-origin").text
+    (tag,) = page.find_elements("css selector", ".gx-model:first-child .gx-tag")
+    row = tag.find_element("xpath", "..")
+    assert row.find_element("tag name", "bdi").text == worst["label"]
+    assert page.title.startswith("Which words does the prediction rest on?")
+    clean(page)
+
+
+def test_a_page_opens_with_the_first_sentence_and_leaves_typed_texts(browser, explorer):
+    start = threading.Event()
+
+    def late():
+        start.wait(WAIT)
+        return read_sentences(explorer, open_table(ROWS), leaks=0)
+
+    session = Session(explorer, late, lambda: first_sentence(explorer, open_table(ROWS)))
+    with answered(session.ask) as address:
+        page = opened(browser, address)
+        area = page.find_element("css selector", "textarea")
+        assert area.get_attribute("value") == ROWS[0][0]
+        assert "The first sentence of" in page.find_element("class name", "gx-origin").text
+        typed(page, "slow film")
+        start.set()
+        until(page, "document.querySelector('.gx-sentences tbody tr')")
+        ready(page)
+        assert area.get_attribute("value") == "slow film"
+        assert page.find_element("class name", "gx-origin").text == ""
+
+
+def test_a_page_without_sentences_opens_with_an_example(browser, explorer):
+    with served(explorer) as address:
+        page = opened(browser, address)
+        text = page.find_element("css selector", "textarea").get_attribute("value")
+        assert text == explorer.about()["example"]["text"]
+        assert "An example" in page.find_element("class name", "gx-origin").text
+        assert len(words(page)) == len(text.split())
+        foot = page.find_element("class name", "gx-foot").text
+        assert foot == f"Made with gatedjax {gatedjax.__version__}"
+        clean(page)
+
+
+def test_a_narrow_page_is_not_cut_and_a_wide_one_has_the_curve_beside_the_table(page):
+    until(page, "document.querySelector('.gx-sentences tbody tr')")
+
+    def frame(width):
+        page.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False},
+        )
+        return page.execute_script(
+            "return [document.documentElement.scrollWidth - document.documentElement.clientWidth,"
+            "...['.gx-curve', '.gx-list'].map((name) =>"
+            "document.querySelector(name).getBoundingClientRect().top)]"
+        )
+
+    try:
+        hidden, curve, table = frame(1280)
+        assert (hidden, curve) == (0, table)
+        hidden, curve, table = frame(390)
+        assert hidden == 0
+        assert curve < table
+    finally:
+        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_the_gate_leak_is_explained_where_it_stands(page):
+    until(page, "document.querySelector('.gx-sentences tbody tr')")
+    assert "all closed words are deleted" in page.find_element("class name", "gx-leak").text
+    heads = [head.text for head in page.find_elements("css selector", ".gx-sentences thead th")]
+    assert heads[-1] == "Gate leak"
 
 
 def pressed(browser, text):
@@ -443,10 +661,15 @@ def test_two_tabs(page, browser, address):
     np.testing.assert_array_equal(probabilities(page), before)
 
 
-@contextlib.contextmanager
 def served(shown):
     """The address of a page of these models."""
-    with Server(Session(shown).ask, token=TOKEN) as server:
+    return answered(Session(shown).ask)
+
+
+@contextlib.contextmanager
+def answered(ask):
+    """The address of a page whose messages `ask` answers."""
+    with Server(ask, token=TOKEN) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
@@ -549,6 +772,10 @@ def test_a_pair_and_the_words_it_selects(browser):
             wanted = sorted(one["probabilities"], reverse=True)
             np.testing.assert_allclose(probabilities(page, number), wanted, atol=TIGHT)
         until(page, "document.querySelectorAll('.gx-pairs tbody tr').length === 6")
+        until(page, "document.querySelector('.gx').dataset.effects === 'ready'")
+        for number, effects in enumerate(shown.removal(state)["models"]):
+            found = [float(word.get_attribute("data-value")) for word in words(page, number)]
+            np.testing.assert_allclose(found, np.concatenate(effects["lines"]), atol=TIGHT)
         layers = shown.layers(state)["models"][0]
         marks = [["\u25cf" if one else "" for one in row] for row in layers[0]["selected"]]
         assert cells(page, "textContent")[:3] == marks
@@ -654,6 +881,42 @@ def test_a_page_without_a_server(browser, explorer, tmp_path):
     np.testing.assert_allclose(probabilities(page), wanted["probabilities"], atol=TIGHT)
     modes = page.find_elements("css selector", ".gx-controls select option")
     assert [mode.get_attribute("value") for mode in modes] == ["threshold", "density", "open"]
+    for number, effects in enumerate(explorer.removal(asked)["models"]):
+        np.testing.assert_allclose(weighed(page, number), effects["effects"], atol=4e-5)
+    words(page)[2].click()
+    ready(page)
+    asked["forced"] = {"2": bool(gates(page)[2])}
+    effects = explorer.removal(asked)["models"][0]["effects"]
+    np.testing.assert_allclose(weighed(page), effects, atol=4e-5)
+    clean(page)
+
+
+def test_a_page_without_a_server_is_read_only_and_has_no_address(browser, explorer, tmp_path):
+    (tmp_path / "page.html").write_bytes(offline_page(explorer, TEXT))
+    page = opened(browser, (tmp_path / "page.html").as_uri())
+    assert page.find_element("class name", "gx-label").text == "Sentence (read-only)"
+    assert "read-only" in page.find_element("class name", "gx-fixed").text
+    assert page.find_element("css selector", "textarea").get_attribute("readonly")
+    assert not page.find_elements("xpath", "//button[text()='Copy link']")
+    markup = page.execute_script("return document.querySelector('.gx').outerHTML")
+    assert "file:" not in markup
+    assert str(tmp_path) not in markup
+    assert gatedjax.__version__ in page.find_element("class name", "gx-foot").text
+    clean(page)
+
+
+def test_a_page_of_many_classes_has_effects_if_they_fit(browser, tmp_path):
+    shown = Explorer([of_classes(20)], ["many"])
+    (tmp_path / "page.html").write_bytes(offline_page(shown, TEXT))
+    page = opened(browser, (tmp_path / "page.html").as_uri())
+    wanted = shown.removal({"text": TEXT})["models"][0]
+    # The probability of the last class is 1 minus 19 rounded probabilities.
+    np.testing.assert_allclose(weighed(page), wanted["effects"], atol=20 * 0.5 / 65535)
+    (tmp_path / "page.html").write_bytes(offline_page(shown, "a dull film " * 4))
+    page = opened(browser, (tmp_path / "page.html").as_uri())
+    until(page, "document.querySelector('.gx').dataset.effects === 'ready'")
+    assert "too large" in page.find_element("class name", "gx-effect-note").text
+    assert {word.find_element("class name", "gx-effect").text for word in words(page)} == {"\u2013"}
     clean(page)
 
 
@@ -689,11 +952,16 @@ def test_the_module_in_a_notebook(browser, address, serve):
             browser.execute_script(
                 "window.answer(arguments[0])", answer_message(serve.session, content)
             )
-        if browser.execute_script("return document.querySelector('.gx')?.dataset.state") == "ready":
+        if (
+            browser.execute_script("return document.querySelector('.gx')?.dataset.effects")
+            == "ready"
+        ):
             break
         time.sleep(0.05)
     assert len(words(browser)) == len(TOKENS)
     wanted = serve.session.ask({"do": "answer", "text": TEXT})["models"][0]["probabilities"]
     np.testing.assert_allclose(probabilities(browser), wanted, atol=TIGHT)
     assert browser.execute_script("return window.kept.text") == TEXT
+    wanted = serve.session.ask({"do": "removal", "text": TEXT})["models"][0]["effects"]
+    np.testing.assert_allclose(weighed(browser), wanted, atol=TIGHT)
     assert not browser.find_elements("xpath", "//button[text()='Copy link']")

@@ -189,7 +189,7 @@ def test_bad_input_is_refused_in_one_line(place, tmp_path, capsys):
             made, "--html", tmp_path / "x.html", "--text", "a " * 13,
         ],
         "--html and --file exclude": [made, "--html", "x.html", "--text", "a", "--file", "a.csv"],
-        "--file is only for classifiers of single texts": [place / "pair", "--file", "a.csv"],
+        "--file is only for networks that": [place / "pair", "--file", "a.csv"],
         "--html is only for": [place / "pair", "--html", tmp_path / "x.html", "--text", "a"],
         "must be of the same kind": [made, "--against", place / "pair"],
     }  # fmt: skip

@@ -1,5 +1,6 @@
 """States and their answers: the same numbers as the network's own, unpadded."""
 
+import dataclasses
 import json
 import sys
 
@@ -9,14 +10,17 @@ import pytest
 
 import gatedjax
 from gatedjax.explore import _sentences
-from gatedjax.explore._engine import LONGEST, Explorer, Programs, gates_of
-from gatedjax.explore._sentences import read_sentences, thresholds_of
+from gatedjax.explore._engine import LONGEST, Explorer, Programs, describe_library
+from gatedjax.explore._gates import gates_of
+from gatedjax.explore._removal import MOST_REMOVED, summarize_effects
+from gatedjax.explore._sentences import first_sentence, read_sentences, thresholds_of
 from gatedjax.explore._session import Session
 from gatedjax.explore._state import State, check_state
 from gatedjax.explore._widget import answer_message
 from gatedjax.text._buckets import COARSE, width_of
-from gatedjax.text._corpus import split_words
+from gatedjax.text._explanation import explain_texts
 from gatedjax.text._read import open_table
+from gatedjax.text._tokens import Tokenizer, split_words
 from tests.explore._models import TEXT, model, pure
 
 TOKENS = split_words(TEXT)
@@ -360,3 +364,131 @@ def test_layers_are_those_of_the_network(name):
             chosen = selection.gates[0, head % selection.gates.shape[1]] > 0.5
             np.testing.assert_array_equal(layer["selected"], chosen)
     assert shown.layers({"text": " "})["models"] == [None]
+
+
+def test_the_words_of_a_page_are_those_of_the_tokenizer():
+    social = dataclasses.replace(model(), tokenizer=Tokenizer("social"))
+    answer = Explorer([social], ["social"]).answer({"text": "#dull film, isn't it", "mode": "open"})
+    assert answer["tokens"] == ["#dull", "film", ",", "isn't", "it"]
+    with pytest.raises(ValueError, match="same way, got models with the tokens words and social"):
+        Explorer([model(), social], ["a", "b"])
+
+
+def effects_by_hand(made, state, *, soft=False):
+    """The effect of each word from the network's own calls, a shorter text at a time."""
+
+    def probabilities(places):
+        tokens = [TOKENS[i] for i in places]
+        p = np.array(Explorer([made], ["alone"]).programs[0].likely(tuple(tokens)))
+        noise = np.random.default_rng(state.get("seed", 0)).logistic(size=len(TOKENS))
+        odds = np.log(p / (1 - p)) + [noise[i] for i in places]
+        free = {
+            "threshold": p > 0.5,
+            "sample": odds > 0,
+            "expected": p,
+            "relaxed": 1 / (1 + np.exp(-odds / made.config.gates.temperature)),
+        }[state["mode"]]
+        forced = state.get("forced", {})
+        gates = [float(forced.get(str(i), g)) for i, g in zip(places, free, strict=True)]
+        return pure(made, tokens, gates, soft=soft)[0]
+
+    everything = list(range(len(TOKENS)))
+    whole = probabilities(everything)
+    changes = [
+        whole - probabilities([i for i in everything if i != removed]) for removed in everything
+    ]
+    best = int(np.argmax(whole))
+    return best, np.array(changes)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"mode": "threshold", "forced": {"1": True, "4": False}},
+        {"mode": "sample", "seed": 5, "forced": {"6": True}},
+        {"mode": "expected", "forced": {"0": False}},
+        {"mode": "relaxed", "seed": 3},
+    ],
+)
+def test_an_effect_is_the_change_without_the_word(both, state):
+    soft = state["mode"] in ("expected", "relaxed")
+    best, changes = effects_by_hand(both.models[0], state, soft=soft)
+    (gated, _) = both.removal({"text": TEXT, **state})["models"]
+    json.dumps(gated, allow_nan=False)
+    assert gated["class"] == best
+    np.testing.assert_allclose(gated["effects"], changes[:, best], atol=TIGHT)
+    for speaks_for, change in zip(gated["speaks_for"], changes, strict=True):
+        assert speaks_for == (best if change[best] >= 0 else int(np.argmax(change)))
+
+
+def test_effects_of_a_model_without_gates_are_those_of_explain(both):
+    made = both.models[1]
+    explanation = explain_texts(made, [TEXT])
+    result = both.removal({"text": TEXT})["models"][1]
+    assert made.classes[result["class"]] == explanation.label
+    wanted = [explanation.probability - change.probability for change in explanation.removed]
+    np.testing.assert_allclose(result["effects"], wanted, atol=TIGHT)
+
+
+def test_effects_of_a_gated_model_are_those_of_explain(both):
+    explanation = explain_texts(both.models[0], [TEXT])
+    result = both.removal({"text": TEXT})["models"][0]
+    wanted = [explanation.probability - change.probability for change in explanation.removed]
+    np.testing.assert_allclose(result["effects"], wanted, atol=TIGHT)
+
+
+@pytest.mark.parametrize("text", ["", "film", "film " * (MOST_REMOVED + 1)])
+def test_texts_without_effects(both, text):
+    assert both.removal({"text": text})["models"] == [None, None]
+
+
+def test_a_word_against_a_class_of_three_speaks_for_the_class_that_it_raises():
+    whole = np.array([0.5, 0.3, 0.2])
+    without = np.array([[0.6, 0.1, 0.3], [0.4, 0.5, 0.1], [0.5, 0.25, 0.25]])
+    result = summarize_effects(whole, without)
+    np.testing.assert_allclose(result["effects"], [-0.1, 0.1, 0.0], atol=1e-12)
+    assert result["speaks_for"] == [1, 0, 0]
+
+
+def test_effects_of_long_and_short_texts_share_a_program(both):
+    programs = Programs(both.models[0])
+    for text in (TEXT, "a dull film", "dull " * 16):
+        programs.removal.effects(split_words(text), State(forced={0: True}))
+    # one for the text itself and one for the texts without a word
+    assert programs._text_program._cache_size() == 2
+
+
+def test_a_page_opens_with_the_first_labelled_sentence(both):
+    table = open_table([("a strange film", "ugly"), *ROWS])
+    first = first_sentence(both, table)
+    assert (first["text"], first["label"]) == ROWS[0]
+    assert first_sentence(both, open_table([("a", "ugly"), ("b", "odd")])) is None
+    session = Session(both, lambda: None, lambda: first)
+    assert session.ask({"do": "about"})["first"] == first
+
+
+def test_a_page_without_sentences_opens_with_known_words(both):
+    about = Session(both).ask({"do": "about"})
+    assert about["first"] is None
+    words = about["example"]["text"].split()
+    assert words == ["a", "dull", "film", "bright", "warm", "slow", "old", "story"]
+    assert all(word in both.models[0].vocabulary for word in words)
+
+
+@pytest.mark.parametrize(
+    ("urls", "address"),
+    [
+        (None, ""),
+        (["Source, https://example.org/source", "Docs, https://example.org/docs"],
+         "https://example.org/source"),
+        (["Odd, javascript:alert(1)"], ""),
+    ],
+)  # fmt: skip
+def test_the_foot_of_the_page_has_the_address_of_the_package(urls, address, monkeypatch):
+    class Metadata:
+        def get_all(self, name):
+            return urls if name == "Project-URL" else None
+
+    monkeypatch.setattr("importlib.metadata.metadata", lambda name: Metadata())
+    library = describe_library()
+    assert library == {"name": "gatedjax", "version": gatedjax.__version__, "address": address}

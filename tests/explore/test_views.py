@@ -9,8 +9,10 @@ import pytest
 
 from gatedjax.explore._engine import Explorer
 from gatedjax.explore._offline import offline_page
-from gatedjax.explore._views import PAIRED, open_model
+from gatedjax.explore._open import open_model
+from gatedjax.explore._views import PAIRED
 from gatedjax.models import SSANTranslator
+from gatedjax.text._explanation import explain_texts
 from gatedjax.text._reader import Reader, question
 from gatedjax.text._translator import encode, parameters_like, translate_texts
 from tests.explore._models import model, pair
@@ -212,7 +214,7 @@ def test_pairs_that_are_not_there_or_too_long():
 def test_what_only_gates_have_is_refused(readers):
     with pytest.raises(ValueError, match="of the same kind"):
         Explorer([model(), pair("san")], ["text", "pair"])
-    with pytest.raises(ValueError, match="classifiers of single texts"):
+    with pytest.raises(ValueError, match="networks that classify single texts"):
         offline_page(readers, "a film")
 
 
@@ -221,3 +223,27 @@ def test_folders_are_opened_by_what_they_hold(tmp_path):
     assert open_model(tmp_path / "pair").kind == "pair"
     with pytest.raises(FileNotFoundError, match="there is no such folder"):
         open_model(tmp_path / "nothing")
+
+
+def test_effects_of_a_pair_are_those_of_explain():
+    made = pair("ssan")
+    texts = ["a dull film", "the film here is slow"]
+    shown = Explorer([made, pair("san", seed=2)], ["ssan", "san"])
+    state = {"text": texts[0], "hypothesis": texts[1]}
+    result = shown.removal(state)["models"][0]
+    explanation = explain_texts(made, texts)
+    assert made.classes[result["class"]] == explanation.label
+    wanted = [explanation.probability - change.probability for change in explanation.removed]
+    assert [len(effects) for effects in result["lines"]] == [3, 5]
+    np.testing.assert_allclose(np.concatenate(result["lines"]), wanted, atol=TIGHT)
+    assert shown.removal({**state, "hypothesis": "film"})["models"] == [None, None]
+    assert shown.removal({**state, "hypothesis": "film " * 65})["models"] == [None, None]
+
+
+def test_pages_of_views_open_with_known_words(readers, translators):
+    document = readers.about()["example"]
+    assert document["candidates"].splitlines()[0] in document["text"].split()
+    assert readers.answer(document)["models"][0] is not None
+    assert translators.answer(translators.about()["example"])["notes"] is not None
+    shown = Explorer([pair("san")], ["san"])
+    assert shown.answer(shown.about()["example"])["models"][0] is not None

@@ -88,10 +88,10 @@ TABLE = {
         (to_torch([lstm(bias=ones(4))]), "bias|(16,)|(4,)"),
         (to_torch([lstm(bias=np.ones(16, int))]), "bias|int64", TypeError),
         (to_torch([F.GRUWeights(*lstm())]), "LSTMWeights|GRUWeights", TypeError),
-        (to_torch({"layer_0_kernel": ones(3)}), "LSTMWeights|'layer_0_kernel'"),
-        (to_torch({"layer_0_forward_bias": ones(3)}), "layer_0"),
-        (to_torch({"layer_1_bias": ones(3)}), "layer_0"),
-        (to_torch({"layer_0_bias": ones(3)}), "'input'|'recurrent'"),
+        (to_torch({"layer_0": {"kernel": ones(3)}}), "LSTMWeights|'layer_0.kernel'"),
+        (to_torch({"layer_0": {"backward": {"bias": ones(3)}}}), "layer_0"),
+        (to_torch({"layer_1": {"forward": {"bias": ones(3)}}}), "layer_0"),
+        (to_torch({"layer_0": {"forward": {"bias": ones(3)}}}), "'kernel'|'recurrent_kernel'"),
         (
             # PyTorch resets after the product, which has a bias of its own
             lambda: export.gru_to_torch([F.GRUWeights(ones(3, 12), ones(4, 12), ones(12))]),

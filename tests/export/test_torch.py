@@ -206,9 +206,10 @@ def test_weights_take_their_place_in_a_model(np_rng):
     layers = export.lstm_from_torch(_state_dict(np_rng, 4))
     new = export.replace_params(params, "backbone", export.recurrent_params(layers))
     assert jax.eval_shape(model.apply, {"params": new}, batch).logits.shape == (1, 2)
-    np.testing.assert_array_equal(new["backbone"]["layer_1_backward_input"], layers[1][1].input)
-    assert not params["backbone"]["layer_1_backward_input"].any()
-    with pytest.raises(export.ParamsMismatch, match=r"auxiliary\.LSTM_0\.layer_0_forward_input"):
+    before, after = (tree["backbone"]["layer_1"]["backward"] for tree in (params, new))
+    np.testing.assert_array_equal(after["kernel"], layers[1][1].input)
+    assert not before["kernel"].any()
+    with pytest.raises(export.ParamsMismatch, match=r"auxiliary\.LSTM_0\.layer_0\.forward\.kernel"):
         export.replace_params(params, "auxiliary.LSTM_0", export.recurrent_params(layers))
     with pytest.raises(ValueError, match=r"path must name a module .*'back'"):
         export.replace_params(params, "back", export.recurrent_params(layers))

@@ -27,7 +27,10 @@ NOT_CALLED = {
     "RAUMatrixWeights": "a tuple",
     "RAUTimeState": "a tuple",
     "RAUWeights": "a tuple",
+    "RecurrenceBackend": "an answer in words",
+    "RecurrenceImplementation": "a type",
     "plan_capacity": "runs on the host, before any program",
+    "recurrence_backend": "takes sizes",
 }
 """Public names that have no call below, and why."""
 
@@ -215,13 +218,18 @@ def calls() -> dict[str, Call]:
         "lstm of lengths": Call(
             of_weights(F.lstm), {"xs": sequence["xs"], "lengths": lengths}, lstm
         ),
+        "skip_lstm": Call(
+            lambda weights, rows: F.skip_lstm(weights, **rows),
+            {**sequence, "gates": jax.nn.sigmoid(sequence["xs"][..., 0])},
+            lstm,
+        ),
         "lstm_step": Call(of_weights(F.lstm_step), {**step, "carry": cells["initial"]}, lstm),
         "bidirectional": Call(
             lambda weights, rows: F.bidirectional(F.lstm, *weights, **rows), sequence, (lstm, lstm)
         ),
         "masked_scan": Call(
             lambda weights, rows: F.masked_scan(
-                lambda h, x: 2 * (F.gru_step(weights, h, x).astype(h.dtype),), **rows
+                lambda h, x: 2 * (F.gru_step(weights, h, x)[0].astype(h.dtype),), **rows
             ),
             {**sequence, "initial": normal(ROWS, HIDDEN), **begun},
             gru,

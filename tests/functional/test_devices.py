@@ -76,14 +76,11 @@ def weights_and_inputs():
 
 
 def scanned(weights, xs, mask=None):
-    """`lstm` by a step of one's own."""
-
-    def step(carry, x):
-        carry = F.lstm_step(weights, carry, x)
-        return carry, carry.hidden
-
+    """`lstm` as a scan of its step."""
     zeros = jnp.zeros((len(xs), len(weights.recurrent)))
-    return F.masked_scan(step, F.LSTMState(zeros, zeros), xs, mask)
+    return F.masked_scan(
+        functools.partial(F.lstm_step, weights), F.LSTMState(zeros, zeros), xs, mask
+    )
 
 
 def cost(weights, xs, mask=None, unroll=F.lstm):

@@ -385,7 +385,7 @@ def test_a_gru_clips_every_message_of_every_step(reset_after, np_rng, x64):
                 return jnp.sum(F.gru(weights, xs, mask, **options)[1] * change)
             total, h = 0.0, jnp.zeros((3, size))
             for t in range(N):
-                new = F.gru_step(weights, h, xs[:, t], **options)
+                new, _ = F.gru_step(weights, h, xs[:, t], **options)
                 h = jnp.where(mask[:, t, None], new, h)
                 total += jnp.sum(jnp.where(mask[:, t, None], h * change[:, t], 0))
             return total

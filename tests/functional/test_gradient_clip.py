@@ -54,7 +54,7 @@ def test_the_clip_binds_in_the_reset_gate_the_update_gate_and_the_candidate(
         return (F.gru(weights, x[:, None], initial=h, **options)[0] * change).sum()
 
     def step(weights):
-        return (F.gru_step(weights, h, x, **options) * change).sum()
+        return (F.gru_step(weights, h, x, **options)[0] * change).sum()
 
     for gradient in jax.jit(lambda w: (jax.grad(scan)(w), jax.grad(step)(w)))(weights):
         np.testing.assert_allclose(gradient.bias, np.concatenate(want, -1)[0], **F64)

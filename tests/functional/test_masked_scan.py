@@ -107,10 +107,7 @@ def test_gradients_are_those_of_the_recurrence_with_a_core():
     mask, resets = call.rows["mask"], call.rows["resets"]
 
     def ours(weights, xs, initial):
-        def step(carry, x):
-            carry = F.lstm_step(weights, carry, x)
-            return carry, carry.hidden
-
+        step = functools.partial(F.lstm_step, weights)
         return F.masked_scan(step, initial, xs, mask, resets=resets, reverse=True)
 
     def theirs(weights, xs, initial):
@@ -169,3 +166,40 @@ def test_it_is_an_unroll_of_bidirectional_with_lengths_and_packed_rows():
     np.testing.assert_array_equal(first[0], outputs[0, 0, 3:])
     # of a row of one step both directions are the same
     np.testing.assert_array_equal(outputs[2, 0, :3], outputs[2, 0, 3:])
+
+
+def test_bidirectional_passes_options_and_pairs_of_carries_on():
+    weights = F.GRUWeights(
+        *(RNG.normal(size=s).astype(np.float32) for s in [(2, 9), (3, 9), (9,), (3,)])
+    )
+    xs, resets = XS["values"], np.arange(T) == np.array([2, 1, 3])[:, None]
+    ahead, back, fresh = (RNG.normal(size=(B, 3)).astype(np.float32) for _ in range(3))
+    options = {"reset_after": True, "gradient_clip": 2.0, "resets": resets}
+
+    @jax.jit
+    def run(weights, ahead, back, fresh):
+        starts = {"initial": (ahead, back), "reset_to": [fresh, -fresh]}
+        got = F.bidirectional(F.gru, weights, weights, xs, **starts, **options)
+        one = F.gru(weights, xs, initial=ahead, reset_to=fresh, **options)
+        other = F.gru(weights, xs, initial=back, reset_to=-fresh, reverse=True, **options)
+        return got, ((one[0], other[0]), jnp.concatenate([one[1], other[1]], -1))
+
+    chex.assert_trees_all_equal(*run(weights, ahead, back, fresh))
+    with pytest.raises(TypeError, match="reverse"):
+        F.bidirectional(F.gru, weights, weights, xs, reverse=True)
+    with pytest.raises(ValueError, match=r"initial must be \(forward, backward\).*LSTMState"):
+        F.bidirectional(F.gru, weights, weights, xs, initial=F.LSTMState(ahead, back))
+
+
+@pytest.mark.parametrize("name", ["lstm_step", "gru_step", "rau_step"])
+def test_a_step_is_the_body_of_a_scan_and_its_output_has_the_dtype_of_the_input(name):
+    call = calls()[name]
+    carry = call.rows.get("carry", call.rows.get("hidden"))
+    step = functools.partial(getattr(F, name), call.shared)
+    x = np.asarray(call.rows["x"], jnp.bfloat16)
+    new, output = jax.eval_shape(step, carry, x)
+    assert output.dtype == jnp.bfloat16
+    assert jax.tree.leaves(new)[0].dtype == np.float32
+    xs = np.stack([call.rows["x"]] * 2)
+    _, outputs = jax.jit(lambda carry, xs: jax.lax.scan(step, carry, xs))(carry, xs)
+    assert outputs.shape == (2, *jax.tree.leaves(new)[0].shape)

@@ -248,13 +248,13 @@ def test_the_first_step_is_z_times_both_candidates_halved(np_rng):
     x, zeros = np_rng.normal(size=(B, D)).astype(np.float32), np.zeros((B, H), np.float32)
     _, z, c, a, u = np.split(x @ w.input + w.bias[None], 5, axis=1)
     want = sigmoid(z) * (np.tanh(c) + np.tanh(softmax(a) * u)) / 2
-    np.testing.assert_allclose(F.rau_step(w, zeros, x), want, **F32)  # not compiled as a whole
-    got = np.asarray(jitted_step()(w, zeros, x))
+    np.testing.assert_allclose(F.rau_step(w, zeros, x)[0], want, **F32)  # not compiled as a whole
+    got = np.asarray(jitted_step()(w, zeros, x)[0])
     np.testing.assert_allclose(got, want, **F32)
     other = jax.tree.map(np.copy, w)
     other.input[:, :H] += 1.0
     other.bias[:H] += 1.0
-    np.testing.assert_array_equal(jitted_step()(other, zeros, x), got)  # no reset gate
+    np.testing.assert_array_equal(jitted_step()(other, zeros, x)[0], got)  # no reset gate
 
 
 def test_without_values_a_step_is_a_gru_with_half_the_candidate(np_rng):
@@ -264,18 +264,19 @@ def test_without_values_a_step_is_a_gru_with_half_the_candidate(np_rng):
     h, x = (np_rng.normal(size=(B, n)).astype(np.float32) for n in (H, D))
     gru = F.GRUWeights(*(part[..., : 3 * H] for part in w[:3]))
     z = sigmoid((x @ w.input + h @ w.recurrent + w.bias[None])[:, H : 2 * H])
-    want = (np.asarray(jax.jit(F.gru_step)(gru, h, x)) + (1 - z) * h) / 2
-    np.testing.assert_allclose(jitted_step()(w, h, x), want, **F32)
+    want = (np.asarray(jax.jit(F.gru_step)(gru, h, x)[0]) + (1 - z) * h) / 2
+    np.testing.assert_allclose(jitted_step()(w, h, x)[0], want, **F32)
 
 
 def test_the_first_weight_of_time_causal_is_one(np_rng):
     w = make(np_rng, "time_causal", True)
     x = np_rng.normal(size=(B, D)).astype(np.float32)
     state = state_for("time_causal", np.zeros((B, H), np.float32))
-    carry = jitted_step("time_causal")(w, state, x)
+    carry, output = jitted_step("time_causal")(w, state, x)
     _, z, c, u = np.split(x @ w.input + w.bias[None], 4, axis=1)
     want = sigmoid(z) * (np.tanh(c) + np.tanh(u)) / 2
     np.testing.assert_allclose(carry.hidden, want, **F32)
+    np.testing.assert_array_equal(output, carry.hidden)
     np.testing.assert_array_equal(carry.steps, 1.0)
 
 

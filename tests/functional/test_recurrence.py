@@ -22,9 +22,9 @@ import pytest
 from jax import lax
 
 from gatedjax.functional import RAUWeights, _gru, _lstm, _rau, _recurrence, rau, rau_step
+from gatedjax.functional._directions import bidirectional
 from gatedjax.functional._gru import GRUWeights, gru, gru_step
 from gatedjax.functional._lstm import LSTMState, LSTMWeights, lstm, lstm_step
-from gatedjax.functional._recurrence import bidirectional
 from tests._slow import slow_but
 from tests.functional.passes import check_gradients, close, draw_like, passes
 from tests.functional.rau_oracle import numpy_rau_step, sigmoid
@@ -194,9 +194,9 @@ def scanned(cell, weights, xs, mask, *, initial, reverse=False, recurrent_dropou
 
     def body(carry, step):
         x, keep = step
-        new = cell.step(weights, carry, x, recurrent_dropout_mask=recurrent_dropout_mask)
+        new, y = cell.step(weights, carry, x, recurrent_dropout_mask=recurrent_dropout_mask)
         new = jax.tree.map(lambda n, o: jnp.where(keep[:, None], n, o), new, carry)
-        return new, jnp.where(keep[:, None], jax.tree.leaves(new)[0], 0)
+        return new, jnp.where(keep[:, None], y, 0)
 
     steps = (jnp.swapaxes(xs, 0, 1), jnp.swapaxes(mask, 0, 1))
     carry, outputs = lax.scan(body, initial, steps, reverse=reverse)

@@ -130,7 +130,7 @@ TABLE = {
         (local(half_width=np.nan), "half_width|nan"),
         (local(half_width=FLOATS[0]), "half_width|()|(3,)"),
         (local(lengths=LENGTHS[:1]), "lengths (1,)"),
-        (local(mask=BOOLS), "mask and lengths"),
+        (local(mask=BOOLS), "mask or lengths|None"),
         (local(mask=BOOLS[:1, :2], lengths=None), "mask|(1, 2)"),
         (local(mask=FLOATS, lengths=None), "mask|float32", TypeError),
         (local(lengths=np.full(2, TOO_BIG)), "lengths|int32|4294967297"),
@@ -171,7 +171,7 @@ TABLE = {
             "capacity|known while tracing",
             TypeError,
         ),
-        (lambda: open_indices(np.float32(1), capacity=1), "gates|scalar"),
+        (lambda: open_indices(np.float32(1), capacity=1), "gates|axis"),
         (
             lambda: open_indices(ones(2, 3, kind=np.complex64), capacity=1),
             "gates|complex64",
@@ -354,7 +354,7 @@ TABLE = {
         (change("gru", resets=SEGMENTS, reset_to=X), "reset_to|(4, 4)|(4, 3)"),
     ],
     "rau": [
-        (rau("time"), "attention='time'|causal|'time_causal'"),
+        (rau("time"), "attention|causal|'time'|'time_causal'"),
         (rau("other"), "attention|time_causal|'other'"),
         (rau("sigmoid", rescale=True), "rescale|False|'sigmoid'"),
         (rau("feature_proj", rescale=np.inf), "rescale|True|False|inf", TypeError),

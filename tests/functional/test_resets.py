@@ -157,7 +157,7 @@ def test_second_derivatives_are_those_of_the_scanned_step(name):
         def body(carry, step):
             x, real, start = step
             new = jax.tree.map(lambda c, i: jnp.where(start[:, None], i, c), carry, initial)
-            new = cell.step(weights, new, x)
+            new, _ = cell.step(weights, new, x)
             new = jax.tree.map(lambda n, c: jnp.where(real[:, None], n, c), new, carry)
             return new, jnp.where(real[:, None], jax.tree.leaves(new)[0], 0)
 

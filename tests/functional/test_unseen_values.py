@@ -234,4 +234,4 @@ def test_one_module_names_the_tracer_of_jax():
         for path in (ROOT / folder).rglob("*.py")
         if "core.Tracer" in path.read_text(encoding="utf-8")
     ]
-    assert named == ["_tracing.py"]
+    assert named == ["tracing.py"]

@@ -34,7 +34,7 @@ def test_a_temperature_that_is_not_positive_is_refused(estimator, tau):
     ("estimator", "words"),
     [
         (gates.DisARM, r"got the class DisARM: write DisARM\(\)"),
-        ("disarm", "'disarm' lacks unbiased, needs_gradient, rows, evaluations, surrogate"),
+        ("disarm", "members unbiased, needs_gradient, rows, evaluations, surrogate .*got 'disarm'"),
     ],
 )
 def test_what_is_no_estimator_is_refused(estimator, words):
@@ -59,14 +59,14 @@ class Own:
 @pytest.mark.parametrize(
     ("member", "value", "kind"),
     [
-        ("rows", lambda self: 2, "a value or a property, no method"),
-        ("needs_gradient", lambda self: False, "a value or a property, no method"),
+        ("rows", lambda self: 2, "a value, got a method"),
+        ("needs_gradient", lambda self: False, "a value, got a method"),
         ("evaluations", 2, "a method"),
     ],
 )
 def test_members_of_another_kind_are_refused(member, value, kind):
     changed = type("Changed", (Own,), {member: value})
-    with pytest.raises(ValueError, match=f"^{member} of the estimator .* must be {kind}"):
+    with pytest.raises(ValueError, match=f"^estimator.{member} must be {kind}"):
         gates.expectation(total, changed())
 
 
@@ -75,7 +75,7 @@ def test_an_estimate_that_is_no_scalar_is_refused():
         traced(total, Own())
     with pytest.raises(ValueError, match=r"value must be a scalar, got \(2,\)"):
         gates.attached(jnp.ones(2), ZEROS, ZEROS)
-    with pytest.raises(ValueError, match=r"one common shape, got logits \(3,\), gradient \(2, 3\)"):
+    with pytest.raises(ValueError, match=r"the same shape, got logits \(3,\), gradient \(2, 3\)"):
         gates.attached(jnp.float32(1), ZEROS, jnp.ones((2, 3)))
     with pytest.raises(TypeError, match="value must be floating"):
         gates.attached(jnp.int32(1), ZEROS, ZEROS)
@@ -90,7 +90,7 @@ def test_options_without_such_a_value_are_refused():
     with pytest.raises(ValueError, match="k must be at least 2, got 1"):
         gates.LeaveOneOut(1)
     for bounds in ({"low": 0.1}, {"high": 1.0}):
-        with pytest.raises(ValueError, match="low must be < 0 and high > 1"):
+        with pytest.raises(ValueError, match="low must be below 0 and high above 1"):
             gates.HardKuma(**bounds)
     with pytest.raises(ValueError, match="temperature must be positive"):
         gates.enumerate(total, ZEROS, temperature=0)
@@ -103,7 +103,7 @@ def test_options_without_such_a_value_are_refused():
 def test_more_than_twenty_gates_say_what_they_would_cost():
     with pytest.raises(ValueError, match=r"at most 20, got 21 gates.*2,097,152 evaluations.*chunk"):
         gates.enumerate(total, np.zeros(21, np.float32))
-    with pytest.raises(ValueError, match=r"got 31 gates.*at most 30 can be"):
+    with pytest.raises(ValueError, match=r"n must be at most 30, got 31 gates"):
         gates.enumerate(total, np.zeros(31, np.float32), chunks=1024)
     with pytest.raises(ValueError, match="got 22 gates"):
         traced(total, gates.Enumerate(), np.zeros(22, np.float32))
@@ -119,16 +119,16 @@ def test_more_than_twenty_gates_say_what_they_would_cost():
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=name)
 def test_a_loss_that_returns_a_vector_is_refused(estimator):
-    with pytest.raises(ValueError, match=r"the loss must return a scalar, got \(3,\)"):
+    with pytest.raises(ValueError, match=r"loss must return a scalar, got \(3,\)"):
         traced(lambda g: g, estimator)
 
 
 def test_so_it_is_by_the_oracle_and_the_report():
-    with pytest.raises(ValueError, match=r"the loss must return a scalar, got \(3,\)"):
+    with pytest.raises(ValueError, match=r"loss must return a scalar, got \(3,\)"):
         gates.enumerate(lambda g: 2 * g, ZEROS)
-    with pytest.raises(ValueError, match=r"the loss must return a scalar, got \(3,\)"):
+    with pytest.raises(ValueError, match=r"loss must return a scalar, got \(3,\)"):
         gates.report(lambda g: 2 * g, ZEROS, ESTIMATORS, key=KEY)
-    with pytest.raises(TypeError, match="the loss must return a real number, got dtype complex64"):
+    with pytest.raises(TypeError, match="loss must return a real number, got dtype complex64"):
         gates.enumerate(lambda g: jnp.sum(g) * 1j, ZEROS)
 
 
@@ -139,7 +139,7 @@ def test_a_loss_that_is_not_finite_at_one_pattern_names_it(value):
 
     mask = np.array([1, 1, 0, 1], bool)
     with pytest.raises(
-        ValueError, match=rf"finite at every pattern, got {value} at gates \[1, 0, 0, 1\]"
+        ValueError, match=rf"finite for all patterns, got {value} at gates \[1, 0, 0, 1\]"
     ):
         gates.enumerate(broken, np.zeros(4, np.float32), mask=mask)
     with pytest.raises(ValueError, match=r"at gates \[1, 0, 0, 1\]"):
@@ -167,7 +167,7 @@ def inside_jit(g):
 )
 def test_a_discrete_loss_is_refused_where_its_derivative_is_needed_and_nowhere_else(loss):
     for estimator in (gates.ReinMax(), gates.MeanField(), gates.Rebar()):
-        with pytest.raises(ValueError, match=f"{name(estimator)} needs the derivative of the loss"):
+        with pytest.raises(ValueError, match=f"derivative .* {name(estimator)}, got"):
             traced(loss, estimator)
     gradient = jax.jit(jax.grad(gates.expectation(loss, gates.DisARM())))(ZEROS, KEY)
     assert gradient.shape == (3,)
@@ -181,7 +181,7 @@ def test_logits_and_masks_of_another_kind_are_refused_by_name():
         lambda *a, **b: gates.report(total, a[0], [], key=KEY, **b),
         lambda *a, **b: gates.HardConcrete().penalty(*a, **b),
     ):
-        with pytest.raises(ValueError, match=r"one common shape, got logits \(3,\), mask \(4,\)"):
+        with pytest.raises(ValueError, match=r"the same shape, got logits \(3,\), mask \(4,\)"):
             call(ZEROS, mask=np.ones(4, bool))
         with pytest.raises(TypeError, match="mask must be bool"):
             call(ZEROS, mask=np.ones(3, np.float32))

@@ -121,7 +121,7 @@ def test_certain_gates_and_centres_change_nothing(np_rng, x64):
 
 def test_a_loss_that_is_not_finite_is_refused(np_rng):
     held = held_text(3, np_rng)
-    with pytest.raises(ValueError, match="finite at every pattern"):
+    with pytest.raises(ValueError, match="finite for all patterns"):
         _gate_patterns.text_truth(HEAD, np.full((4, CLASSES), np.nan, np.float32), held, 0.0)
 
 

@@ -87,7 +87,7 @@ def test_parameter_counts_are_those_of_the_equations(config, count, np_rng):
 def oracle(config, params, tokens):
     """Logits of one text without padding, in float64."""
     params = jax.tree.map(lambda p: np.asarray(p, np.float64), params)
-    vectors = params["embed"]["table"][tokens]
+    vectors = params["embed"]["embedding"][tokens]
     if config.system == "average":
         state = vectors.mean(0)
     else:
@@ -96,7 +96,7 @@ def oracle(config, params, tokens):
         (selected,), _ = select_rows(
             words[None],
             own["attention_kernel"],
-            own["attention_vector"],
+            own["score_kernel"],
             np.ones((1, len(tokens)), bool),
             vectors[None] if config.attend_raw else None,
         )
@@ -106,9 +106,9 @@ def oracle(config, params, tokens):
             selected = np.concatenate([selected, *[fill] * missing])
         state = selected[0]
         if len(selected) > 1:
-            state = gated_rows(selected, own["input"], own["recurrent"], own["bias"])[0][-1]
+            state = gated_rows(selected, own["kernel"], own["recurrent_kernel"], own["bias"])[0][-1]
         if len(selected) < config.num_layers:
-            more = highway_rows(state, own["highway_recurrent"], own["highway_bias"])
+            more = highway_rows(state, own["highway_kernel"], own["highway_bias"])
             state = more[0][-1]
     for number in range(len(config.head_hidden)):
         layer = params[f"head_{number}"]
@@ -207,9 +207,9 @@ def test_gates_start_at_the_sigmoid_of_their_bias_and_every_matrix_at_glorot(np_
     matrices = {
         # name: (values of one layer, rows and columns of the matrix that they belong to)
         "W": (own["attention_kernel"], 40, 30),
-        "gate": (own["input"][..., :40], 40, 40),
-        "f of s": (own["input"][..., 40:], 80, 40),
-        "f of y": (own["recurrent"], 80, 40),
+        "gate": (own["kernel"][..., :40], 40, 40),
+        "f of s": (own["kernel"][..., 40:], 80, 40),
+        "f of y": (own["recurrent_kernel"], 80, 40),
     }
     for name, (values, rows, columns) in matrices.items():
         limit = np.sqrt(6 / (rows + columns))
@@ -217,7 +217,7 @@ def test_gates_start_at_the_sigmoid_of_their_bias_and_every_matrix_at_glorot(np_
             top = np.abs(layer).max()
             assert 0.97 * limit < top <= limit, name
             np.testing.assert_allclose(layer.std(), limit / np.sqrt(3), rtol=0.06, err_msg=name)
-    np.testing.assert_allclose(own["attention_vector"].std(), 30**-0.5, rtol=0.2)
+    np.testing.assert_allclose(own["score_kernel"].std(), 30**-0.5, rtol=0.2)
 
 
 def test_gradients_reach_every_layer_and_only_the_first_behind_closed_gates(np_rng):
@@ -232,7 +232,7 @@ def test_gradients_reach_every_layer_and_only_the_first_behind_closed_gates(np_r
         "transform": own | {"bias": np.where(np.arange(8) < 4, np.float32(-200), own["bias"])}
     }
     _, gradient = loss_and_gradient(task, shut, batch)
-    for name in ("attention_kernel", "attention_vector"):
+    for name in ("attention_kernel", "score_kernel"):
         size = np.abs(gradient["transform"][name])
         assert size[0].max() > 0
         assert size[1:].max() == 0
@@ -252,8 +252,8 @@ def test_frozen_word_vectors_have_no_gradient_and_start_from_the_table(np_rng):
         return params, jax.grad(lambda p: task.loss(p, batch, keys)[0])(params)
 
     params, gradient = start(jax.random.key(0))
-    np.testing.assert_array_equal(params["embed"]["table"], table)
-    np.testing.assert_array_equal(gradient["embed"]["table"], 0.0)
+    np.testing.assert_array_equal(params["embed"]["embedding"], table)
+    np.testing.assert_array_equal(gradient["embed"]["embedding"], 0.0)
     assert np.abs(gradient["projection"]["kernel"]).max() > 0
 
 

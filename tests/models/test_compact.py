@@ -95,9 +95,12 @@ def test_with_gates_on_the_input_it_is_the_text_without_its_closed_words(np_rng)
 def test_what_has_no_single_draw_of_gates_is_refused(np_rng):
     batch = make_batch(np_rng)
     for config, message in (
-        ({"system": "soft"}, "'soft' has no gates"),
-        ({}, "compact needs gates_on='input'"),
-        ({"test_gate": "multi_sample", "gates_on": "input"}, "must not be 'multi_sample'"),
+        ({"system": "soft"}, "system must be 'ganet' for gates, got 'soft'"),
+        ({}, "gates_on must be 'input' for compact"),
+        (
+            {"test_gate": "multi_sample", "gates_on": "input"},
+            "test_gate must have a single draw .* 'multi_sample'",
+        ),
     ):
         task = make_task(**config)
         params = jax.eval_shape(task.init, jax.random.key(0), batch)

@@ -69,6 +69,8 @@ def evaluate(task, params, batch):
 
 @functools.partial(in_numpy, static_argnames="train")
 def forward(model, params, batch, keys=None, *, train=False):
+    # A pass without dropout takes no stream for it.
+    keys = {name: key for name, key in (keys or {}).items() if train or name != "dropout"}
     return model.apply({"params": params}, batch, train=train, rngs=keys)
 
 
@@ -93,8 +95,9 @@ def _sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
 
-def _lstm_loop(p, name, xs, reverse):
-    w, u, b = (np.asarray(p[f"{name}_{k}"], np.float64) for k in ("input", "recurrent", "bias"))
+def _lstm_loop(p, xs, reverse):
+    names = ("kernel", "recurrent_kernel", "bias")
+    w, u, b = (np.asarray(p[name], np.float64) for name in names)
     n = u.shape[0]
     h, c, out = np.zeros(n), np.zeros(n), np.zeros((len(xs), n))
     for t in reversed(range(len(xs))) if reverse else range(len(xs)):
@@ -107,14 +110,14 @@ def _lstm_loop(p, name, xs, reverse):
 
 def _bilstm_loop(p, layer, xs):
     return np.concatenate(
-        [_lstm_loop(p, f"layer_{layer}_{d}", xs, d == "backward") for d in ("forward", "backward")],
+        [_lstm_loop(p[f"layer_{layer}"][d], xs, d == "backward") for d in ("forward", "backward")],
         1,
     )
 
 
 def _oracle(params, tokens, gates):
     """Class scores and attention of one sentence under given gates, by plain loops."""
-    xs = np.asarray(params["embed"]["table"], np.float64)[tokens]
+    xs = np.asarray(params["embed"]["embedding"], np.float64)[tokens]
     states = _bilstm_loop(params["backbone"], 1, _bilstm_loop(params["backbone"], 0, xs))
     w = np.asarray(params["score"]["Dense_0"]["kernel"], np.float64)[:, 0]
     weights = np.array([g * np.exp(np.tanh(h) @ w) for g, h in zip(gates, states, strict=True)])
@@ -366,7 +369,7 @@ def test_frozen_embeddings_get_no_gradient_and_padding_never_moves(np_rng):
     batch = make_batch(np_rng)
     for freeze in (True, False):
         task = make_task(freeze_embeddings=freeze)
-        table = train(task, draw(task), batch, rngs())[-1]["embed"]["table"]
+        table = train(task, draw(task), batch, rngs())[-1]["embed"]["embedding"]
         np.testing.assert_array_equal(table[0], 0.0)
         assert (np.abs(table).max() == 0) == freeze
 
@@ -401,7 +404,7 @@ def test_nan_in_a_word_vector_shows_in_the_loss_of_its_example_only(np_rng):
     params = draw(task)
     word = batch["tokens"][0, 0]
     batch["tokens"][1:] = np.where(batch["tokens"][1:] == word, 1, batch["tokens"][1:])
-    params["embed"]["table"][word] = np.nan
+    params["embed"]["embedding"][word] = np.nan
     output = train(task, params, batch, rngs())[2]
     assert np.isnan(output.logits[0]).all()
     assert np.isfinite(output.logits[1:]).all()

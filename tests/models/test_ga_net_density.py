@@ -223,7 +223,7 @@ def expected_gates(model, params):
 
 def test_a_network_without_gates_takes_none():
     model = make(system="soft")
-    with pytest.raises(ValueError, match="'soft' has no gates"):
+    with pytest.raises(ValueError, match="system must be 'ganet' for gates, got 'soft'"):
         jax.eval_shape(
             lambda p: model.apply({"params": p}, batch(), np.ones((1, 3, 7), np.float32),
                                   method=GANet.with_gates),

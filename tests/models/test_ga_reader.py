@@ -123,7 +123,7 @@ def program(function, *args):
 
 def gru_states(params, name, xs, reset_after):
     """The state after every step of one direction."""
-    w, u, b = (params[f"{name}_{part}"] for part in ("input", "recurrent", "bias"))
+    w, u, b = (params["layer_0"][name][k] for k in ("kernel", "recurrent_kernel", "bias"))
     size = len(u)
     sigmoid = lambda x: 1 / (1 + np.exp(-x))  # noqa: E731
     h, states = np.zeros(size, w.dtype), []
@@ -138,8 +138,8 @@ def gru_states(params, name, xs, reset_after):
 
 def both_ways(params, xs, reset_after):
     """(states of both directions at every token, final states)."""
-    ahead = gru_states(params, "layer_0_forward", xs, reset_after)
-    back = gru_states(params, "layer_0_backward", xs[::-1], reset_after)[::-1]
+    ahead = gru_states(params, "forward", xs, reset_after)
+    back = gru_states(params, "backward", xs[::-1], reset_after)[::-1]
     return np.concatenate([ahead, back], -1), np.concatenate([ahead[-1], back[0]])
 
 
@@ -147,13 +147,13 @@ def oracle(config, params, example):
     """Pr of every candidate of one example without padding."""
     vectors = {}
     for name in ("document", "query"):
-        vectors[name] = params["embed"]["table"][example[name]]
+        vectors[name] = params["embed"]["embedding"][example[name]]
         if config.char_dim:
             own = params["characters"]
             spelled = []
             for row in example[f"{name}_words"]:
                 ids = example["word_characters"][row][: example["word_lengths"][row]]
-                _, final = both_ways(own["gru"], own["table"][ids], config.reset_after)
+                _, final = both_ways(own["gru"], own["embedding"][ids], config.reset_after)
                 spelled.append(final @ own["projection"]["kernel"] + own["projection"]["bias"])
             vectors[name] = np.concatenate([vectors[name], spelled], -1)
     xs = vectors["document"]
@@ -162,7 +162,7 @@ def oracle(config, params, example):
         last = k == config.hops
         if last and config.feature:
             flags = [int(token in example["query"]) for token in example["document"]]
-            xs = np.concatenate([xs, params["feature_table"][flags]], -1)
+            xs = np.concatenate([xs, params["feature_embedding"][flags]], -1)
         if config.gating == "none" and not last:
             xs, _ = both_ways(own, xs, config.reset_after)
             continue
@@ -350,15 +350,16 @@ def test_kernels_start_as_the_program_of_the_paper_drew_them(np_rng):
     task = make_task(hidden=40, embedding_dim=40, char_dim=2, feature=True)
     params = jax.jit(task.init)(jax.random.key(0), batch)
     own = params["hop_0"]["query"]
-    for name in ("input", "recurrent"):
-        kernel = np.asarray(own[f"layer_0_forward_{name}"])
+    own = own["layer_0"]["forward"]
+    for name in ("kernel", "recurrent_kernel"):
+        kernel = np.asarray(own[name])
         np.testing.assert_allclose(kernel.std(), 0.1, rtol=0.05)
         assert np.abs(kernel).max() > 0.2
-    np.testing.assert_array_equal(own["layer_0_forward_bias"], 0.0)
-    assert 0 < np.abs(params["feature_table"]).max() < 0.05
-    assert 0 < np.abs(params["characters"]["table"]).max() < 0.05
+    np.testing.assert_array_equal(own["bias"], 0.0)
+    assert 0 < np.abs(params["feature_embedding"]).max() < 0.05
+    assert 0 < np.abs(params["characters"]["embedding"]).max() < 0.05
     np.testing.assert_array_equal(params["characters"]["projection"]["bias"], 0.0)
-    assert "init_scale" not in GAReaderConfig(init="glorot_orthogonal").gru_options()
+    assert "kernel_init" not in GAReaderConfig(init="glorot_orthogonal").gru_options()
 
 
 # -- invariances -------------------------------------------------------------------------------
@@ -434,8 +435,8 @@ def test_the_feature_marks_real_tokens_of_both_texts_alone(np_rng):
         "document_lengths": np.array([4], np.int32),
     }
     params = draw(task, batch)
-    table = params["feature_table"]
-    same = {**params, "feature_table": np.stack([table[0], table[0]])}
+    table = params["feature_embedding"]
+    same = {**params, "feature_embedding": np.stack([table[0], table[0]])}
     base, plain = (forward(task.model, p, batch) for p in (params, same))
     assert not np.array_equal(base.logits, plain.logits)
     # the document without its one shared token does not see the second row of the table
@@ -562,18 +563,18 @@ def test_fixed_word_vectors_stay_and_take_no_optimiser_memory(np_rng):
     batch = make_batch(np_rng)
     for freeze in (False, True):
         task = make_task(freeze_embeddings=freeze, dropout=0.0, hops=1)
-        assert task.frozen == (("embed/table",) if freeze else ())
+        assert task.frozen == (("embed/embedding",) if freeze else ())
         tx = make_optimizer(ga_reader_optimizer(5), 10, frozen=task.frozen)
         state = begin(task, tx, batch)
-        before = np.asarray(state.params["embed"]["table"])
+        before = np.asarray(state.params["embed"]["embedding"])
         sizes = [x.shape for x in jax.tree.leaves(state.opt_state)]
         assert sizes.count(before.shape) == (0 if freeze else 2)
         step = jax.jit(make_train_step(task, tx))
         state, metrics = step(state, batch, jax.random.key(1))
         assert metrics["skipped"].total == 0
-        moved = np.abs(np.asarray(state.params["embed"]["table"]) - before).max(-1) > 0
+        moved = np.abs(np.asarray(state.params["embed"]["embedding"]) - before).max(-1) > 0
         assert moved.any() != freeze
-        kernels = state.params["hop_0"]["document"]["layer_0_forward_input"]
+        kernels = state.params["hop_0"]["document"]["layer_0"]["forward"]["kernel"]
         assert np.isfinite(kernels).all()
 
 
@@ -600,10 +601,10 @@ def test_the_step_clip_bounds_what_a_step_passes_on(np_rng):
     (_, _), same = loss_and_gradient(loose, params, batch)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **F32), plain, same)
     (_, _), bounded = loss_and_gradient(tight, params, batch)
-    bias = bounded["hop_1"]["document"]["layer_0_forward_bias"]
+    bias = bounded["hop_1"]["document"]["layer_0"]["forward"]["bias"]
     # 3 examples of at most 6 steps
     assert 0 < np.abs(bias).max() <= 18e-3
-    assert np.abs(plain["hop_1"]["document"]["layer_0_forward_bias"]).max() > 18e-3
+    assert np.abs(plain["hop_1"]["document"]["layer_0"]["forward"]["bias"]).max() > 18e-3
 
 
 # -- bad input ---------------------------------------------------------------------------------

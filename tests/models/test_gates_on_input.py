@@ -7,7 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from gatedjax import functional as F
 from gatedjax.models import GANet, GANetConfig
+from gatedjax.models._ga_net_parts import keys_of
 from tests._modes import assert_same, run
 from tests.models._passes import in_numpy
 from tests.models.test_ga_net import (
@@ -49,7 +51,7 @@ def loops(params, xs, gates):
 
 
 def vectors(params, batch, row, length):
-    return np.asarray(params["embed"]["table"], np.float64)[batch["tokens"][row, :length]]
+    return np.asarray(params["embed"]["embedding"], np.float64)[batch["tokens"][row, :length]]
 
 
 def patterns(rng, batch, draws=5):
@@ -127,10 +129,85 @@ def test_a_closed_word_has_no_gradient_and_an_open_one_has(np_rng):
             output = model.apply({"params": p}, batch, gates, method=GANet.with_gates)
             return jnp.sum(output.logits**2)
 
-        return jax.grad(total)(params)["embed"]["table"]
+        return jax.grad(total)(params)["embed"]["embedding"]
 
     moved = np.abs(slope(task.model, draw(task))).max(-1)[2:18].reshape(2, 8)
     np.testing.assert_array_equal(moved > 0, gates[0] > 0)
+
+
+def skipping_loop(p, xs, gates, reverse):
+    """(candidate states, final state) of an LSTM whose state moves by the gate of each step."""
+    w, u, b = (np.asarray(p[k], np.float64) for k in ("kernel", "recurrent_kernel", "bias"))
+    h, c, out = np.zeros(len(u)), np.zeros(len(u)), np.zeros((len(xs), len(u)))
+    for t in reversed(range(len(xs))) if reverse else range(len(xs)):
+        i, f, g, o = np.split(xs[t] @ w + h @ u + b, 4)
+        new_c = _sigmoid(f) * c + _sigmoid(i) * np.tanh(g)
+        new_h = out[t] = _sigmoid(o) * np.tanh(new_c)
+        h, c = (gates[t] * new + (1 - gates[t]) * old for new, old in ((new_h, h), (new_c, c)))
+    return out
+
+
+def skipping_loss(params, xs, gates, label):
+    """Cross-entropy of a text whose gates may lie between 0 and 1."""
+    states = np.concatenate(
+        [
+            skipping_loop(params["backbone"]["layer_0"][d], xs, gates, d == "backward")
+            for d in ("forward", "backward")
+        ],
+        axis=-1,
+    )
+    w = np.asarray(params["score"]["Dense_0"]["kernel"], np.float64)[:, 0]
+    weights = gates * np.exp(np.tanh(states) @ w)
+    out = params["classifier"]
+    pooled = np.tanh(weights / weights.sum() @ states)
+    logits = pooled @ np.asarray(out["kernel"], np.float64) + np.asarray(out["bias"])
+    return np.log(np.exp(logits).sum()) - logits[label]
+
+
+def test_straight_through_reads_the_open_words_alone_and_has_the_slope_of_soft_gates(np_rng, x64):
+    tau = 0.7
+    options = {"relax": "straight_through", "penalty": 0.0, "temperature": tau}
+    task = make_task(gates_on="input", dtype="float64", **options, **QUIET)
+    batch = make_batch(np_rng, LENGTHS)
+    params = jax.tree.map(np.float64, sharpened(draw(task, gate_bias=0.0), 3.0))
+    total, _, output, grads = train(task, params, batch, rngs())
+    assert 0 < output.gates.sum() < sum(LENGTHS)
+    hard = forced(task.model, params, batch, output.gates[None])
+    np.testing.assert_allclose(output.logits, hard.logits[0], rtol=1e-12)
+    np.testing.assert_allclose(output.attention, hard.attention[0], rtol=1e-12)
+    loss = slope = 0.0
+    for row, length in enumerate(LENGTHS):
+        xs, label = vectors(params, batch, row, length), batch["label"][row]
+        gates = np.asarray(output.gates[row, :length], np.float64)
+        logits = np.asarray(output.gate_logits[row, :length], np.float64)
+        loss += skipping_loss(params, xs, gates, label)
+        noise = noises(batch)[row, :length]
+        soft = _sigmoid((logits + noise) / tau)
+        if not (logits + noise > 0).any():
+            continue  # a gate that is opened by the rule has no derivative
+        for t, step in enumerate(1e-6 * np.eye(length)):
+            ends = [skipping_loss(params, xs, gates + s * step, label) for s in (1, -1)]
+            slope += (ends[0] - ends[1]) / 2e-6 * soft[t] * (1 - soft[t]) / tau
+    np.testing.assert_allclose(total, loss, rtol=1e-10)
+    np.testing.assert_allclose(grads["auxiliary"]["gate"]["bias"], [slope], rtol=1e-6)
+
+
+def noises(batch):
+    """The logistic noise of the gates in a pass with `rngs()`."""
+    module = GANet(GANetConfig(), vocab_size=2, num_classes=2)
+    keys = module.apply({}, batch, rngs=rngs(), method=lambda m, b: keys_of(m, b, "gate"))
+    return np.asarray(F.example_noise(keys, batch["tokens"].shape[1]), np.float64)
+
+
+def test_straight_through_trains_two_layers_with_dropout_in_bfloat16(np_rng):
+    options = {"relax": "straight_through", "num_layers": 2, "recurrent_dropout": 0.2}
+    task = make_task(gates_on="input", layer_dropout=0.2, dtype="bfloat16", **options)
+    batch = make_batch(np_rng, LENGTHS)
+    total, _, output, grads = train(task, draw(task), batch, rngs())
+    assert np.isfinite(total)
+    assert set(np.unique(output.gates)) <= {0.0, 1.0}
+    slopes = jax.tree.map(lambda g: float(np.abs(np.asarray(g, np.float32)).max()), grads)
+    assert min(jax.tree.leaves(slopes)) > 0
 
 
 @pytest.mark.parametrize("empty", ["soft", "zeros"])
@@ -179,7 +256,7 @@ def test_two_devices_evaluate_as_one_does(mode, np_rng):
 
 @pytest.mark.parametrize(
     "options",
-    [{"gates_on": "output"}, {"system": "soft"}, {"relax": "straight_through"}],
+    [{"gates_on": "output"}, {"system": "soft"}, {"estimator": "rebar"}],
     ids=str,
 )
 def test_what_does_not_fit_is_refused(options):

@@ -23,7 +23,7 @@ def test_the_average_of_word_vectors_is_over_the_words_that_are_there():
     model = AGT(AGTConfig(system="average", embedding_dim=3, head_hidden=()), 5, 2)
     params = drawn(model.init, BATCH)["params"]
     got = jax.jit(lambda p: model.apply({"params": p}, BATCH).logits)(params)
-    table, out = params["embed"]["table"], params["classifier"]
+    table, out = params["embed"]["embedding"], params["classifier"]
     means = np.stack([(2 * table[2] + table[3]) / 3, table[4]])
     np.testing.assert_allclose(got, means @ out["kernel"] + out["bias"], rtol=1e-5)
 
@@ -32,9 +32,9 @@ def test_pretrained_vectors_are_taken_as_they_are_and_drawn_ones_are_scaled():
     config = SSANConfig(num_layers=1, hidden=4, filter_size=4, num_heads=1, select_layers=(0,))
     plain = SSANEncoder(config, 5)
     params = drawn(plain.init, BATCH)["params"]
-    table = np.asarray(params["embed"]["table"])
+    table = np.asarray(params["embed"]["embedding"])
     given = SSANEncoder(config, 5, embeddings=table * config.hidden**0.5)
-    scaled = params | {"embed": {"table": table * config.hidden**0.5}}
+    scaled = params | {"embed": {"embedding": table * config.hidden**0.5}}
 
     @jax.jit
     def states(params, scaled):

@@ -12,6 +12,7 @@ from gatedjax import functional as F
 from gatedjax.data import ImageBatches, load
 from gatedjax.models import RAUClassifier, RAUConfig, RAUTask
 from tests._drawn import drawn
+from tests._weights import weights_of
 from tests.models._passes import in_numpy
 from tests.tolerances import F32
 
@@ -57,7 +58,7 @@ def draw(task, batch):
 
 @functools.partial(in_numpy, static_argnames=("train", "attention"))
 def forward(model, params, batch, *, train=False, attention=False):
-    keys = {"dropout": jax.random.key(3)}
+    keys = {"dropout": jax.random.key(3)} if train else {}
     return model.apply({"params": params}, batch, train=train, attention=attention, rngs=keys)
 
 
@@ -94,12 +95,12 @@ def test_the_logits_are_the_dense_layer_on_the_state_after_the_last_true_step(np
     batch = make_batch(np_rng)
     params = draw(task, batch)
     output = forward(task.model, params, batch)
-    cell = F.RAUWeights(*(params["recurrent"][f"layer_0_{f}"] for f in F.RAUWeights._fields[:3]))
+    cell = weights_of(F.RAUWeights, params["recurrent"])
     step = jax.jit(F.rau_step)
     for row, length in enumerate(batch["lengths"]):
         state = np.zeros((1, 5), np.float32)
         for x in batch["rows"][row, :length]:
-            state = np.asarray(step(cell, state, x[None]))
+            state = np.asarray(step(cell, state, x[None])[0])
         wanted = state @ params["classifier"]["kernel"] + params["classifier"]["bias"][None]
         np.testing.assert_allclose(output.logits[row], wanted[0], **F32)
         np.testing.assert_allclose(output.states[row, length - 1], state[0], **F32)
@@ -127,10 +128,10 @@ def test_attention_of_the_default_form_is_the_softmax_of_its_logits(np_rng):
     params = draw(task, batch)
     output = forward(task.model, params, batch, attention=True)
     before = np.pad(output.states, ((0, 0), (1, 0), (0, 0)))[:, :-1]
-    own, at = params["recurrent"], slice(15, 20)
-    kernel = np.concatenate([own["layer_0_input"], own["layer_0_recurrent"]])[:, at]
+    own, at = params["recurrent"]["layer_0"]["forward"], slice(15, 20)
+    kernel = np.concatenate([own["kernel"], own["recurrent_kernel"]])[:, at]
     logits = np.concatenate([batch["rows"], before], axis=-1) @ kernel
-    logits += own["layer_0_bias"][None, None, at]
+    logits += own["bias"][None, None, at]
     shares = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
     np.testing.assert_allclose(output.attention, 5 * shares, **F32)
 
@@ -179,17 +180,20 @@ def test_every_cell_and_variant_learns(text, variant, np_rng):
 @pytest.mark.parametrize(
     ("variant", "names"),
     [
-        ({}, "bias input recurrent"),
-        ({"attn_hidden": 3}, "bias hidden hidden_bias input recurrent score score_bias"),
-        ({"reset_after": True}, "bias input recurrent recurrent_bias"),
-        ({"attention": "matrix"}, "affinity bias input recurrent score score_bias"),
-        ({"cell": "gru", "reset_after": True}, "bias input recurrent recurrent_bias"),
+        ({}, "bias kernel recurrent_kernel"),
+        (
+            {"attn_hidden": 3},
+            "bias hidden_bias hidden_kernel kernel recurrent_kernel score_bias score_kernel",
+        ),
+        ({"reset_after": True}, "bias kernel recurrent_bias recurrent_kernel"),
+        ({"attention": "matrix"}, "affinity bias kernel recurrent_kernel score_bias score_kernel"),
+        ({"cell": "gru", "reset_after": True}, "bias kernel recurrent_bias recurrent_kernel"),
     ],
 )
 def test_options_of_the_cell_reach_it(variant, names, np_rng):
     task = make_task(**variant)
     params = jax.eval_shape(task.init, jax.random.key(0), make_batch(np_rng))["recurrent"]
-    assert " ".join(sorted(name.removeprefix("layer_0_") for name in params)) == names
+    assert " ".join(sorted(params["layer_0"]["forward"])) == names
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from gatedjax.training import (
     to_floats,
 )
 from tests._drawn import drawn
+from tests._weights import weights_of
 from tests.functional.rau_oracle import numpy_rau_step, sigmoid
 from tests.models._passes import in_numpy
 from tests.tolerances import F32
@@ -65,7 +66,7 @@ def zeros(task, batch):
 
 @functools.partial(in_numpy, static_argnames="train")
 def score(task, params, batch, carry, *, train=False):
-    keys = {"dropout": jax.random.key(3)}
+    keys = {"dropout": jax.random.key(3)} if train else {}
     return task.model.apply(
         {"params": params}, batch, carry, train=train, rngs=keys, method="score"
     )
@@ -73,7 +74,7 @@ def score(task, params, batch, carry, *, train=False):
 
 @functools.partial(in_numpy, static_argnames="train")
 def forward(task, params, batch, carry, *, train=False):
-    keys = {"dropout": jax.random.key(3)}
+    keys = {"dropout": jax.random.key(3)} if train else {}
     return task.model.apply({"params": params}, batch, carry, train=train, rngs=keys)
 
 
@@ -101,10 +102,7 @@ def numpy_lstm(w, u, b, carry, x):
 def oracle(cell, params, tokens, targets):
     """What each token of one row costs, from the equations, starting at the zero state."""
     params = jax.tree.map(lambda p: np.asarray(p, np.float64), params)
-    layers = [
-        [params["recurrent"][f"layer_{layer}_{k}"] for k in ("input", "recurrent", "bias")]
-        for layer in range(2)
-    ]
+    layers = [weights_of(RAUWeights, params["recurrent"], layer)[:3] for layer in range(2)]
     states = [(np.zeros(H), np.zeros(H)) if cell == "lstm" else np.zeros(H) for _ in layers]
     costs = []
     for token, target in zip(tokens, targets, strict=True):
@@ -293,8 +291,8 @@ def test_every_step_has_its_own_dropout_mask(name, np_rng):
     params = draw(task, batch, np_rng)
     own = params["recurrent"]
     for layer in range(2):
-        own[f"layer_{layer}_recurrent"] *= 0
-        own[f"layer_{layer}_bias"][H : 2 * H] = 1e3
+        own[f"layer_{layer}"]["forward"]["recurrent_kernel"] *= 0
+        own[f"layer_{layer}"]["forward"]["bias"][H : 2 * H] = 1e3
     still = np.asarray(forward(task, params, batch, None).states[0])
     np.testing.assert_allclose(still, np.repeat(still[:1], 12, axis=0), **F32)
     assert np.all(still != 0)
@@ -310,7 +308,8 @@ def test_only_recurrent_dropout_reaches_the_recurrent_connections(np_rng):
     params = draw(plain, batch, np_rng)
     own = params["recurrent"]
     # nothing enters but by the recurrent connections
-    own |= {name: 0 * value for name, value in own.items() if name.endswith("_input")}
+    for layer in own.values():
+        layer["forward"]["kernel"] *= 0
     carry = jax.tree.map(lambda c: np_rng.normal(size=c.shape).astype(c.dtype), zeros(plain, batch))
     want = score(plain, params, batch, carry)[1]
     same(score(noisy, params, batch, carry, train=True)[1], want, **F32)

@@ -111,7 +111,7 @@ TABLE = {
         (agt(gate_bias=NAN), "gate_bias|nan"),
         (agt(dropout=1.0), "dropout|[0, 1)|1.0"),
         (agt(dropout=NAN), "dropout|[0, 1)|nan"),
-        (agt(dropout_sites=("word",)), "dropout_sites|'words'|['word']"),
+        (agt(dropout_sites=("word",)), "dropout_sites|'words'|'word'"),
         (agt(system="agn"), "system|'agt'|'agn'"),
         (agt(ablate_above=1, ablate_mode="none"), "ablate_mode|'zero'|'none'"),
         (agt(ablate_above=15), "ablate_above|14|15"),
@@ -155,7 +155,7 @@ TABLE = {
         (batch(test_rau, lengths=ones(2)), "lengths [B]|(3, 8, 4)|(2,)"),
         (
             batch(test_rau, rows=ones(3, 8, 5, kind=np.float32)),
-            "xs|D = 4|params['layer_0_input']|5",
+            "xs|D = 4|params['recurrent']['layer_0']['forward']['kernel']|5",
         ),
     ],
     "RAULanguageModel": [
@@ -163,7 +163,7 @@ TABLE = {
         (batch(test_rau_language, tokens=None, lengths=None), "lengths, tokens"),
         (batch(test_rau_language, targets=None), "targets"),
         (batch(test_rau_language, tokens=ones(3, 5, 1)), "[B, T]|(3, 5, 1)"),
-        (batch(test_rau_language, tokens=ones(3, 5, kind=float)), "tokens|integer|float32"),
+        (batch(test_rau_language, tokens=ones(3, 5, kind=float)), "tokens|integers|float32"),
         (batch(test_rau_language, lengths=ones(2)), "lengths [B]|(3, 5)|(2,)"),
         (batch(test_rau_language, targets=ones(3, 4)), "targets [B, T]|(3, 4)"),
         (batch(test_rau_language, targets=ones(3, 5, kind=float)), "targets|integers", TypeError),
@@ -194,8 +194,8 @@ TABLE = {
     "GAReader": [
         (batch(test_ga_reader, **changes), *row)
         for changes, *row in (
-            ({"document": None}, "'document'"),
-            ({"occurrence": None}, "'candidate_positions'"),
+            ({"document": None}, "document"),
+            ({"occurrence": None}, "candidate_positions"),
             ({"cloze": ones(3, kind=float)}, "cloze|integers|float32", TypeError),
             ({"cloze": ones(3, 1)}, "cloze|1"),
             ({"cloze": ones(2)}, "cloze|(3,)|(2,)"),
@@ -210,7 +210,7 @@ TABLE = {
     "GAReader with characters": [
         (batch(test_ga_reader, task=test_ga_reader.make_task(char_dim=2), **changes), *row)
         for changes, *row in (
-            ({"query_words": None}, "'query_words'"),
+            ({"query_words": None}, "query_words"),
             ({"document_words": ones(3, 6)}, "document_words|(3, 6)"),
             ({"word_lengths": ones(3, 8)}, "word_lengths|(3, 8)"),
         )

@@ -116,7 +116,7 @@ def test_an_encoder_is_the_equations_of_its_layers(norm, relative):
     for row, length in enumerate(LENGTHS):
         tokens = np.asarray(batch_of()["tokens"])[row, :length]
         places = np.arange(length)[:, None] * 10_000.0 ** (-2.0 * (np.arange(8) // 2) / 8)
-        x = p["embed"]["table"][tokens] * np.sqrt(8)
+        x = p["embed"]["embedding"][tokens] * np.sqrt(8)
         x = x + np.where(np.arange(8) % 2 == 0, np.sin(places), np.cos(places))
         for n in (1, 2):
             w = p[f"layer_{n}"]

@@ -319,7 +319,7 @@ def test_the_temperature_of_inference_between_sentences_falls_with_the_steps():
         fixed = run(nli(selector="soft", temperature=tau), params, batch())
         np.testing.assert_allclose(at.premise.gates, fixed.premise.gates, rtol=2e-6)
         np.testing.assert_allclose(at.hypothesis.gates, fixed.hypothesis.gates, rtol=2e-6)
-    with pytest.raises(ValueError, match="batch needs 'step'"):
+    with pytest.raises(ValueError, match="batch must have step"):
         jax.eval_shape(lambda p: moving.loss(p, batch(), RNGS), params)
     jax.eval_shape(lambda p: moving.evaluate(p, batch()), params)
 
@@ -331,7 +331,10 @@ def test_the_temperature_of_inference_between_sentences_falls_with_the_steps():
         ({"estimator": "disarm", "selector": "soft"}, "selector must be 'st', its default"),
         ({"estimator": "disarm", "select_layers": (0,)}, "estimator must be None without a layer"),
         ({"estimator": "disarm", "select_layers": (1, 2)}, r"got \(1, 2\).*'leave_one_out'"),
-        ({"estimator": "arm", "select_layers": (1, 2)}, "needs one layer that selects"),
+        (
+            {"estimator": "arm", "select_layers": (1, 2)},
+            "select_layers must be a .*'arm'",
+        ),
         ({"estimator": "rebar"}, "draws noise anew.*'leave_one_out'"),
         ({"estimator": "enumerate"}, "every subset of the pairs"),
         ({"estimator": "local_expectation"}, "once for every pair"),

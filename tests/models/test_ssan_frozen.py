@@ -56,7 +56,7 @@ def task_of(name, freeze, table=TABLE):
 
 def table_of(name, params):
     part = params if name in ("nli", "tagger") else params["encoder"]
-    return np.asarray(part["embed"]["table"])
+    return np.asarray(part["embed"]["embedding"])
 
 
 def begun(task):

@@ -77,15 +77,15 @@ def test_the_selector_sees_what_the_first_feed_forward_network_made():
     # an orthogonal matrix, and word vectors of half the width
     kernel = np.asarray(params["layer_1"]["feed_forward"]["wide"]["kernel"])
     np.testing.assert_allclose(kernel @ kernel.T, np.eye(16), atol=1e-5)
-    assert params["embed"]["table"].shape == (V, 8)
+    assert params["embed"]["embedding"].shape == (V, 8)
 
 
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"hidden": 12}, "hidden must be twice embedding_dim 8, got 12"),
+        ({"hidden": 12}, "hidden must be twice embedding_dim=8, got 12"),
         ({"label_smoothing": -0.1}, "label_smoothing must be in"),
-        ({"positions": "learned"}, "positions must be 'sinusoidal' or 'none'"),
+        ({"positions": "learned"}, "positions must be .*'sinusoidal', 'none'"),
     ],
 )
 def test_configurations_that_no_run_could_use_are_refused(options, match):
@@ -96,7 +96,7 @@ def test_configurations_that_no_run_could_use_are_refused(options, match):
 def test_bad_batches_and_widths_are_refused(np_rng):
     task, params = made()
     batch = batch_of(np_rng)
-    with pytest.raises(ValueError, match="batch needs is_predicate, got"):
+    with pytest.raises(ValueError, match="batch must have is_predicate, got"):
         jax.eval_shape(task.evaluate, params, {n: batch[n] for n in ("tokens", "lengths")})
     with pytest.raises(ValueError, match=r"tokens and is_predicate \[B, N\]"):
         jax.eval_shape(task.evaluate, params, batch | {"is_predicate": batch["tokens"][:, :2]})

@@ -3,6 +3,7 @@
 import functools
 
 import chex
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +11,11 @@ import pytest
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax._utils.parameter_names import PARAMETERS
+from gatedjax.nn._initializers import symmetric_uniform
+from gatedjax.training.identity import named_leaves
 from tests._drawn import drawn
+from tests._weights import weights_of
 from tests.tolerances import F32
 
 
@@ -36,10 +41,7 @@ def test_bidirectional_stack_equals_the_functional_calls():
         params, expected = variables["params"], xs
         for layer in range(2):
             weights = [
-                F.LSTMWeights(
-                    *(params[f"layer_{layer}_{way}_{k}"] for k in ("input", "recurrent", "bias"))
-                )
-                for way in ("forward", "backward")
+                weights_of(F.LSTMWeights, params, layer, way) for way in ("forward", "backward")
             ]
             last, expected = F.bidirectional(F.lstm, *weights, expected, mask)
         return module.apply(variables, xs, mask), last, expected
@@ -62,7 +64,7 @@ def test_lengths_say_what_their_mask_says():
 
     by_length, by_mask = run(variables, xs, mask, lengths)
     chex.assert_trees_all_equal(by_length, by_mask)
-    with pytest.raises(ValueError, match="mask and lengths say the same"):
+    with pytest.raises(ValueError, match="mask or lengths must be None"):
         jax.eval_shape(functools.partial(module.apply, lengths=lengths), variables, xs, mask)
 
 
@@ -89,7 +91,7 @@ def test_resets_keep_segments_apart_in_all_layers_and_directions():
     for got, before in zip(moved[0][0], packed[0][0], strict=True):
         assert np.abs(got - before).min() > 1e-4
     call = functools.partial(module.apply, resets=resets, reset_to=start[:1])
-    with pytest.raises(ValueError, match=r"reset_to must hold one carry per layer \(2\), got 1"):
+    with pytest.raises(ValueError, match=r"reset_to must .* layer \(2\), got 1"):
         jax.eval_shape(call, variables, xs)
 
 
@@ -97,11 +99,10 @@ def test_resets_keep_segments_apart_in_all_layers_and_directions():
 def test_gru_equals_the_functional_call(reset_after):
     xs = normal(2, 5, 3)
     module = gnn.GRU(4, reset_after=reset_after)
-    names = ["input", "recurrent", "bias"] + ["recurrent_bias"] * reset_after
 
     @jax.jit
     def both(variables, xs):
-        weights = F.GRUWeights(*(variables["params"][f"layer_0_{name}"] for name in names))
+        weights = weights_of(F.GRUWeights, variables["params"])
         return module.apply(variables, xs), F.gru(weights, xs, reset_after=reset_after)
 
     ((carry,), got), (last, expected) = both(filled(module, xs), xs)
@@ -128,9 +129,7 @@ def test_rau_equals_the_functional_call(attention):
 
     @jax.jit
     def both(variables, xs):
-        params = variables["params"].items()
-        fields = {name.removeprefix("layer_0_"): value for name, value in params}
-        weights = kind(**{"recurrent_bias": None, **fields})
+        weights = weights_of(kind, variables["params"])
         return module.apply(variables, xs, mask), F.rau(weights, xs, mask, **options)
 
     ((carry,), got), (last, expected) = both(filled(module, xs), xs)
@@ -153,8 +152,8 @@ def test_of_bfloat16_are_the_products_alone(kind):
     @jax.jit
     def run(variables, xs):
         def direct(variables, xs):
-            fields = {k.removeprefix("layer_0_"): v for k, v in variables["params"].items()}
-            carry, outputs = function(weights(**fields), xs.astype(jnp.bfloat16))
+            own = weights_of(weights, variables["params"])
+            carry, outputs = function(own, xs.astype(jnp.bfloat16))
             return (carry,), outputs
 
         def graded(call):
@@ -164,13 +163,13 @@ def test_of_bfloat16_are_the_products_alone(kind):
         results = graded(module.apply), graded(direct)
         if kind is not gnn.RAU:
             return results, None
-        fields = (variables["params"][f"layer_0_{name}"] for name in weights._fields[:3])
-        wanted = F.rau_attention(weights(*fields), xs.astype(jnp.bfloat16))
+        own = weights_of(weights, variables["params"])
+        wanted = F.rau_attention(own, xs.astype(jnp.bfloat16))
         return results, (module.apply(variables, xs, method="attention_weights"), wanted)
 
     (got, want), attention = jax.tree.map(np.asarray, run(variables, xs))
     chex.assert_trees_all_equal(got, want)
-    for slope in got[1].values():
+    for slope in jax.tree.leaves(got[1]):
         assert slope.dtype == np.float32
         assert np.any(slope != slope.astype(jnp.bfloat16).astype(np.float32))
     if attention is not None:
@@ -205,25 +204,27 @@ def test_rau_has_the_parameters_of_the_paper_per_block(rng):
 
     assert [count(kind(128)) for kind in (gnn.GRU, gnn.LSTM, gnn.RAU)] == [60288, 80384, 100480]
     params = jax.jit(gnn.RAU(4).init)(rng, np.ones((1, 2, 3), np.float32))["params"]
-    for block in np.split(np.asarray(params["layer_0_recurrent"]), 5, axis=1):
+    for block in np.split(np.asarray(params["layer_0"]["forward"]["recurrent_kernel"]), 5, axis=1):
         np.testing.assert_allclose(block @ block.T, np.eye(4), atol=1e-5)
-    np.testing.assert_array_equal(params["layer_0_bias"], np.zeros(20))
+    np.testing.assert_array_equal(params["layer_0"]["forward"]["bias"], np.zeros(20))
+
+
+NARROW = dict.fromkeys(("kernel_init", "recurrent_kernel_init"), symmetric_uniform(0.05))
 
 
 @pytest.mark.parametrize(
     "module",
     [
-        gnn.LSTM(40, init_scale=0.05, num_layers=2),
-        gnn.GRU(40, init_scale=0.05, bidirectional=True),
-        gnn.RAU(40, init_scale=0.05, attn_hidden=30),
-        gnn.RAU(40, init_scale=0.05, attention="matrix"),
+        gnn.LSTM(40, num_layers=2, **NARROW),
+        gnn.GRU(40, bidirectional=True, **NARROW),
+        gnn.RAU(40, attn_hidden=30, **NARROW),
+        gnn.RAU(40, attention="matrix", **NARROW),
     ],
     ids=["lstm", "gru", "rau_hidden", "rau_matrix"],
 )
-def test_init_scale_bounds_every_kernel_and_leaves_the_biases(module, rng):
+def test_initialisers_draw_every_kernel_and_leave_the_biases(module, rng):
     params = jax.jit(module.init)(rng, np.ones((1, 2, 30), np.float32))["params"]
-    params = jax.tree.map(np.asarray, params)
-    for name, value in params.items():
+    for name, value in named_leaves(jax.tree.map(np.asarray, params)).items():
         if value.ndim == 1:
             forget = getattr(module, "forget_bias", 0.0)
             assert set(np.unique(value)) <= {0.0, forget}, name
@@ -298,7 +299,7 @@ def test_the_directions_of_a_layer_drop_different_units(rng):
     module = gnn.LSTM(6, bidirectional=True, recurrent_dropout=0.5)
     xs = np.ones((2, 4, 3), np.float32)
     params = filled(module, xs)["params"]
-    both = {name: params[name.replace("backward", "forward")] for name in params}
+    both = {"layer_0": dict.fromkeys(("forward", "backward"), params["layer_0"]["forward"])}
 
     @jax.jit
     def run(params, rng):
@@ -313,9 +314,9 @@ def test_the_directions_of_a_layer_drop_different_units(rng):
 
 def test_initial_kernels_are_orthogonal_per_gate_and_the_forget_bias_is_one(rng):
     params = jax.jit(gnn.LSTM(4).init)(rng, np.ones((1, 2, 3), np.float32))["params"]
-    for block in np.split(np.asarray(params["layer_0_recurrent"]), 4, axis=1):
+    for block in np.split(np.asarray(params["layer_0"]["forward"]["recurrent_kernel"]), 4, axis=1):
         np.testing.assert_allclose(block @ block.T, np.eye(4), atol=1e-5)
-    np.testing.assert_array_equal(params["layer_0_bias"], [0] * 4 + [1] * 4 + [0] * 8)
+    np.testing.assert_array_equal(params["layer_0"]["forward"]["bias"], [0] * 4 + [1] * 4 + [0] * 8)
 
 
 @pytest.mark.parametrize(
@@ -332,7 +333,7 @@ def test_a_gate_bias_keeps_the_state_of_a_new_unit(kind, more, candidates, rng):
         variables, others = module.init(rng, xs), plain.init(rng, xs)
         kept, _ = module.apply(variables, xs, initial=initial)
         return (
-            variables["params"]["layer_0_bias"],
+            variables["params"]["layer_0"]["forward"]["bias"],
             kept,
             plain.apply(others, xs, initial=initial)[0],
         )
@@ -357,14 +358,15 @@ def test_attention_pool_takes_gates_or_log_gates():
     hard, soft = jax.tree.map(np.asarray, both(variables, gates))
     np.testing.assert_allclose(hard[0], soft[0], **F32)
     np.testing.assert_array_equal(hard[1][1], hard[1][1] * gates[1] * mask[1])
-    with pytest.raises(ValueError, match="not both"):
+    with pytest.raises(ValueError, match="gates or log_gates must be None"):
         module.apply(variables, states, mask, gates=gates, log_gates=gates)
 
 
 def test_gate_predictor_closes_padding():
     xs, mask = normal(2, 4, 3), real([4, 2], 4)
     wide = np.pad(xs, ((0, 0), (0, 3), (0, 0)), constant_values=9.0), np.pad(mask, ((0, 0), (0, 3)))
-    modules = {k: gnn.GatePredictor(k, features=5, bias_init=0.7) for k in ("lstm", "fnn", "att")}
+    opened = {"features": 5, "bias_init": nn.initializers.constant(0.7)}
+    modules = {kind: gnn.GatePredictor(kind, **opened) for kind in ("lstm", "fnn", "att")}
     variables = {kind: filled(module, xs, mask) for kind, module in modules.items()}
 
     @jax.jit
@@ -403,7 +405,7 @@ def test_a_token_below_zero_is_nan_in_a_narrow_dtype_too(dtype):
     module, tokens = gnn.WordEmbedding(size, 2), np.array([5, 0, -1, 7], dtype)
     table = np.zeros((size, 2), np.float32)
     table[[5, 7]] = [1, 2], [3, 4]
-    got = jax.jit(module.apply)({"params": {"table": table}}, tokens)
+    got = jax.jit(module.apply)({"params": {"embedding": table}}, tokens)
     np.testing.assert_array_equal(got, np.float32([[1, 2], [0, 0], [np.nan] * 2, [3, 4]]))
 
 
@@ -426,9 +428,9 @@ def test_attention_gated_transform_equals_the_functional_calls(rng):
 
     @jax.jit
     def both(params):
-        kernels, vectors = params["attention_kernel"], params["attention_vector"]
+        kernels, vectors = params["attention_kernel"], params["score_kernel"]
         selected, attention = F.selection_vectors(words, kernels, vectors, mask)
-        weights = F.GatedStackWeights(*(params[name] for name in F.GatedStackWeights._fields))
+        weights = F.GatedStackWeights(*(params[PARAMETERS[f]] for f in F.GatedStackWeights._fields))
         wanted = (*F.gated_stack(selected, weights), attention)
         return module.apply({"params": params}, words, mask), wanted
 

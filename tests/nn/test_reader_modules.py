@@ -2,6 +2,7 @@
 
 import functools
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,14 +10,12 @@ import pytest
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from tests._weights import weights_of
 from tests.tolerances import F32
 
 
 def gru_both_ways(params, xs, mask, **options):
-    weights = [
-        F.GRUWeights(*(params[f"layer_0_{way}_{name}"] for name in ("input", "recurrent", "bias")))
-        for way in ("forward", "backward")
-    ]
+    weights = [weights_of(F.GRUWeights, params, direction=way) for way in ("forward", "backward")]
     return F.bidirectional(functools.partial(F.gru, **options), *weights, xs, mask)
 
 
@@ -69,7 +68,7 @@ def test_characters_are_read_both_ways_from_their_ends(rng):
     words = apply(params, CHARACTERS, LENGTHS)
     dense = params["projection"]
     for row, length in enumerate([3, 1, 0, 4]):  # longer than the axis: cut
-        xs = params["table"][CHARACTERS[row, :length]][None]
+        xs = params["embedding"][CHARACTERS[row, :length]][None]
         (ahead, back), _ = gru_both_ways(params["gru"], xs, None, reset_after=True)
         want = jnp.concatenate([ahead, back], -1)[0] @ dense["kernel"] + dense["bias"]
         np.testing.assert_allclose(words[row], want if length else jnp.zeros(6), **F32)
@@ -84,9 +83,10 @@ def test_characters_are_read_both_ways_from_their_ends(rng):
 
 
 def test_a_gru_can_be_drawn_from_a_normal_distribution_without_recurrent_bias(rng):
-    module = gnn.GRU(40, init_scale=0.1, init_distribution="normal", **GRU)
-    params = jax.jit(module.init)(rng, jnp.ones((1, 2, 30)))["params"]
-    assert set(params) == {"layer_0_input", "layer_0_recurrent", "layer_0_bias"}
-    for name in ("layer_0_input", "layer_0_recurrent"):
+    inits = dict.fromkeys(("kernel_init", "recurrent_kernel_init"), nn.initializers.normal(0.1))
+    module = gnn.GRU(40, **inits, **GRU)
+    params = jax.jit(module.init)(rng, jnp.ones((1, 2, 30)))["params"]["layer_0"]["forward"]
+    assert set(params) == {"kernel", "recurrent_kernel", "bias"}
+    for name in ("kernel", "recurrent_kernel"):
         np.testing.assert_allclose(np.std(params[name]), 0.1, rtol=0.05)
         assert np.abs(params[name]).max() > 0.25

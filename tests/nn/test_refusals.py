@@ -62,13 +62,10 @@ TABLE = {
         (cell(kind, num_layers=2, initial=(None,)), "initial|2|1"),
         (cell(kind, dropout=-0.5), "dropout|[0, 1)|-0.5"),
         (cell(kind, recurrent_dropout=NAN), "recurrent_dropout|[0, 1)|nan"),
-        *((cell(kind, init_scale=scale), f"init_scale|{scale}") for scale in (NAN, INF, 0.0, -0.1)),
-        (cell(kind, init_distribution="normal"), "'normal'|init_scale"),
         (
-            cell(kind, init_distribution="cauchy", init_scale=0.1),
-            "init_distribution|'normal'|'cauchy'",
+            applied(kind(4), XS[..., :2]),
+            "xs|D = 6|params['layer_0']['forward']['kernel']|2|(3, 5, 2)",
         ),
-        (applied(kind(4), XS[..., :2]), "xs|D = 6|params['layer_0_input']|2|(3, 5, 2)"),
         (applied(kind(4), XS, MASK[:, :4]), "mask|(3, 5)|(3, 4)"),
         (applied(kind(4), XS, XS[..., 0]), "mask|bool|float32", TypeError),
         (applied(kind(4), XS[0]), "xs|3|(5, 6)"),
@@ -78,7 +75,7 @@ TABLE = {
 TABLE["RAU"] += [
     (cell(gnn.RAU, attn_hidden=-1), "attn_hidden|0|-1"),
     (cell(gnn.RAU, attn_hidden=3, attention="concat"), "attn_hidden|0|'concat'|3"),
-    (cell(gnn.RAU, attention="time"), "attention='time'|'time_causal'"),
+    (cell(gnn.RAU, attention="time"), "attention|'time'|'time_causal'"),
     (cell(gnn.RAU, attention="other"), "attention|'other'"),
 ]
 TABLE |= {
@@ -131,7 +128,10 @@ TABLE |= {
         (selective(empty="self", given={"source": XS}), "source|None|'self'"),
         (selective(relative="local", given={"source": XS}), "source|relative"),
         (selective(given={"source": CACHE}), "source.selector_key"),
-        (selective(given={"source": CACHE, "source_mask": MASK}), "source_mask|cache"),
+        (
+            selective(given={"source": CACHE, "source_mask": MASK}),
+            "source_mask|None|AttentionCache",
+        ),
         (
             selective(selector="none", features=4, given={"source": CACHE}),
             "source.key|(3, 2, 4, 2)|(3, 2, 4, 3)",

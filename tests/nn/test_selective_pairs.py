@@ -247,7 +247,7 @@ def test_the_functions_take_masks_over_pairs_too(np_rng):
     for output, got in run(query, key, value, gates):
         np.testing.assert_allclose(got, weights, **F32)
         np.testing.assert_allclose(output, weights @ value, **F32)
-    with pytest.raises(ValueError, match="as many queries as keys, got \\(5, 4\\)"):
+    with pytest.raises(ValueError, match=r"number of tokens .*, got \(5, 4\)"):
         F.selective_attention(query, key[:, :, :4], value[:, :, :4], gates[..., :4], causal=True)
 
 
@@ -279,8 +279,8 @@ def test_decoding_needs_a_causal_module_and_a_cache_of_its_kind():
     cache = gnn.SelectiveSelfAttention(M, selector="none").initial_cache(B, N, D)
     refuse = functools.partial(pytest.raises, ValueError)
     for module, match in (
-        (gnn.SelectiveSelfAttention(M), "decode needs causal=True"),
-        (gnn.SelectiveSelfAttention(M, causal=True), "cache must be of this module, with keys"),
+        (gnn.SelectiveSelfAttention(M), "causal must be True for decode"),
+        (gnn.SelectiveSelfAttention(M, causal=True), "cache.selector_key must be an array"),
         (gnn.SelectiveSelfAttention(3, causal=True, selector="none"), "key must have shape"),
     ):
         variables = jax.eval_shape(module.init, jax.random.key(0), ARRAY)
@@ -295,9 +295,9 @@ def test_decoding_needs_a_causal_module_and_a_cache_of_its_kind():
     assert (
         gnn.SelectiveSelfAttention(M).initial_cache(B, N, D, jnp.bfloat16).key.dtype == "bfloat16"
     )
-    with refuse(match="source_cache needs features"):
+    with refuse(match="features must be .* for source_cache, got None"):
         module = gnn.SelectiveSelfAttention(M)
         variables = jax.eval_shape(module.init, jax.random.key(0), ARRAY)
         jax.eval_shape(functools.partial(module.apply, method="source_cache"), variables, ARRAY)
-    with refuse(match="features and a size of at least 1 are needed"):
+    with refuse(match="features must be .* for initial_cache, got None"):
         gnn.SelectiveSelfAttention(M).initial_cache(B, N)

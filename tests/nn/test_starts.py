@@ -9,6 +9,7 @@ import pytest
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from tests._drawn import drawn
+from tests._weights import weights_of
 
 D, H = 3, 4
 XS = np.random.default_rng(0).normal(size=(2, 3, D)).astype(np.float32)
@@ -18,8 +19,8 @@ MASK = np.array([[1, 1, 1], [1, 0, 0]], bool)
 @pytest.mark.parametrize(("kind", "gates"), [(gnn.LSTM, 4), (gnn.GRU, 3), (gnn.RAU, 5)])
 def test_every_gate_starts_with_a_kernel_of_its_own(kind, gates):
     params = jax.jit(kind(H).init)(jax.random.key(0), XS)["params"]
-    for name in ("layer_0_input", "layer_0_recurrent"):
-        blocks = np.split(np.asarray(params[name]), gates, axis=1)
+    for name in ("kernel", "recurrent_kernel"):
+        blocks = np.split(np.asarray(params["layer_0"]["forward"][name]), gates, axis=1)
         for one in range(gates):
             for other in range(one):
                 assert np.abs(blocks[one] - blocks[other]).max() > 1e-3
@@ -37,13 +38,8 @@ def test_each_direction_goes_on_from_its_own_state(kind):
         carries, outputs = module.apply(params, XS, MASK, initial=carry)
         each = []
         for way, initial in zip(("forward", "backward"), carry[0], strict=True):
-            own = params["params"]
-            fields = {
-                name.removeprefix(f"layer_0_{way}_"): value
-                for name, value in own.items()
-                if name.startswith(f"layer_0_{way}_")
-            }
-            weights = {gnn.LSTM: F.LSTMWeights, gnn.GRU: F.GRUWeights}[kind](**fields)
+            of_kind = {gnn.LSTM: F.LSTMWeights, gnn.GRU: F.GRUWeights}[kind]
+            weights = weights_of(of_kind, params["params"], direction=way)
             options = {"initial": initial, "reverse": way == "backward"}
             each.append(plain(weights, XS, MASK, **options))
         return carries[0], outputs, each
@@ -57,9 +53,7 @@ def test_each_direction_goes_on_from_its_own_state(kind):
 def test_the_attention_that_is_shown_is_that_of_the_options():
     module = gnn.RAU(H, rescale=True, reset_after=True)
     params = drawn(module.init, XS, std=1.0, rng=2)
-    weights = F.RAUWeights(
-        **{name.removeprefix("layer_0_"): value for name, value in params["params"].items()}
-    )
+    weights = weights_of(F.RAUWeights, params["params"])
     options = {"rescale": True, "reset_after": True}
 
     @jax.jit

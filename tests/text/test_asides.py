@@ -165,7 +165,7 @@ def test_the_command_ends_and_says_what_to_type(tmp_path, monkeypatch, capsys):
     assert "--encoding cp1252" in said
     assert said.endswith("; --max-aside 0.50 leaves them out\n")
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
-    write(tmp_path / "b.csv", ["plain", "text"] * 9, "utf-8")
+    write(tmp_path / "b.csv", [f"plain text {i}" for i in range(18)], "utf-8")
     for part in ("--validation", "--test"):
         assert "a.csv: 9 of 18 lines" in run(
             ["train", "b.csv", "--out", "m", part, "a.csv"], capsys
@@ -175,7 +175,7 @@ def test_the_command_ends_and_says_what_to_type(tmp_path, monkeypatch, capsys):
             [*command, "--max-aside", wrong], capsys
         )
     asked = []
-    monkeypatch.setattr(train, "train_model", lambda *a, max_aside, **b: asked.append(max_aside))
+    monkeypatch.setattr(train, "train_any", lambda *a, max_aside, **b: asked.append(max_aside))
     with pytest.raises(AttributeError):  # nothing is trained
         main([*command, "--max-aside", "0.5"])
     assert asked == [0.5]

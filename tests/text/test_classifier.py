@@ -17,8 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gatedjax import TextClassifier
 from gatedjax.text import Columns, PairClassifier, Prediction, Predictions
-from gatedjax.text._corpus import Numbers, read_corpus
-from gatedjax.text._training import _say_read
+from gatedjax.text._corpus import Numbers, read_corpus, say_corpus
 from tests.text._own import PAIRS, TEXTS, options
 
 X, Y = map(list, zip(*TEXTS, strict=True))
@@ -79,7 +78,7 @@ def test_labels_come_back_as_they_were(labels, monkeypatch):
 
     # what is learned does not matter here
     monkeypatch.setattr(_estimator, "train_model", lambda kind, table, *rest, **more: list(table))
-    model, taken = TextClassifier(), []
+    model, taken = TextClassifier("ganet"), []
     monkeypatch.setattr(model, "_take", taken.extend)
     given = [labels[i % 2] for i in range(48)]
     model.fit(np.array(X), np.array(given))
@@ -92,11 +91,11 @@ def test_texts_that_are_left_out_are_warned_of(monkeypatch):
 
     def trained(kind, table, options, folder, *, say, **more):
         read = read_corpus(table, folder, "train", Numbers(lowercase=True))
-        _say_read(read, say)
+        say_corpus(read, say)
         return read
 
     monkeypatch.setattr(_estimator, "train_model", trained)
-    model = TextClassifier()
+    model = TextClassifier("ganet")
     monkeypatch.setattr(model, "_take", lambda read: None)
     with pytest.warns(UserWarning, match="2 lines set aside, as rows:49: no text"):
         model.fit([*X, "", " "], [i % 2 for i in range(len(X) + 2)])
@@ -127,7 +126,7 @@ def test_what_it_cannot_use_is_refused(fitted):
         ({"density": 2.0}, r"must be in \(0, 1\)"),
     ):
         with pytest.raises(ValueError, match=message):
-            TextClassifier(**bad).fit(X, Y)
+            TextClassifier(**{"model": "ganet"} | bad).fit(X, Y)
     with pytest.raises(ValueError, match="Its parameters are model, "):
         TextClassifier().set_params(hidden=3)
     for method in ("predict", "predict_proba", "explain"):

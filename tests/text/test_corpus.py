@@ -9,7 +9,7 @@ import pytest
 
 from gatedjax.data import tokenize
 from gatedjax.data.text._vocabulary import UNK
-from gatedjax.text import _corpus
+from gatedjax.text import _corpus, _tokens
 from gatedjax.text._corpus import Numbers, build_vocabulary, log_ratios, read_corpus, split_texts
 from gatedjax.text._read import Columns, open_table
 from tests.text._own import PAIRS, TEXTS
@@ -74,8 +74,7 @@ def test_a_second_reading_leaves_the_rows_of_the_first(tmp_path):
 def test_a_few_examples_may_have_a_class_each(tmp_path):
     corpus, _ = read([("a", "x"), ("b", "x"), ("c", "y")], tmp_path)
     assert corpus.classes == ("x", "y")
-    with pytest.raises(ValueError, match="the class 'y' must have at least two"):
-        _corpus.check_trainable(corpus, split=True)
+    _corpus.check_trainable(corpus, split=True)
     _corpus.check_trainable(corpus, split=False)  # what is validated on is another file
 
 
@@ -152,7 +151,7 @@ def test_what_no_classifier_can_learn_is_refused(tmp_path):
     with pytest.raises(ValueError, match="at least two classes for a classifier, got only 'x'"):
         _corpus.check_trainable(one, split=False)
     rare, _ = read([*[("a", "x")] * 4, ("b", "y"), *[("a", "x")] * 4], tmp_path)
-    with pytest.raises(ValueError, match="rows:5: the class 'y' must have at least two"):
+    with pytest.raises(ValueError, match="must have a class with two different texts"):
         _corpus.check_trainable(rare, split=True)
     _corpus.check_trainable(rare, split=False)
 
@@ -229,8 +228,8 @@ def test_another_text_label_or_part_is_another_digest(tmp_path):
 
 
 def test_characters_that_nobody_sees_are_no_words():
-    assert _corpus.split_words("\u200b\u202e\ufeff\x1b\x00") == ()
-    assert _corpus.split_words("a\u200bdull\u2060film\x1b") == ("a", "dull", "film")
+    assert _tokens.split_words("\u200b\u202e\ufeff\x1b\x00") == ()
+    assert _tokens.split_words("a\u200bdull\u2060film\x1b") == ("a", "dull", "film")
 
 
 @pytest.mark.parametrize(

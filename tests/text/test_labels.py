@@ -19,6 +19,7 @@ from gatedjax.text._read import open_table
 from gatedjax.text._tagged import read_tagged
 from gatedjax.text._tagging import word_probabilities
 from gatedjax.text._tags import open_sentences, open_tags
+from gatedjax.text._tokens import Tokenizer
 
 CAFE = "caf\u00e9"
 APART = unicodedata.normalize("NFD", CAFE)
@@ -186,7 +187,7 @@ def test_arrays_of_labels_keep_what_they_are(labels):
 
 def test_fit_warns_where_the_class_of_a_label_is_spelt_otherwise(monkeypatch):
     monkeypatch.setattr(_estimator, "train_model", lambda kind, table, *rest, **more: list(table))
-    one, taken = TextClassifier(), []
+    one, taken = TextClassifier("ganet"), []
     monkeypatch.setattr(one, "_take", taken.extend)
     with pytest.warns(UserWarning, match=r"y has 'b ', which becomes the class 'b'"):
         one.fit(TEXTS, ["a", "b ", "b", "a"])
@@ -207,7 +208,9 @@ def test_evaluation_reads_labels_by_the_same_rule():
 
 
 def test_sentences_to_explore_have_labels_of_the_model_not_such_that_look_like_them():
-    explorer = types.SimpleNamespace(models=[types.SimpleNamespace(classes=(0, 1))])
+    explorer = types.SimpleNamespace(
+        models=[types.SimpleNamespace(classes=(0, 1))], tokenizer=Tokenizer()
+    )
     with pytest.raises(ValueError, match=r"rows:1: label must .* got '0' \(str\)"):
         _sentences.read_sentences(explorer, open_table([("a film", "0"), ("a film", "1")]))
 

@@ -161,7 +161,7 @@ def test_encodings(write):
          "'sentiment': --text review --label sentiment"),
         ("text,sentiment", None, "no column 'label'; there are 'text', 'sentiment': "
          "--text text --label sentiment"),
-        ("Text,LABEL,id", None, "--text Text --label LABEL"),
+        ("Text,TEXT,LABEL", None, "--text Text --label LABEL"),
         ("id,txet,labels", None, "--text txet --label labels"),
         ("text,verdict", None, "--text text --label verdict"),
         ("sentence1,sentence2,gold", PAIR, "--text sentence1 sentence2 --label gold"),
@@ -360,7 +360,8 @@ def test_packed_files_are_read_and_held_to_the_limit(write, monkeypatch):
     [
         (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "an image (PNG)"),
         (b"\xff\xd8\xff\xe0\0\x10JFIF", "an image (JPEG)"),
-        (b"PK\x03\x04\x14\0", "export the sheet as .csv"),
+        (b"PK\x03\x04\x14\0", "its name must end with .zip, or .xlsx for a workbook"),
+        (b"\x28\xb5\x2f\xfd\x24\x0b", "its name must end with .zst"),
         (gzip.compress(b"text,label\n", mtime=0), "its name must end with .gz"),
         (b"PAR1\x15\x04", "a Parquet file"),
         (bytes(range(256)) * 20, "control characters"),
@@ -382,10 +383,10 @@ def test_one_nul_does_not_make_a_short_file_binary(write):
 
 
 def test_endings_and_paths_that_are_not_read(write, tmp_path):
-    known = "must end with .csv, .tsv, .jsonl, .ndjson, .txt (or one of them and .gz)"
-    assert known in refused(write("x", "a.xlsx"))
+    known = "must end with .csv, .tsv, .tab, .psv, .json, .jsonl, .ndjson, .txt (each also with "
+    assert known in refused(write("x", "a.doc"))
     assert known in refused(write("x", "a"))
-    assert "got '.json'" in refused(write("[]", "a.json"))
+    assert "got '.xls'; save the workbook as .xlsx or .csv" in refused(write("x", "a.xls"))
     assert "for the tagger" in refused(write("a B\n", "a.conll"))
     write("text,label\na,b\n", "reviews.csv")
     missing = refused(str(tmp_path / "revews.csv"), error=FileNotFoundError)
@@ -424,7 +425,9 @@ def test_json_lines_that_cannot_be_used(write):
         '{"text": {"a": {}}, "label": "b"}': "text must be a text, got dict {'a': {}}",
         '{"text": ["a"], "label": "b"}': "text must be a text, got list ['a']",
         '{"text": 5, "label": "b"}': "text must be a text, got int 5",
-        '{"text": "a", "label": ["b"]}': "label must be a text or a number, got list ['b']",
+        '{"text": "a", "label": []}': "no label: an empty list",
+        '{"text": "a", "label": ["b", {}]}': "label must be a text or a number, got dict {}",
+        '{"text": "a", "label": ["b", null]}': "no label",
         '{"text": "a", "label": NaN}': "no label",
         '{"text": "a", "label": Infinity}': "label must be finite, got inf",
         '{"text": "a", "text": "b", "label": 1}': "the name 'text' occurs more than once",
@@ -453,7 +456,7 @@ def test_lines_of_fasttext(write):
     assert read(path) == [
         (1, "a dull film", "pos"),
         (2, "no __label__NAME"),
-        (3, "2 labels, not one"),
+        (3, "two", ("a", "b")),
         (4, "no label"),
         (5, "no text"),
         (6, "at the end", "neg"),

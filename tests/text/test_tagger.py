@@ -320,7 +320,7 @@ def test_train_writes_a_folder_of_a_tagger(tmp_path, capsys):
 def test_train_asks_for_the_columns_of_tags(tmp_path, capsys):
     path = written(tmp_path / "t.conll", sentences(3))
     for args, message in (
-        (["--text", "a"], "--text and --label are not for files of tags"),
+        (["--text", "a"], "--text, --label and --columns are not for files of tags"),
         (["--task", "text", "--tag", "1"], "--word and --tag are only for files of tags"),
         (["--density", ".2"], "--density needs --model"),
         (["--model", "gru"], "--model must be one of 'ssan', 'san', got 'gru'"),

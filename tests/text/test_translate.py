@@ -52,7 +52,7 @@ def test_an_export_has_the_mean_that_the_run_was_tested_with(folders, capsys, tm
     # the run's parameters are those of its first step, times the step
     assert main(["export", str(run), "--out", str(last), "--average", "1"]) == 0
     assert capsys.readouterr().out.endswith("parameters of checkpoint 2\n")
-    one, other = (tree["encoder"]["embed"]["table"] for tree in (mean, export.load(last)[0]))
+    one, other = (tree["encoder"]["embed"]["embedding"] for tree in (mean, export.load(last)[0]))
     np.testing.assert_allclose(one * 2, other * 1.5, rtol=1e-6)
     for more, message in (
         (["--average", "0"], "--average must be at least 1, got 0"),

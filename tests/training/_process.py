@@ -13,6 +13,7 @@ from gatedjax.training import (
     _digests,
     fit,
     initialize,
+    make_parallel,
 )
 from tests.training import _counting, test_model_state
 from tests.training._tiny import Data, Tiny
@@ -46,6 +47,12 @@ class Scaled(Tiny):
         return super().loss(params, {**batch, "x": batch["x"] + noise, "label": label}, rngs)
 
 
+def split_parameters():
+    """The weights in equal parts on every other device, so on devices of all processes."""
+    rule = lambda path, array: jax.sharding.PartitionSpec("data")  # noqa: E731
+    return make_parallel("fsdp", jax.devices()[::2], param_sharding=rule)
+
+
 def tiny(run):
     """Logistic regression; an error in the middle, as broken data would raise it."""
     losses = []
@@ -63,13 +70,14 @@ def tiny(run):
         [Data()[1000], Shifted(0, run.get("flip_evaluation"))[1001]],
         TrainConfig(
             **{"num_steps": 20, "log_every": 1, "eval_every": 10, "checkpoint_every": 5}
-            | {"progress": False}
+            | {"progress": False, "best_metric": "accuracy"}
             | run.get("train", {}),
             optimizer=OptimizerConfig(learning_rate=run.get("learning_rate", 0.05)),
         ),
         run["workdir"],
         on_event=fail,
         on_log=lambda line: losses.append(line.get("loss")) if line["split"] == "train" else None,
+        parallel=split_parameters() if run.get("split") else None,
     )
     return {
         "steps": result.steps,

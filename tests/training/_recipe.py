@@ -23,7 +23,7 @@ parser.add_argument("--forget", action="store_true")
 options = parser.parse_args()
 config = TrainConfig(
     num_steps=60, log_every=7, eval_every=10, checkpoint_every=4, progress=False,
-    optimizer=OptimizerConfig(learning_rate=0.05),
+    best_metric="accuracy", optimizer=OptimizerConfig(learning_rate=0.05),
 )  # fmt: skip
 data = Forgetful() if options.forget else Data()
 sys.exit(fit(Tiny(), data, [Data()[1000]], config, options.workdir).exit_code)

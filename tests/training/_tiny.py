@@ -89,7 +89,7 @@ def train(workdir: str, pause: float = 0.0) -> FitResult:
     """Sixty steps; log, evaluation and checkpoints do not fall together."""
     config = TrainConfig(
         num_steps=60, log_every=7, eval_every=10, checkpoint_every=4, progress=False,
-        optimizer=OptimizerConfig(learning_rate=0.05),
+        best_metric="accuracy", optimizer=OptimizerConfig(learning_rate=0.05),
     )  # fmt: skip
     return fit(Tiny(), Data(pause), [Data()[1000]], config, workdir)
 

@@ -6,13 +6,14 @@ import jax
 import numpy as np
 import pytest
 
-from gatedjax.training import OptimizerConfig, Ratio, TrainConfig, fit, fit_lanes, load_params
+from gatedjax.training import OptimizerConfig, Ratio, TrainConfig, fit, fit_lanes, restore_params
 from tests._slow import slow_but
 from tests.training._tiny import Data, Tiny, interrupt
 
 CONFIG = TrainConfig(
     num_steps=6, log_every=3, eval_every=100, checkpoint_every=2, progress=False,
-    parallel="single", optimizer=OptimizerConfig(learning_rate=0.1, ema_decay=0.9),
+    best_metric="accuracy", parallel="single",
+    optimizer=OptimizerConfig(learning_rate=0.1, ema_decay=0.9),
 )  # fmt: skip
 LIKE = {"w": np.zeros(4, np.float32)}
 EVALUATION = [Data()[1000]]
@@ -34,8 +35,8 @@ def test_without_evaluations_the_averaged_parameters_are_the_best_in_result_and_
     average = averaged(result)
     np.testing.assert_array_equal(result.best_params["w"], average)
     assert (result.best_step, result.best_metrics) == (6, {})
-    np.testing.assert_array_equal(load_params(tmp_path, LIKE)[0]["w"], average)
-    last = load_params(tmp_path, LIKE, which="last")[0]["w"]
+    np.testing.assert_array_equal(restore_params(tmp_path, LIKE)[0]["w"], average)
+    last = restore_params(tmp_path, LIKE, which="last")[0]["w"]
     np.testing.assert_array_equal(last, result.state.params["w"])
 
 
@@ -48,14 +49,14 @@ def test_a_run_stopped_before_its_first_evaluation_keeps_the_average_of_that_mom
     assert (result.stopped, result.steps) == ("signal", 3)
     average = averaged(result)
     np.testing.assert_array_equal(result.best_params["w"], average)
-    np.testing.assert_array_equal(load_params(tmp_path, LIKE)[0]["w"], average)
+    np.testing.assert_array_equal(restore_params(tmp_path, LIKE)[0]["w"], average)
 
 
 def test_lanes_without_evaluations_keep_the_averages_of_their_own(tmp_path):
     config = dataclasses.replace(CONFIG, seeds=2)
     results = fit_lanes(Tiny(), lambda seed: Data(), None, config, tmp_path)
     like = {"w": np.zeros((2, 4), np.float32)}
-    kept = load_params(tmp_path, like)[0]["w"]
+    kept = restore_params(tmp_path, like)[0]["w"]
     for lane, result in enumerate(results):
         average = averaged(result) if lane == 0 else result.state.opt_state[-1].ema["w"]
         np.testing.assert_array_equal(result.best_params["w"], average)
@@ -82,4 +83,4 @@ def test_the_best_of_several_evaluations_is_kept_through_later_saves(best, tmp_p
     result = fit(Peaked(target), Data(), EVALUATION, every, tmp_path / "long")
     assert result.best_step == best
     np.testing.assert_array_equal(result.best_params["w"], target)
-    np.testing.assert_array_equal(load_params(tmp_path / "long", LIKE)[0]["w"], target)
+    np.testing.assert_array_equal(restore_params(tmp_path / "long", LIKE)[0]["w"], target)

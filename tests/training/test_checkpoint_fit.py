@@ -27,8 +27,8 @@ from gatedjax.training import (
     TrainConfig,
     WorkdirBusy,
     fit,
-    load_params,
     manifest,
+    restore_params,
 )
 from gatedjax.training.lock import WorkdirLock
 from tests._programs import environment
@@ -36,7 +36,13 @@ from tests._programs import environment
 
 def run(workdir, on_event=None, **changes):
     settings = {"num_steps": 20, "log_every": 10, "eval_every": 4, "checkpoint_every": 5}
-    config = TrainConfig(**(settings | {"progress": False, "parallel": "single"} | changes))
+    config = TrainConfig(
+        **(
+            settings
+            | {"best_metric": "accuracy", "progress": False, "parallel": "single"}
+            | changes
+        )
+    )
     return fit(_tiny.Tiny(), _tiny.Data(), [_tiny.Data()[1000]], config, workdir, on_event=on_event)
 
 
@@ -215,27 +221,27 @@ def test_damage_to_any_file_of_a_run_costs_no_more_than_a_step(whole, tmp_path):
         )
 
 
-def test_load_params_reads_best_or_last_and_refuses_others(whole):
+def test_restore_params_reads_best_or_last_and_refuses_others(whole):
     workdir, result = whole
     like = result.state.params
-    params, skipped = load_params(workdir, like)
+    params, skipped = restore_params(workdir, like)
     chex.assert_trees_all_equal(params, result.best_params)
     assert skipped == []
-    chex.assert_trees_all_equal(load_params(workdir, like, which="last")[0], result.state.params)
+    chex.assert_trees_all_equal(restore_params(workdir, like, which="last")[0], result.state.params)
     abstract = jax.eval_shape(lambda: like)
-    assert load_params(workdir, abstract, step=15)[0].keys() == like.keys()
+    assert restore_params(workdir, abstract, step=15)[0].keys() == like.keys()
     other = {"w": np.zeros(4, np.float32), "head": np.ones(2, np.float32)}
     with pytest.raises(CheckpointMismatch, match=r"head: saved nothing, now float32\[2\]"):
-        load_params(workdir, other)
-    params, skipped = load_params(workdir, other, partial=True)
+        restore_params(workdir, other)
+    params, skipped = restore_params(workdir, other, partial=True)
     np.testing.assert_array_equal(params["w"], result.best_params["w"])
     assert (params["head"] is other["head"], len(skipped)) == (True, 1)
     with pytest.raises(FileNotFoundError, match=r"no checkpoint 7 in .*it has \[15, 20\]"):
-        load_params(workdir, like, step=7)
+        restore_params(workdir, like, step=7)
     with pytest.raises(FileNotFoundError, match="no checkpoint in"):
-        load_params(workdir / "nowhere", like)
+        restore_params(workdir / "nowhere", like)
     with pytest.raises(ValueError, match="which must be"):
-        load_params(workdir, like, which="first")
+        restore_params(workdir, like, which="first")
 
 
 # -- kills ----------------------------------------------------------------------------------------

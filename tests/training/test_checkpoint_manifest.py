@@ -19,8 +19,8 @@ from gatedjax.training import (
     CheckpointStore,
     average_params,
     checkpoint,
-    load_params,
     manifest,
+    restore_params,
 )
 from tests._slow import slow_but
 
@@ -392,7 +392,7 @@ def superseded(tmp_path, monkeypatch):
 def test_a_step_that_is_superseded_while_it_is_read_is_not_damage(superseded):
     workdir, read = superseded
     like = _store.trees(0)[0]["params"]
-    params, _ = load_params(workdir, like, which="last")
+    params, _ = restore_params(workdir, like, which="last")
     same(params, _store.trees(20)[0]["params"])
     assert read == ["10", "20"]
 
@@ -408,4 +408,4 @@ def test_a_damaged_newest_step_is_told_once_and_not_tried_for_ever(tmp_path):
     store = _store.make(tmp_path, 10, 20)
     _store.flip(store.folder(20) / "manifest.json")
     with pytest.raises(CheckpointDamaged, match="checkpoint 20 is damaged"):
-        load_params(tmp_path, _store.trees(0)[0]["params"], which="last")
+        restore_params(tmp_path, _store.trees(0)[0]["params"], which="last")

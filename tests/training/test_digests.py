@@ -33,7 +33,13 @@ from tests._programs import Plugin, environment
 from tests.training._tiny import Data, Tiny
 
 CONFIG = TrainConfig(
-    num_steps=4, log_every=2, eval_every=2, checkpoint_every=2, progress=False, parallel="single"
+    num_steps=4,
+    log_every=2,
+    eval_every=2,
+    checkpoint_every=2,
+    best_metric="accuracy",
+    progress=False,
+    parallel="single",
 )
 BIAS = np.linspace(0, 1, 8, dtype=np.float32)
 BATCH = Data()[1000]

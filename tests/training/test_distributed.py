@@ -29,7 +29,7 @@ from tests.training._process import tiny
 from tests.training._tiny import Data, Tiny
 
 SCRIPT = Path(__file__).with_name("_process.py")
-KINDS = ("sharding", "pmap")
+KINDS = ("sharding", "pmap", "fsdp")
 HEARTBEAT = 5
 
 
@@ -110,7 +110,10 @@ def test_two_processes_give_the_losses_of_one_device_after_runs_that_both_refuse
     runs = [
         {"workdir": tmp_path / "held", "go_on": True},
         {"workdir": tmp_path / "few", "go_on": True, "rows": 1},
-        *({"workdir": tmp_path / kind, "train": {"parallel": kind}} for kind in KINDS),
+        *(
+            {"workdir": tmp_path / kind, "train": {"parallel": kind}, "split": kind == "fsdp"}
+            for kind in KINDS
+        ),
     ]
     (tmp_path / "held").mkdir()
     lock = WorkdirLock(tmp_path / "held")

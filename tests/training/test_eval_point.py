@@ -13,9 +13,9 @@ from gatedjax.training import (
     CheckpointMismatch,
     eval_params,
     fit,
-    load_params,
     make_parallel,
     params_ema,
+    restore_params,
 )
 from tests._slow import slow_but
 from tests.training._plane import (
@@ -52,7 +52,9 @@ def test_a_schedule_free_optimizer_is_evaluated_and_kept_where_it_averages(name,
     assert_close(result.state.params, params)
     if result.best_step == 4:
         assert_close(result.best_params, point)
-    chex.assert_trees_all_equal(load_params(tmp_path / "evaluated", params)[0], result.best_params)
+    chex.assert_trees_all_equal(
+        restore_params(tmp_path / "evaluated", params)[0], result.best_params
+    )
     plain = fit(Plane(), Data(), None, CONFIG, tmp_path / "plain", optimizer=tx)
     assert_close(plain.best_params, point)
     assert np.abs(np.asarray(point["w"]) - params["w"]).max() > 1e-3

@@ -70,7 +70,7 @@ class Data:
 
 def config(**changes):
     settings = {"num_steps": 23, "log_every": 5, "eval_every": 10, "checkpoint_every": 10}
-    settings |= {"progress": False, "parallel": "single"}
+    settings |= {"best_metric": "accuracy", "progress": False, "parallel": "single"}
     return TrainConfig(optimizer=OptimizerConfig(learning_rate=0.05), **(settings | changes))
 
 

@@ -23,7 +23,13 @@ from tests._slow import slow_but
 from tests.training._tiny import Data, Tiny, interrupt, lines
 
 CONFIG = TrainConfig(
-    num_steps=12, log_every=3, eval_every=4, checkpoint_every=5, progress=False, max_skipped=3
+    num_steps=12,
+    log_every=3,
+    eval_every=4,
+    checkpoint_every=5,
+    best_metric="accuracy",
+    progress=False,
+    max_skipped=3,
 )
 EVALUATION = [Data()[1000]]
 

@@ -22,7 +22,18 @@ EVALUATION = [Data()[1000]]
 
 def config(**changes):
     settings = {"num_steps": 4, "log_every": 2, "eval_every": 4, "checkpoint_every": 4}
-    return TrainConfig(**(settings | {"progress": False, "parallel": "single"} | changes))
+    return TrainConfig(
+        **(
+            settings
+            | {"best_metric": "accuracy", "progress": False, "parallel": "single"}
+            | changes
+        )
+    )
+
+
+class Endless:
+    def __getitem__(self, step):
+        return EVALUATION[0]
 
 
 class WithoutEvaluate:
@@ -81,7 +92,10 @@ TASKS = {
 TRAINING_DATA = {
     "an empty list": ([], "at least num_steps = 4 batches, got 0"),
     "a short list": ([Data()[0]] * 3, "at least num_steps = 4 batches, got 3"),
-    "a generator": ((b for b in EVALUATION), r"train_data must give .* got generator"),
+    "a generator": (
+        (b for b in EVALUATION),
+        r"(train_data is a generator, .* repeatable=False|give .* as data.step., got generator)",
+    ),
     "one batch": (Data()[0], r"train_data\[0\] must be the batch of step 0, got KeyError"),
     "no dicts": ([1.0] * 4, r"train_data\[0\] must be a dict of arrays, got float"),
     "no rows": ([rows(0)] * 4, r"train_data\[0\] must have at least one row"),
@@ -94,6 +108,7 @@ EVALUATION_DATA = {
     "a generator": ((b for b in EVALUATION), "eval_data must .* read again, got generator"),
     "one batch": (EVALUATION[0], "eval_data must be a list of batches, got one dict"),
     "a number": (3, "eval_data must be a list of batches, got int"),
+    "data without an end": (Endless(), "eval_data must be a list .* Endless, which has no __len__"),
     "no rows": ([rows(0)], "first batch of eval_data must have at least one row"),
 }
 
@@ -129,7 +144,7 @@ def test_evaluation_data_that_cannot_work_is_refused_before_anything_is_written(
 
 
 def test_a_best_metric_that_the_task_does_not_give_is_refused_before_the_first_step(tmp_path):
-    message = r"best_metric must be one of \['accuracy'\], got 'f1'"
+    message = r"best_metric must be one of \['accuracy'\], .* got 'f1': give config=TrainConfig"
     refused(tmp_path / "run", message, best_metric="f1")
 
 
@@ -250,3 +265,16 @@ def test_averages_of_gradients_are_not_taken_for_parameters():
     ours = optax.chain(tx, params_ema(0.9))
     last = {"w": np.zeros(3, np.float32)}
     np.testing.assert_array_equal(eval_params(last, ours.init(params))["w"], params["w"])
+
+
+@pytest.mark.parametrize("steps", ["10", 2.5, True])
+def test_steps_is_an_integer(steps):
+    with pytest.raises(TypeError, match="steps must be an integer, got"):
+        fit(Tiny(), Data(), steps=steps)
+
+
+def test_empty_path_is_no_workdir(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="workdir must be the path of a folder, got ''"):
+        fit(Tiny(), Data(), None, config(), "")
+    assert not list(tmp_path.iterdir())

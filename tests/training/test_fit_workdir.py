@@ -21,7 +21,11 @@ from tests.training._tiny import Data, Tiny
 def run(workdir, on_event=None, seeds=1, **changes):
     settings = {"num_steps": 12, "log_every": 3, "eval_every": 4, "checkpoint_every": 4}
     config = TrainConfig(
-        **(settings | {"progress": False, "parallel": "single", "seeds": seeds} | changes)
+        **(
+            settings
+            | {"best_metric": "accuracy", "progress": False, "parallel": "single", "seeds": seeds}
+            | changes
+        )
     )
     if seeds > 1:
         return fit_lanes(

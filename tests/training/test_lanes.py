@@ -5,6 +5,7 @@ import dataclasses
 import chex
 import jax
 import numpy as np
+import optax
 import pytest
 
 from gatedjax.text._folders import check_single
@@ -28,6 +29,7 @@ CONFIG = TrainConfig(
     eval_every=5,
     checkpoint_every=4,
     seeds=3,
+    best_metric="accuracy",
     progress=False,
     early_stop_patience=2,
     optimizer=OptimizerConfig(learning_rate=0.05, clip_norm=1.0, ema_decay=0.5),
@@ -199,6 +201,7 @@ class Longer(Data):
     ("options", "data", "message"),
     [
         ({"parallel": "pmap"}, Shifted, "must be 'sharding' or 'single'"),
+        ({"parallel": "fsdp"}, Shifted, "must be 'sharding' or 'single'"),
         ({"sweep": (1.0,), "sweep_over": "width"}, Shifted, "sweep_over must be one of"),
         ({"sweep": (float("nan"),)}, Shifted, "finite"),
         ({"sweep": (-1.0,)}, Shifted, "learning_rate must be positive"),
@@ -309,3 +312,52 @@ def test_what_lanes_do_not_do_is_refused(tmp_path, options):
 def test_no_seed_is_refused():
     with pytest.raises(ValueError, match="seeds must be at least 1, got 0"):
         dataclasses.replace(CONFIG, seeds=0)
+
+
+OPTIMIZERS = {
+    "lion": optax.lion(optax.linear_schedule(0.05, 0.0, 20)),
+    "schedule-free": optax.contrib.schedule_free_sgd(0.05, warmup_steps=2),
+    "a key in its state": optax.chain(
+        optax.add_noise(0.01, 0.5, jax.random.key(3)), optax.sgd(0.05)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_lanes_take_an_optimizer_of_optax(name, tmp_path):
+    plain = dataclasses.replace(
+        CONFIG, num_steps=12, seeds=2, early_stop_patience=None, optimizer=OptimizerConfig()
+    )
+    tx = OPTIMIZERS[name]
+    results = fit_lanes(Tiny(), Shifted, EVALUATION, plain, tmp_path / "whole", optimizer=tx)
+    for lane, result in zip(lanes_of(plain), results, strict=True):
+        alone = make_parallel("single")
+        data = Shifted(lane.seed)
+        run = fit(Tiny(), data, EVALUATION, lane.config, optimizer=tx, parallel=alone)
+        assert_lane_is_run(result, run)
+    # The lanes continue with the same bits, and not with another optimizer.
+    half = {"optimizer": tx, "on_event": interrupt("step", 7)}
+    fit_lanes(Tiny(), Shifted, EVALUATION, plain, tmp_path / "two", **half)
+    with pytest.raises(CheckpointMismatch, match="optimizer: saved 'optax program"):
+        fit_lanes(Tiny(), Shifted, EVALUATION, plain, tmp_path / "two", optimizer=optax.sgd(1.0))
+    again = fit_lanes(Tiny(), Shifted, EVALUATION, plain, tmp_path / "two", optimizer=tx)
+    for one, other in zip(again, results, strict=True):
+        chex.assert_trees_all_equal(one.state, other.state)
+        chex.assert_trees_all_equal(one.best_params, other.best_params)
+
+
+def test_an_optimizer_of_lanes_has_its_own_learning_rate():
+    swept = dataclasses.replace(CONFIG, sweep=(0.1, 0.2), optimizer=OptimizerConfig())
+    with pytest.raises(ValueError, match="sweep_over must be a number of the task if optimizer"):
+        fit_lanes(Tiny(), Shifted, None, swept, optimizer=optax.sgd(0.1))
+    with pytest.raises(ValueError, match=r"optimizer and config\.optimizer exclude each other"):
+        fit_lanes(Tiny(), Shifted, None, CONFIG, optimizer=optax.sgd(0.1))
+    of_task = dataclasses.replace(swept, sweep_over="scale", num_steps=3, seeds=1)
+    results = fit_lanes(Scaled(), Shifted, EVALUATION, of_task, optimizer=optax.sgd(0.1))
+    weights = [float(result.state.params["w"][0]) for result in results]
+    assert weights[0] != weights[1]
+
+
+def test_lanes_read_their_data_by_step():
+    with pytest.raises(TypeError, match=r"train_data\(seed\) must give the batch of a step as"):
+        fit_lanes(Tiny(), lambda seed: iter([Data()[0]]), config=CONFIG)

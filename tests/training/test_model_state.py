@@ -21,8 +21,8 @@ from gatedjax.training import (
     fit,
     fit_lanes,
     load_model_state,
-    load_params,
     make_parallel,
+    restore_params,
 )
 from tests._slow import slow_but
 from tests.tolerances import F32
@@ -140,7 +140,7 @@ def test_the_state_is_trained_evaluated_and_kept_with_its_parameters(alone):
     assert metrics["loss"] < 10
 
 
-@pytest.mark.parametrize("kind", slow_but(["sharding", "pmap"], "pmap"))
+@pytest.mark.parametrize("kind", slow_but(["sharding", "fsdp", "pmap"], "pmap"))
 def test_devices_have_the_state_of_the_whole_batch(kind, alone, tmp_path):
     # 6 rows on 4 devices: two filler rows
     config = dataclasses.replace(CONFIG, parallel=kind)
@@ -171,9 +171,9 @@ def test_checkpoints_give_back_the_state_beside_the_parameters(alone):
     like = result.state.model_state
     chex.assert_trees_all_equal(load_model_state(workdir, like), result.best_model_state)
     chex.assert_trees_all_equal(load_model_state(workdir, like, which="last"), like)
-    chex.assert_trees_all_equal(load_params(workdir, result.best_params)[0], result.best_params)
+    chex.assert_trees_all_equal(restore_params(workdir, result.best_params)[0], result.best_params)
     chex.assert_trees_all_equal(
-        load_params(workdir, result.best_params, which="last")[0], result.state.params
+        restore_params(workdir, result.best_params, which="last")[0], result.state.params
     )
     with pytest.raises(CheckpointMismatch, match="mean: saved float32"):
         load_model_state(workdir, {"mean": np.zeros(3, np.float32), "var": like["var"]})
@@ -246,11 +246,11 @@ class Counted(Tiny):
 
 @pytest.mark.parametrize("state", [{"steps": np.int32(0)}, {}], ids=["a count", "no arrays"])
 def test_any_tree_of_arrays_is_a_state(state, tmp_path):
-    config = TrainConfig(num_steps=2, progress=False, parallel="single")
+    config = TrainConfig(num_steps=2, best_metric="accuracy", progress=False, parallel="single")
     result = fit(Counted(state), Data(), [Data()[9]], config, tmp_path)
     assert result.best_model_state == dict.fromkeys(state, 2)
     assert load_model_state(tmp_path, state) == result.best_model_state
-    chex.assert_trees_all_equal(load_params(tmp_path, result.best_params)[0], result.best_params)
+    chex.assert_trees_all_equal(restore_params(tmp_path, result.best_params)[0], result.best_params)
     args = [Data()[9]], make_parallel("single"), result.best_model_state
     assert evaluate(Counted(state), result.best_params, *args)[0] == result.best_metrics
 

@@ -47,7 +47,13 @@ def test_a_run_leaves_the_time_of_its_compilations_out(tmp_path, monkeypatch):
     )
     for seeds in (1, 2):
         config = TrainConfig(
-            num_steps=4, log_every=2, eval_every=2, progress=False, parallel="single", seeds=seeds
+            num_steps=4,
+            log_every=2,
+            eval_every=2,
+            best_metric="accuracy",
+            progress=False,
+            parallel="single",
+            seeds=seeds,
         )
         if seeds == 1:
             fit(Tiny(), Data(), [Data()[1000]], config, tmp_path / "one")

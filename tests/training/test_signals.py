@@ -17,7 +17,7 @@ HEARD = "stopping after this step; again to stop now"
 def run(workdir, on_event=None, seeds=1, **options):
     config = TrainConfig(
         num_steps=8, log_every=4, eval_every=4, checkpoint_every=8, progress=False,
-        parallel="single", seeds=seeds,
+        best_metric="accuracy", parallel="single", seeds=seeds,
     )  # fmt: skip
     if seeds > 1:
         return fit_lanes(Tiny(), lambda seed: Data(), [Data()[1000]], config, workdir,

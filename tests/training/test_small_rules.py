@@ -17,7 +17,7 @@ from gatedjax.training import (
     make_parallel,
 )
 from gatedjax.training._record import Record
-from gatedjax.training.config import TO_ZERO, _schedule
+from gatedjax.training.config import TO_ZERO, learning_rate_of
 from tests.training._tiny import Data, Tiny
 
 
@@ -38,7 +38,9 @@ def test_the_best_evaluation_is_the_largest_or_the_smallest(mode, best):
 @pytest.mark.parametrize("name", get_args(get_type_hints(OptimizerConfig)["schedule"]))
 def test_the_schedules_that_end_at_0_are_those_that_know_the_number_of_steps(name):
     config = OptimizerConfig(schedule=name, warmup_steps=2)
-    programs = {str(jax.make_jaxpr(_schedule(config, n, None))(jnp.int32(3))) for n in (10, 20)}
+    programs = {
+        str(jax.make_jaxpr(learning_rate_of(config, n, None))(jnp.int32(3))) for n in (10, 20)
+    }
     assert len(programs) == (2 if name in TO_ZERO else 1)
 
 
@@ -68,7 +70,7 @@ class Broken(Data):
 def test_only_skipped_updates_in_a_row_stop_a_run(tmp_path):
     config = TrainConfig(
         num_steps=8, log_every=2, checkpoint_every=8, max_skipped=2, progress=False,
-        parallel="single",
+        best_metric="accuracy", parallel="single",
     )  # fmt: skip
     apart = fit(Tiny(), Broken({1, 2, 4, 5, 7}), None, config, tmp_path / "apart")
     assert (apart.stopped, apart.steps) == ("done", 8)

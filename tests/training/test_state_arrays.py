@@ -16,9 +16,9 @@ from gatedjax.training import (
     eval_params,
     fit,
     fit_lanes,
-    load_params,
     make_parallel,
     params_ema,
+    restore_params,
 )
 from gatedjax.training._transforms import keys_as_data
 from tests._slow import slow_but
@@ -82,12 +82,14 @@ def test_arrays_without_numbers_are_saved(tmp_path):
     parts = fit(task, Data(), None, CONFIG, tmp_path / "parts", optimizer=tx)
     chex.assert_trees_all_equal(parts.state, whole.state)
     assert parts.state.opt_state[0]["none"].shape == (0, 3)
-    params, left = load_params(tmp_path / "whole", whole.best_params)
+    params, left = restore_params(tmp_path / "whole", whole.best_params)
     assert (params["empty"].shape, left) == ((2, 0), [])
     store = CheckpointStore(tmp_path / "whole" / "checkpoints")
     assert store.verify(4, arrays=True)["leaves"]["best"]["empty"][0] == "float32[2, 0]"
     with pytest.raises(CheckpointMismatch, match=r"empty: saved float32\[2, 0\], now float32\[3"):
-        load_params(tmp_path / "whole", whole.best_params | {"empty": np.zeros((3, 0), np.float32)})
+        restore_params(
+            tmp_path / "whole", whole.best_params | {"empty": np.zeros((3, 0), np.float32)}
+        )
 
 
 @pytest.mark.parametrize(

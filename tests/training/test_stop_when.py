@@ -11,7 +11,9 @@ from tests.training._tiny import Data, Tiny
 
 def run(workdir, stop_when=None, *, evaluate=True, **changes):
     settings = {"num_steps": 30, "log_every": 7, "eval_every": 10, "checkpoint_every": 8}
-    config = TrainConfig(**settings | {"progress": False, "parallel": "single"} | changes)
+    config = TrainConfig(
+        **settings | {"best_metric": "accuracy", "progress": False, "parallel": "single"} | changes
+    )
     data = [Data()[1000]] if evaluate else None
     return fit(Tiny(), Data(), data, config, workdir, stop_when=stop_when)
 

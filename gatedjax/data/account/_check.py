@@ -136,12 +136,15 @@ def check(
         if "validation" not in declared.official and part == "train":
             pieces = dict(zip(("train", "validation"), hold_out(declared, rows), strict=True))
         first, ids_per_row = ID_BASE[part], declared.ids_per_row(part_options)
+        # The report names places in the files of the user and not ids of examples.
         places = {row.index: reader.place(account, row) for row in rows.rows}
         for split, piece in pieces.items():
             part_examples = declared.examples(piece, first, part_options)
             if rows.rows:
                 report = declared.report(rows, piece, part_examples, part_options)
                 same = {"lines": account.lines, "quarantine": account.quarantine}
+                # The number of lines is from an independent count of the file. The report of the
+                # loader would hide a line that it lost.
                 account = dataclasses.replace(account, **vars(report) | same)
             place = functools.partial(_of_id, places, first, ids_per_row)
             texts[split] = list(read_texts(part_examples, place))

@@ -26,6 +26,17 @@ class LanguageModelBatches(StepBatches):
       It identifies a window in all epochs. -1 for a row that ends before the last window.
     - weight f32 [B]: 1, or 0 for such a row.
 
+        >>> from gatedjax.data import ClosedVocabulary, SourceInfo
+        >>> sentences = [{"tokens": ["a", "b", "b", "<eos>"], "example_id": 0}]
+        >>> vocabulary = ClosedVocabulary(["<eos>", "a", "b"])
+        >>> info = SourceInfo("letters", "train", class_names=())
+        >>> stream = TokenStream(sentences, info, vocabulary=vocabulary)
+        >>> batch = LanguageModelBatches(stream, batch_size=2, num_steps=2)[0]
+        >>> print(batch["tokens"], batch["targets"])
+        [[0 1]
+         [2 2]] [[1 2]
+         [2 0]]
+
     Deviation: the usual reader (of TensorFlow's PTB tutorial) drops tokens that do not fill a
     window and never predicts the first token of a row (at most n - 1 predictions).
 

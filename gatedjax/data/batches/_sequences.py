@@ -20,6 +20,16 @@ class SequenceBatches(PlannedBatches):
     [B] by its name in `lengths`; the `columns` and example_id int32 [B]; weight f32 [B]. The last
     batch of a group is filled up with rows of weight 0, lengths 0 and example id -1.
 
+        >>> texts = {"tokens": [np.array([5, 6, 7]), np.array([8])]}
+        >>> lengths = {"lengths": "tokens"}
+        >>> columns, plan = {"label": np.array([0, 1])}, {"bucket_edges": [3], "shuffle": False}
+        >>> batches = SequenceBatches(
+        ...     texts, np.arange(2), lengths=lengths, columns=columns, batch_size=2, **plan
+        ... )
+        >>> print(batches[0]["tokens"], batches[0]["lengths"], batches[0]["label"])
+        [[5 6 7]
+         [8 0 0]] [3 1] [0 1]
+
     Args:
       sequences: name -> an array of ids per example.
       example_ids: int [n].

@@ -99,6 +99,11 @@ class ReadReport:
 class Source(Sequence[Example]):
     """A random-access sequence of examples.
 
+        >>> info = SourceInfo("reviews", "train", class_names=("bad", "good"))
+        >>> source = Source([{"tokens": ("dull",), "label": 0, "example_id": 7}], info)
+        >>> len(source), source.info.class_names[source[0]["label"]]
+        (1, 'bad')
+
     Args:
       examples: a sequence of dicts with "tokens", "label" and "example_id".
       info: name, split and classes.

@@ -57,7 +57,11 @@ CONFIGS = _groups([(declared.config, declared.name) for declared in SETS.values(
 
 
 def names() -> tuple[str, ...]:
-    """Returns the names of all data sets, aliases and families, sorted."""
+    """Returns the names of all data sets, aliases and families, sorted.
+
+    >>> "sst" in names(), "polarity" in names()
+    (True, True)
+    """
     return tuple(sorted([*EMBEDDED, *SETS, *ALIASES, *FAMILIES]))
 
 

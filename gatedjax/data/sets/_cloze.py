@@ -75,6 +75,7 @@ def tokens_of(text: str) -> str:
 
     In `text` tokens are separated by runs of spaces or tabs.
     """
+    # Most texts have single spaces. The test avoids a slow substitution for millions of tokens.
     if "\t" in text or "  " in text:
         text = _SPACE.sub(" ", text)
     return text.strip(" ")
@@ -117,6 +118,7 @@ def question(
         raise LineError("there is no answer", lines[2])
     if not options:
         raise LineError("there are no candidates", lines[3])
+    # An empty candidate would match at all positions of the document.
     if "" in options:
         raise LineError(f"candidate {options.index('') + 1} is empty", lines[3])
     # `fromkeys` keeps the order of the file, on which the label depends.

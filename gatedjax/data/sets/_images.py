@@ -144,6 +144,7 @@ def hold_out(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     # A very small part still has an image for validation.
     count = max(min(1, len(labels)), len(labels) // 12)
+    # The validation images are not drawn at random, so that all programs hold out the same images.
     return np.arange(len(labels) - count), np.arange(len(labels) - count, len(labels))
 
 
@@ -176,6 +177,8 @@ def read_records(name: str, records: Sequence[Record], part: str) -> FileRows:
     """
     from tensorflow_datasets.core import hashing
 
+    # The k-th record of TFDS is the image with the k-th smallest hash, so that sorting the hashes
+    # of all positions gives the way back.
     hash_key = hashing.Hasher(part).hash_key
     places = np.argsort([f"{hash_key(index):032x}" for index in range(len(records))])
     ordered = [records[at] for at in np.argsort(places)]
@@ -205,6 +208,8 @@ def digits(split: str) -> ImageSource:
     except ImportError as error:
         raise ImportError(missing("data set 'digits' needs", "scikit-learn")) from error
     data = load_digits()
+    # The seed is a constant and no option, because accuracies can only be compared on the same test
+    # images.
     train, test = stratified_split(data.target, 0.2, seed=SPLIT_SEED)
     part = test if split == "test" else train
     used = part

@@ -157,13 +157,31 @@ class BytePairs:
 
     def digest(self) -> str:
         """Returns the SHA-256 of the tokenizer, in hex."""
-        return hashlib.sha256(self._tokenizer.to_str().encode()).hexdigest()
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+    def to_json(self) -> str:
+        """Returns the vocabulary and the merges as a text for `from_json`."""
+        return self._tokenizer.to_str()
+
+    @classmethod
+    def from_json(cls, text: str) -> "BytePairs":
+        """Returns the encoding that `to_json` described.
+
+        Raises:
+          ImportError: if `tokenizers` is missing.
+          ValueError: if the text is not a vocabulary of `BytePairs`.
+        """
+        library = _library()
+        try:
+            return cls(library.Tokenizer.from_str(text))
+        except Exception as error:  # the library raises no narrower class
+            raise ValueError(f"not a BPE vocabulary of gatedjax: {error}") from error
 
     def save(self, path: str | Path) -> None:
         """Writes the vocabulary and the merges to the JSON file `path`, atomically."""
         from gatedjax.data.text._vocabulary import write_whole
 
-        write_whole(Path(path), self._tokenizer.to_str() + "\n")
+        write_whole(Path(path), self.to_json() + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> "BytePairs":
@@ -174,13 +192,9 @@ class BytePairs:
           ValueError: if the file is not a vocabulary of `BytePairs`.
         """
         try:
-            tokenizer = _library().Tokenizer.from_str(read_limited(path).decode())
-            return cls(tokenizer)
-        # A missing package or file is no fault of the content.
-        except (ImportError, OSError):
-            raise
-        except Exception as error:  # the library raises no narrower class
-            raise ValueError(f"{path}: not a BPE vocabulary of gatedjax: {error}") from error
+            return cls.from_json(read_limited(path).decode())
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
 
     def __repr__(self) -> str:
         return f"BytePairs({len(self)} ids)"

@@ -14,6 +14,11 @@ SPACE = 1
 class Characters:
     """An alphabet: id 0 is padding, id 1 the space and all unknown characters.
 
+        >>> ids, lengths = Characters("abc").encode(["cab", "a?"])
+        >>> print(ids[:, :4], lengths)
+        [[4 2 3 0]
+         [2 1 0 0]] [3 2]
+
     Args:
       alphabet: the characters from id 2 on, each a string of length 1.
 

@@ -27,6 +27,10 @@ _LARGEST = float(np.finfo(np.float32).max)
 class Embeddings:
     """The word vectors of a vocabulary of V words, in the order of ids.
 
+        >>> found = np.array([False, False, True, False])
+        >>> Embeddings(np.zeros((4, 3), np.float32), found).coverage
+        0.5
+
     Attributes:
       matrix: float32 [V, dim], the vector of each word.
       found: bool [V]: True at words that the file contains.
@@ -110,6 +114,13 @@ def load_embeddings(
     if there is one. The width of all lines is checked; numbers are parsed only in the first line
     and for words of the vocabulary. If a word occurs twice, its first line is used. Words that are
     not in the file get the vectors of `random_embeddings`, padding gets zeros.
+
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp(), "vectors.txt")
+        >>> _ = path.write_text("red 0.5 1.0")
+        >>> vectors = load_embeddings(path, Vocabulary(["red", "blue"]), dim=2)
+        >>> print(vectors.matrix[2], vectors.coverage)
+        [0.5 1. ] 0.5
 
     Args:
       path: the file, plain or .gz.

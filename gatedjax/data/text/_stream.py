@@ -19,6 +19,9 @@ class ClosedVocabulary(Vocabulary):
     `<unk>` is an ordinary word. A word that is not in the vocabulary gets the id of `<unk>`, or an
     error if the vocabulary has no `<unk>`.
 
+        >>> ClosedVocabulary(["<unk>", "the", "house"]).encode(["the", "red", "house"])
+        [1, 0, 2]
+
     Args:
       words: the words in the order of their ids, from 0.
       lowercase: True to lower-case words before they are looked up.
@@ -102,6 +105,13 @@ class TokenStream(Source):
     Each sentence ends with an end-of-sentence token, which is predicted like a word. As a `Source`
     a stream is the sequence of its sentences.
 
+        >>> sentences = [{"tokens": ["a", "b", "<eos>"], "example_id": 0}]
+        >>> vocabulary = ClosedVocabulary(["<eos>", "a", "b"])
+        >>> info = SourceInfo("letters", "train", class_names=())
+        >>> stream = TokenStream(sentences, info, vocabulary=vocabulary)
+        >>> print(stream.ids, stream.end_id)
+        [1 2 0] 0
+
     Args:
       sentences: examples with "tokens" (`end` the last of each) and "example_id", in order.
       info: name and split.
@@ -138,7 +148,7 @@ class TokenStream(Source):
             raise ValueError(f"{where}: there is no sentence")
         tokens: list[str] = []
         for sentence in sentences:
-            if sentence["tokens"][-1:] != (end,):
+            if tuple(sentence["tokens"][-1:]) != (end,):
                 raise ValueError(f"{where}: sentence {sentence['example_id']} has no {end!r}")
             tokens += sentence["tokens"]
         self.vocabulary = vocabulary

@@ -26,15 +26,23 @@ _LONG = 10_000
 
 
 @functools.cache
-def _with_marks() -> re.Pattern[str]:
-    """Returns the pattern `_TOKEN` of a token with combining marks as parts of words.
+def mark_ranges() -> str:
+    """Returns the ranges of all combining marks, for use inside the brackets of a pattern.
 
-    The pattern lists the marks, because `re` has no class for them.
+    The ranges are listed, because `re` has no class for combining marks. A list of single marks
+    would make a pattern several times as slow.
     """
-    marks = "".join(
-        char for char in map(chr, range(0x300, 0x20000)) if unicodedata.category(char)[0] == "M"
-    )
-    marks += "\u200c\u200d"  # joiners and non-joiners inside words
+    codes = [c for c in range(0x300, 0x20000) if unicodedata.category(chr(c))[0] == "M"]
+    # Consecutive codes have the same difference to their positions.
+    runs = itertools.groupby(enumerate(codes), lambda pair: pair[1] - pair[0])
+    ends = ([code for _, code in run] for _, run in runs)
+    return "".join(f"{chr(run[0])}-{chr(run[-1])}" for run in ends)
+
+
+@functools.cache
+def _with_marks() -> re.Pattern[str]:
+    """Returns the pattern `_TOKEN` of a token with combining marks as parts of words."""
+    marks = mark_ranges() + "\u200c\u200d"  # joiners and non-joiners inside words
     pattern = _TOKEN.pattern.replace(r"[^\W_]+", rf"[^\W_](?:[^\W_]|[{marks}])*")
     return re.compile(pattern.replace(r"[^\w\s]", rf"[^\w\s][{marks}]*"), _TOKEN.flags)
 

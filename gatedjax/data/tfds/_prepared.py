@@ -108,10 +108,18 @@ def read_prepared(name: str, part: str, *, data_dir: str | Path | None) -> FileR
 
 
 def _check_network(name: str, builder: "DatasetBuilder") -> None:
-    """Raises an error at once if the download does not answer, because TFDS retries for minutes.
+    """Raises an error at once if the address of a download does not answer.
 
-    Raises FileNotFoundError if the data set has no download. Finished downloads in the folder of
-    the builder need no network.
+    TFDS would retry for minutes. Finished downloads in the folder of the builder need no network,
+    and then the address is not called.
+
+    Args:
+      name: the name of the data set.
+      builder: its TFDS builder.
+
+    Raises:
+      FileNotFoundError: if the data set has no download.
+      requests.RequestException: if the address does not answer within ten seconds.
     """
     host = SETS[name].files.url
     if host is None:

@@ -7,15 +7,18 @@ const START = {
 const TEXTS = ["text", "hypothesis", "question", "candidates"];
 const FIELDS = [{ name: "text", label: "Sentence", empty: "Type a sentence" }];
 const MODES = {
-  threshold: "Likelier than a threshold",
-  density: "A share of the likeliest",
-  sample: "A draw",
-  expected: "Their probabilities (soft)",
+  threshold: "Open above a threshold",
+  density: "A share of the most probable",
+  sample: "A Bernoulli draw",
+  expected: "Open probabilities (soft)",
   relaxed: "A relaxed draw (soft)",
   open: "All open",
 };
 const SETTING = { threshold: "threshold", density: "density", sample: "seed", relaxed: "seed" };
 const ORDERS = { error: "largest error", density: "highest density", leak: "largest gate leak" };
+const HEADS = { error: "Error", density: "Density", leak: "Gate leak" };
+// The change of a probability at which the colour of a word is strongest.
+const STRONG = 0.5;
 const MOST_CLASSES = 10;
 const PAIRED = 40;
 const SVG = "http://www.w3.org/2000/svg";
@@ -47,6 +50,10 @@ const three = (value) => value.toFixed(3);
 const signed = (value) => (value < 0 ? "\u2212" : "+") + three(Math.abs(value));
 const percent = (value) => `${(100 * (value < 1 ? Math.min(value, 0.999) : 1)).toFixed(1)}%`;
 const whole = (value) => value.toLocaleString("en");
+const effectText = (value) => (Math.abs(value) < 5e-4 ? "0.000" : signed(value));
+// The length of a bar of attention: one half at uniform attention, and 1 only without a limit.
+const against = (value, uniform) => value / (value + uniform || 1);
+const times = (value, uniform) => `${(value / uniform).toFixed(1)} \u00d7`;
 
 // ---------------------------------------------------------------- state
 
@@ -99,12 +106,15 @@ const cycle = (forced, free) => (forced === undefined ? !free : forced === free 
 // ---------------------------------------------------------------- the words of a model
 
 class Panel {
-  constructor(about, press, layers) {
+  constructor(about, press, layers, most) {
     this.about = about;
     this.layers = about.layers && new Layers(layers);
     this.press = press;
+    this.most = most;
     this.words = [];
     this.verdict = h("p", { class: "gx-verdict", "aria-live": "polite" });
+    this.key = h("ul", { class: "gx-key", "aria-label": "Legend" });
+    // The tokens are not isolated elements, because `dir="auto"` would then not see their letters.
     this.line = h("div", {
       class: "gx-words", lang: "", dir: "auto",
       role: about.gated ? "toolbar" : "group",
@@ -112,77 +122,142 @@ class Panel {
       onkeydown: (event) => this.move(event),
     });
     this.reading = h("p", { class: "gx-quiet" });
+    this.effectNote = h("p", { class: "gx-quiet gx-effect-note" });
     this.classes = h("tbody");
     this.numbers = h("tbody");
-    const head = (...names) =>
-      h("thead", {}, h("tr", {}, ...names.map((name) => h("th", { scope: "col" }, name))));
+    const head = (...names) => h("thead", {}, h("tr", {}, ...names.map((name) =>
+      h("th", { scope: "col", colspan: name === "Probability" ? 2 : null,
+        title: name === "Change" ? "the change of the probability by the forced gates" : null },
+      name))));
     this.table = h("table", { class: "gx-numbers" },
-      head("Word", ...(about.gated ? ["Gate open", "Gate used"] : []), "Attention"), this.numbers);
+      head("Word", "Effect", "Speaks for", ...(about.gated ? ["Open probability", "Gate"] : []),
+        "Attention", "Against uniform"), this.numbers);
     this.details = h("details", { ontoggle: () => this.tabulate() },
       h("summary", {}, "Word by word"), h("div", { class: "gx-scroll" }, this.table));
     this.node = h("article", { class: "gx-model", "aria-label": about.name },
       h("h2", {}, h("bdi", {}, about.name), " ", h("span", { class: "gx-quiet" }, about.network)),
-      this.verdict, this.line, this.reading,
-      h("table", { class: "gx-classes" },
-        head("Class", "Probability", ...(about.gated ? ["Change by force"] : [])), this.classes),
+      this.verdict,
+      h("div", { class: "gx-result" },
+        h("div", { class: "gx-reading" }, this.key, this.line, this.reading, this.effectNote),
+        h("table", { class: "gx-classes" },
+          head("Class", "Probability", ...(about.gated ? ["Change"] : [])),
+          this.classes)),
       this.details, this.layers && this.layers.node);
   }
 
-  show(tokens, answer, forced, soft) {
+  show(tokens, answer, forced, soft, label) {
+    const before = this.tokens?.join(" ");
     this.tokens = tokens.slice(0, answer?.read ?? 0);
     this.answer = answer;
     this.node.hidden = !answer;
     if (!answer) return;
-    const { probabilities, base, attention } = answer;
+    const { probabilities, base } = answer;
     const best = probabilities.indexOf(Math.max(...probabilities));
     const was = base.indexOf(Math.max(...base));
+    // Effects of the same words stay until new effects come, so that the words do not flicker.
+    if (before !== this.tokens.join(" ") || best !== this.best) this.weights = undefined;
+    this.best = best;
+    this.soft = soft;
+    this.forced = forced;
     const change = was === best ? "" : ` instead of ${this.about.classes[was]}`;
     const verdict = h("span", {}, h("strong", {}, h("bdi", {}, this.about.classes[best])), " ",
       h("span", { class: "gx-share" }, percent(probabilities[best])),
       change && h("span", { class: "gx-other" }, change));
     // Set only if the text differs, because a screen reader announces each change.
     if (this.verdict.textContent !== verdict.textContent) this.verdict.replaceChildren(verdict);
-    const top = attention ? Math.max(...attention, 1e-9) : 1;
     while (this.words.length > this.tokens.length) this.words.pop().button.remove();
     while (this.words.length < this.tokens.length) this.words.push(this.word(this.words.length));
-    this.words.forEach((word, i) => this.update(word, i, forced[i], soft, top));
+    this.words.forEach((word, i) => this.update(word, i));
+    this.explain();
     this.read(answer, soft);
     this.tabulate();
     if (this.layers) this.layers.show(this.tokens);
     const order = probabilities.map((_, i) => i);
     if (order.length > MOST_CLASSES) order.sort((a, b) => probabilities[b] - probabilities[a]);
     const shown = order.slice(0, MOST_CLASSES);
-    this.classes.replaceChildren(...shown.map((i) => this.class_(i, i === best)));
+    this.classes.replaceChildren(...shown.map((i) => this.class_(i, i === best, label)));
     if (shown.length < order.length) {
       const rest = order.slice(MOST_CLASSES).reduce((sum, i) => sum + probabilities[i], 0);
-      this.classes.append(h("tr", {}, h("th", { scope: "row" },
-        `${order.length - MOST_CLASSES} more`), h("td", { class: "gx-n" }, three(rest))));
+      this.classes.append(h("tr", {},
+        h("th", { scope: "row" }, `${order.length - MOST_CLASSES} more`),
+        h("td", { class: "gx-bars" }, bar("gx-track", rest)),
+        h("td", { class: "gx-n" }, three(rest)), this.about.gated && h("td")));
     }
+  }
+
+  // The effects of the words, which come after the answer; null if there are none.
+  weigh(weights) {
+    this.weights = weights;
+    if (!this.answer) return;
+    this.words.forEach((word, i) => this.colour(word, i));
+    const count = this.tokens.length;
+    this.effectNote.textContent = weights ? ""
+      : count < 2 ? "A single word has no effect of removal, because no text is left without it."
+        : count > this.most
+          ? `Effects of removal are computed for texts of at most ${this.most} words.`
+          : "This page has no effects of removal, because it would become too large.";
+    this.tabulate();
+  }
+
+  // The legend, which names the predicted class.
+  explain() {
+    const { classes, gated, pairs } = this.about;
+    const name = (i) => h("strong", {}, h("bdi", {}, classes[i]));
+    const item = (...parts) => h("li", {}, ...parts);
+    const other = classes.length === 2 ? [" speaks for ", name(1 - this.best)]
+      : [" speaks against ", name(this.best)];
+    const key = [
+      item(swatch("for", "+"), " speaks for ", name(this.best)),
+      item(swatch("against", "\u2212"), ...other),
+      item("Number: the probability of ", name(this.best), " falls by it without the word"),
+    ];
+    if (gated) {
+      key.push(item("\u25cf open, \u25cb closed", this.soft && ", \u25d0 soft", ": gate of the model"),
+        item("\u25a0 open, \u25a1 closed: forced by you"));
+    }
+    if (this.answer.attention) {
+      key.push(item(gauge(0.5), ` attention; the mark is uniform attention, 1\u00a0/\u00a0${this.tokens.length}`));
+    }
+    if (!gated && this.answer.kept.includes(false)) {
+      key.push(item(`Dashed: ${pairs ? "selected by few words" : "without attention"}`));
+    }
+    if (this.answer.known.includes(false)) key.push(item("? not in the vocabulary"));
+    const list = h("ul", {}, ...key);
+    if (this.key.textContent !== list.textContent) this.key.replaceChildren(...list.childNodes);
   }
 
   read(answer, soft) {
     const count = answer.kept.filter(Boolean).length;
     const all = this.tokens.length;
     const share = `density ${three(answer.density)}`;
-    let text = `${count} of ${all} words are read (${share}).`;
+    let text = `Attention covers ${count} of ${all} words (${share}).`;
+    if (this.about.gated) text = `${count} of ${all} gates are open (${share}).`;
+    else if (!answer.attention) text = `The network reads all ${all} words.`;
     if (this.about.pairs) {
       text = `${count} of ${all} words are selected by most words; ${share} of the pairs.`;
     }
-    if (soft) text = `Soft gates: ${share} on average.`;
-    if (answer.rule === "max_gate") text += " All gates are shut: the model opens the likeliest.";
-    if (answer.rule === "soft") text += " All gates are shut: the model attends to every word.";
-    if (answer.rule === "zeros") text += " All gates are shut: the model reads nothing.";
+    if (soft) text = `Soft gates: ${share}, the mean of the gates.`;
+    const rules = { max_gate: "the most probable gate is opened",
+      soft: "attention covers all words", zeros: "attention covers no word" };
+    if (answer.rule) text += ` All closed: ${rules[answer.rule]}.`;
     this.reading.textContent = text;
   }
 
-  class_(i, best) {
+  class_(i, best, label) {
     const { probabilities, base } = this.answer;
     const value = probabilities[i];
-    const moved = value - base[i];
+    const name = this.about.classes[i];
+    const track = bar("gx-track", value);
+    if (this.about.gated && Math.abs(value - base[i]) >= 5e-4) {
+      const mark = h("b", { title: `without forced gates: ${three(base[i])}` });
+      mark.style.setProperty("--a", base[i]);
+      track.append(mark);
+    }
     const row = h("tr", { class: best && "gx-best", "data-probability": value, "data-class": i },
-      h("th", { scope: "row" }, h("bdi", {}, this.about.classes[i])),
-      h("td", { class: "gx-n" }, h("span", { class: "gx-digits" }, three(value)),
-        bar("gx-track", value)));
+      h("th", { scope: "row" }, h("bdi", {}, name),
+        name === label && h("span", { class: "gx-tag" }, "label")),
+      h("td", { class: "gx-bars" }, track), h("td", { class: "gx-n" }, three(value)));
+    const moved = value - base[i];
     const same = Math.abs(moved) < 5e-4;
     if (this.about.gated) row.append(h("td", { class: "gx-n" }, same ? "\u2013" : signed(moved)));
     return row;
@@ -191,11 +266,15 @@ class Panel {
   word(i) {
     const word = {
       mark: h("span", { class: "gx-mark", "aria-hidden": "true" }),
-      token: h("bdi", { class: "gx-token" }),
-      bar: h("i"),
+      token: h("span", { class: "gx-token" }),
+      unknown: h("span", { class: "gx-unknown", "aria-hidden": "true" }),
+      effect: h("span", { class: "gx-effect", "aria-hidden": "true" }),
+      gauge: gauge(0),
     };
-    const inside = [h("span", { class: "gx-in" }, word.mark, word.token),
-      h("span", { class: "gx-attention", "aria-hidden": "true" }, word.bar)];
+    // The space separates the word and the number for a screen reader.
+    const inside = [
+      h("span", { class: "gx-in" }, this.about.gated && word.mark, word.token, word.unknown),
+      word.gauge, " ", word.effect];
     word.button = this.about.gated
       ? h("button", { type: "button", class: "gx-word", tabindex: i ? -1 : 0,
         onclick: () => this.press(i, this.answer.free[i]), onfocus: () => this.enter(i) }, ...inside)
@@ -204,33 +283,55 @@ class Panel {
     return word;
   }
 
-  update(word, i, forced, soft, top) {
-    const { kept, gates, open, free, attention, known } = this.answer;
+  update(word, i) {
+    const { kept, gates, attention, known } = this.answer;
     const gated = gates != null;
-    if (!gated) forced = undefined;
-    let state = !kept[i] ? "shut" : gated ? "open" : "read";
-    if (soft) state = forced == null ? "soft" : forced ? "open" : "shut";
-    const mark = forced == null ? { open: "\u25cf", shut: "\u25cb", soft: "\u25d0" }[state]
+    const forced = gated ? this.forced[i] : undefined;
+    let state = !kept[i] ? "closed" : gated ? "open" : "read";
+    if (this.soft) state = forced == null ? "soft" : forced ? "open" : "closed";
+    const mark = forced == null ? { open: "\u25cf", closed: "\u25cb", soft: "\u25d0" }[state]
       : forced ? "\u25a0" : "\u25a1";
     word.token.textContent = this.tokens[i];
-    word.mark.textContent = (gated ? mark : "") + (known[i] ? "" : "?");
-    word.bar.style.setProperty("--a", attention ? attention[i] / top : 0);
+    word.mark.textContent = gated ? mark : "";
+    word.unknown.textContent = known[i] ? "" : "?";
+    word.gauge.hidden = !attention;
+    const uniform = 1 / this.tokens.length;
+    word.gauge.firstChild.style.setProperty("--a", attention ? against(attention[i], uniform) : 0);
     const data = word.button.dataset;
     data.gate = state;
     data.known = known[i];
-    data.forced = forced == null ? "auto" : forced ? "open" : "shut";
+    data.forced = forced == null ? "auto" : forced ? "open" : "closed";
+    this.colour(word, i);
+  }
+
+  // The effect of a word, and its description for a pointer and a screen reader.
+  colour(word, i) {
+    const { gates, open, free, attention, known } = this.answer;
+    const forced = gates ? this.forced[i] : undefined;
+    const effect = this.weights?.effects[i];
+    const data = word.button.dataset;
+    word.effect.textContent = effect !== undefined ? effectText(effect)
+      : this.weights === null ? "\u2013" : "\u2026";
+    data.speaks = effect === undefined || Math.abs(effect) < 5e-4 ? "" : effect < 0 ? "against" : "for";
+    if (effect === undefined) delete data.effect;
+    else data.effect = effect;
+    word.button.style.setProperty("--e", Math.sqrt(Math.min(Math.abs(effect ?? 0) / STRONG, 1)));
     const numbers = [
-      gated && `gate ${forced == null ? "" : "forced "}${soft ? three(gates[i]) : state}`,
-      gated && `open with probability ${three(open[i])}`,
-      attention && `attention ${three(attention[i])}`,
-      !known[i] && "unknown to the model",
+      gates && `gate ${forced == null ? "" : "forced "}${this.soft ? three(gates[i]) : data.gate}`,
+      gates && `open with probability ${three(open[i])}`,
+      attention && `attention ${three(attention[i])} (${times(attention[i], 1 / this.tokens.length)} uniform)`,
+      effect !== undefined && `effect ${effectText(effect)}: speaks for `
+        + this.about.classes[this.weights.speaks_for[i]],
+      !known[i] && "not in the vocabulary",
     ].filter(Boolean).join(", ");
     word.button.title = numbers;
-    if (!gated) return;
+    if (!gates) return;
     const then = cycle(forced, free[i]);
     const next = then === undefined ? "press to release it"
-      : `press to force it ${then ? "open" : "shut"}`;
-    word.button.setAttribute("aria-label", `${this.tokens[i]}: ${numbers}; ${next}`);
+      : `press to force it ${then ? "open" : "closed"}`;
+    // A name begins with the visible text, so that speech control finds the button.
+    const seen = [this.tokens[i] + word.unknown.textContent, word.effect.textContent].join(" ");
+    word.button.setAttribute("aria-label", `${seen}: ${numbers}; ${next}`);
     word.button.setAttribute("aria-pressed", forced != null);
   }
 
@@ -242,7 +343,8 @@ class Panel {
     const here = this.words.findIndex((word) => word.button === document.activeElement
       || word.button === event.target.closest?.(".gx-word"));
     const last = this.words.length - 1;
-    const there = { ArrowRight: here + 1, ArrowLeft: here - 1, Home: 0, End: last }[event.key];
+    const right = getComputedStyle(this.line).direction === "rtl" ? here - 1 : here + 1;
+    const there = { ArrowRight: right, ArrowLeft: 2 * here - right, Home: 0, End: last }[event.key];
     if (!this.about.gated || here < 0 || there == null) return;
     event.preventDefault();
     this.words[Math.min(Math.max(there, 0), last)].button.focus();
@@ -251,11 +353,15 @@ class Panel {
   tabulate() {
     if (!this.details.open || !this.answer) return;
     const { gates, open, attention } = this.answer;
+    const effects = this.weights?.effects;
+    const number = (text) => h("td", { class: "gx-n" }, text ?? "\u2013");
     this.numbers.replaceChildren(...this.tokens.map((token, i) => h("tr", {},
       h("th", { scope: "row", lang: "" }, h("bdi", {}, token)),
-      gates && h("td", { class: "gx-n" }, three(open[i])),
-      gates && h("td", { class: "gx-n" }, three(gates[i])),
-      h("td", { class: "gx-n" }, attention ? three(attention[i]) : "\u2013"))));
+      number(effects && effectText(effects[i])),
+      h("td", {}, h("bdi", {}, effects ? this.about.classes[this.weights.speaks_for[i]] : "\u2013")),
+      gates && number(three(open[i])), gates && number(three(gates[i])),
+      number(attention && three(attention[i])),
+      number(attention && times(attention[i], 1 / this.tokens.length)))));
   }
 }
 
@@ -279,6 +385,10 @@ class Layers {
     const key = JSON.stringify(texts);
     if (!this.node.open || key === this.key || !texts?.length) return;
     this.key = key;
+    if (!this.layers) {
+      this.choice.parentNode.hidden = true;
+      this.note.textContent = "Computing the attention of each layer \u2026";
+    }
     try {
       const layers = (await this.ask()) ?? [];
       if (this.key !== key) return;
@@ -300,9 +410,9 @@ class Layers {
 
   draw() {
     const one = this.layers[Number(this.choice.value)] ?? this.layers[0];
-    const cell = (value, top, mark, title) => {
+    const cell = (value, uniform, mark, title) => {
       const node = h("td", { class: "gx-cell", title }, mark ?? three(value));
-      node.style.setProperty("--a", value / top);
+      node.style.setProperty("--a", against(value, uniform));
       return node;
     };
     const token = (i, scope) => h("th", { scope, lang: "" }, h("bdi", {}, this.tokens[i]));
@@ -310,25 +420,24 @@ class Layers {
       this.note.textContent = "No layer of this network has attention.";
       this.table.replaceChildren();
     } else if (one.pairs) {
-      const { rows, columns, selected } = one;
-      const top = Math.max(...one.pairs.flat(), 1e-9);
+      const { rows, columns, selected, uniform } = one;
       const cut = one.cut ? ` The first ${PAIRED} of each axis are shown.` : "";
       const word = (token, scope) => h("th", { scope, lang: "" }, h("bdi", {}, token));
-      this.note.textContent = `${one.name}. ${one.note} Shade is weight`
-        + `${selected ? ", \u25cf a pair that is selected" : ""}.${cut}`;
+      this.note.textContent = `${one.name}. ${one.note} The shade is the weight against uniform `
+        + `attention${selected ? ", and \u25cf marks a selected pair" : ""}.${cut}`;
       this.table.replaceChildren(
         h("thead", {}, h("tr", {}, h("td"), ...columns.map((token) => word(token, "col")))),
         h("tbody", {}, ...rows.map((token, i) => h("tr", {}, word(token, "row"),
-          ...columns.map((other, j) => cell(one.pairs[i][j], top, selected?.[i][j] ? "\u25cf" : "",
+          ...columns.map((other, j) => cell(one.pairs[i][j], uniform, selected?.[i][j] ? "\u25cf" : "",
             `${token} \u2192 ${other}: ${three(one.pairs[i][j])}`))))));
     } else {
-      this.note.textContent = "What every layer reads of the words: its attention.";
-      const tops = this.layers.map((layer) => Math.max(...layer.values, 1e-9));
+      this.note.textContent = "The attention of each layer to each word. The shade is the "
+        + "attention against uniform attention.";
       this.table.replaceChildren(
         h("thead", {}, h("tr", {}, h("td"),
           ...this.layers.map((layer) => h("th", { scope: "col" }, layer.name)))),
         h("tbody", {}, ...this.tokens.map((_, i) => h("tr", {}, token(i, "row"),
-          ...this.layers.map((layer, k) => cell(layer.values[i], tops[k]))))));
+          ...this.layers.map((layer) => cell(layer.values[i], 1 / this.tokens.length))))));
     }
   }
 }
@@ -343,13 +452,14 @@ class Board {
     this.head = h("tr");
     this.classes = h("tbody");
     this.table = h("table", { class: "gx-classes" }, h("thead", {}, this.head), this.classes);
-    this.word = h("select", { onchange: () => this.draw() });
+    this.word = h("select", { onchange: () => { this.chosen = true; this.draw(); } });
+    this.key = h("ul", { class: "gx-key", "aria-label": "Legend" });
     this.choice = h("div", { class: "gx-controls" },
-      h("label", {}, "Read for this word of the question: ", this.word));
+      this.chooses = h("label", {}, this.asks = h("span"), this.word));
     this.lines = h("div");
     this.node = h("article", { class: "gx-model gx-board", "aria-label": about.name },
       h("h2", {}, h("bdi", {}, about.name), " ", h("span", { class: "gx-quiet" }, about.network)),
-      this.title, this.note, this.table, this.choice, this.lines, this.layers && this.layers.node);
+      this.title, this.note, this.table, this.choice, this.key, this.lines, this.layers && this.layers.node);
   }
 
   show(answer, texts) {
@@ -357,24 +467,27 @@ class Board {
     if (!answer) return;
     this.answer = answer;
     const { title, share, classes, probabilities, details } = answer;
+    this.weights = undefined;
     const said = h("span", {}, h("strong", {}, h("bdi", {}, title)), " ",
       share != null && h("span", { class: "gx-share" }, percent(share)));
     if (this.title.textContent !== said.textContent) this.title.replaceChildren(said);
     this.note.textContent = answer.note;
     this.table.hidden = !classes.length;
     this.head.replaceChildren(...[answer.head, "Probability", details && "Occurs"]
-      .filter(Boolean).map((name) => h("th", { scope: "col" }, name)));
+      .filter(Boolean).map((name) =>
+        h("th", { scope: "col", colspan: name === "Probability" ? 2 : null }, name)));
     const order = classes.map((_, i) => i).sort((a, b) => probabilities[b] - probabilities[a]);
     this.classes.replaceChildren(...order.slice(0, MOST_CLASSES).map((i, place) => h("tr",
       { class: !place && "gx-best", "data-probability": probabilities[i], "data-class": i },
       h("th", { scope: "row" }, h("bdi", {}, classes[i])),
-      h("td", { class: "gx-n" }, h("span", { class: "gx-digits" }, three(probabilities[i])),
-        bar("gx-track", probabilities[i])),
+      h("td", { class: "gx-bars" }, bar("gx-track", probabilities[i])),
+      h("td", { class: "gx-n" }, three(probabilities[i])),
       details && h("td", { class: "gx-quiet" }, details[i]))));
     if (order.length > MOST_CLASSES) {
       const rest = order.slice(MOST_CLASSES).reduce((sum, i) => sum + probabilities[i], 0);
       this.classes.append(h("tr", {},
-        h("th", { scope: "row" }, `${order.length - MOST_CLASSES} others`),
+        h("th", { scope: "row" }, `${order.length - MOST_CLASSES} more`),
+        h("td", { class: "gx-bars" }, bar("gx-track", rest)),
         h("td", { class: "gx-n" }, three(rest)), details && h("td")));
     }
     this.choose();
@@ -382,48 +495,99 @@ class Board {
     if (this.layers) this.layers.show([], texts);
   }
 
+  // The effects of the words, which come after the answer.
+  weigh(weights) {
+    this.weights = weights;
+    if (this.answer) this.draw();
+  }
+
+  // The lines with the effects of their words, which are \u2026 until they come.
+  shown() {
+    const { lines } = this.answer;
+    if (!this.about.weighed || this.weights === null) return lines;
+    return lines.map((line, k) => ({ ...line, effects: true, strong: STRONG,
+      values: this.weights?.lines[k] ?? line.tokens.map(() => undefined) }));
+  }
+
   // The chosen word stays chosen; at first it is the placeholder.
   choose() {
     const words = this.answer.lines.find((line) => line.of)?.of;
     this.choice.hidden = !words;
-    if (!words || JSON.stringify(words) === this.words) return;
+    this.asks.textContent = this.answer.choice ?? "Word of the question: ";
+    if (!words) return;
+    if (JSON.stringify(words) === this.words) {
+      // Shares are of the predicted class until another class is chosen.
+      if (this.answer.choice && !this.chosen) this.word.value = words.indexOf(this.answer.title);
+      return;
+    }
     const chosen = this.words && JSON.parse(this.words)[this.word.value];
     this.words = JSON.stringify(words);
     this.word.replaceChildren(...words.map((word, i) => h("option", { value: i }, word)));
-    const places = [chosen, "@placeholder"].map((word) => words.indexOf(word));
+    const places = [chosen, "@placeholder", this.answer.title].map((word) => words.indexOf(word));
     this.word.value = places.find((place) => place >= 0) ?? 0;
   }
 
   draw() {
     const chosen = Number(this.word.value);
-    this.lines.replaceChildren(...this.answer.lines.map((line) => {
+    this.explain(chosen);
+    this.lines.replaceChildren(...this.shown().map((line) => {
       const values = line.of ? line.values[chosen] : line.values;
-      const top = values && Math.max(...values, 1e-9);
-      const what = line.of ? `: how much of each word\u2019s attention goes to `
-        + `\u201c${line.of[chosen]}\u201d` : "";
-      const words = line.tokens.map((token, i) => {
-        const numbers = [values && `attention ${three(values[i])}`,
-          !line.known[i] && "unknown to the model"].filter(Boolean).join(", ");
-        const inner = h("i");
-        inner.style.setProperty("--a", values ? values[i] / top : 0);
-        const node = h("span", { class: "gx-word", title: numbers, "data-known": line.known[i],
-          "data-gate": line.kept?.[i] && "read", "data-value": values?.[i] },
-        h("span", { class: "gx-in" },
-          h("span", { class: "gx-mark", "aria-hidden": "true" }, line.known[i] ? "" : "?"),
-          h("bdi", { class: "gx-token" }, token)),
-        values && h("span", { class: "gx-attention", "aria-hidden": "true" }, inner));
-        if (values) {
-          node.classList.add("gx-shaded");
-          node.style.setProperty("--a", values[i] / top);
-        }
-        return node;
-      });
+      const what = !line.of || line.effects ? "" : ": how much of each word\u2019s attention goes to "
+        + `\u201c${line.of[chosen]}\u201d`;
       return h("section", { class: "gx-line-of", "aria-label": line.name },
         h("h3", {}, line.name, h("span", { class: "gx-quiet" }, what)),
         line.note && h("p", { class: "gx-quiet" }, line.note),
         h("div", { class: "gx-words", lang: "", dir: "auto", tabindex: 0, role: "group",
-          "aria-label": `${line.name}: words` }, ...words));
+          "aria-label": `${line.name}: words` },
+        ...line.tokens.map((token, i) => this.token(line, token, i, values?.[i]))));
     }));
+  }
+
+  // The legend of the lines; the shares of a lexicon belong to the chosen class.
+  explain(chosen) {
+    const lines = this.shown();
+    const item = (...parts) => h("li", {}, ...parts);
+    const shares = lines.find((line) => line.effects);
+    const name = () => h("strong", {}, h("bdi", {},
+      shares.of ? shares.of[chosen] : this.answer.title));
+    this.key.replaceChildren(...[
+      ...(shares ? [item(swatch("for", "+"), " speaks for ", name()),
+        item(swatch("against", "\u2212"), " speaks against it")] : []),
+      shares && !shares.of
+        && item("Number: the probability of ", name(), " falls by it without the word"),
+      lines.some((line) => line.gates) && item("\u25cf open, \u25cb closed"),
+      lines.some((line) => line.uniform)
+        && item(gauge(0.5), " attention; the mark is uniform attention"),
+      lines.some((line) => line.known.includes(false)) && item("? not in the vocabulary"),
+    ].filter(Boolean));
+  }
+
+  // A word with its number: attention against uniform, or a signed effect on a class.
+  token(line, token, i, value) {
+    const shaded = value != null && !line.effects;
+    const noun = line.of ? "share" : "effect";
+    const numbers = [
+      shaded && `attention ${three(value)} (${times(value, line.uniform)} uniform)`,
+      line.gates && `gate ${line.gates[i] ? "open" : "closed"}`,
+      line.effects && value != null && `${noun} ${effectText(value)}`,
+      !line.known[i] && "not in the vocabulary",
+    ].filter(Boolean).join(", ");
+    const gate = line.gates ? (line.gates[i] ? "open" : "closed") : line.kept?.[i] && "read";
+    const node = h("span", { class: "gx-word", title: numbers, "data-known": line.known[i],
+      "data-gate": gate, "data-value": value },
+    h("span", { class: "gx-in" },
+      line.gates && h("span", { class: "gx-mark", "aria-hidden": "true" },
+        line.gates[i] ? "\u25cf" : "\u25cb"),
+      h("span", { class: "gx-token" }, token),
+      h("span", { class: "gx-unknown", "aria-hidden": "true" }, line.known[i] ? "" : "?")),
+    shaded && gauge(against(value, line.uniform)),
+    line.effects && h("span", { class: "gx-effect" },
+      value == null ? "\u2026" : effectText(value)));
+    if (line.effects && value != null && Math.abs(value) >= 5e-4) {
+      node.dataset.speaks = value < 0 ? "against" : "for";
+      node.style.setProperty("--e", Math.sqrt(Math.min(Math.abs(value) / line.strong, 1)));
+    }
+    return node;
   }
 }
 
@@ -433,15 +597,30 @@ function bar(name, share) {
   return h("span", { class: name, "aria-hidden": "true" }, inner);
 }
 
+// A sample of the colour of a word that speaks for or against a class.
+function swatch(speaks, text) {
+  const node = h("span", { class: "gx-swatch", "data-speaks": speaks }, text);
+  node.style.setProperty("--e", 0.8);
+  return node;
+}
+
+// A bar of attention with a mark at uniform attention.
+function gauge(share) {
+  const node = bar("gx-attention", share);
+  node.append(h("b"));
+  return node;
+}
+
 // ---------------------------------------------------------------- labelled sentences
 
 const WIDE = 460, HIGH = 220, LEFT = 56, TOP = 12, RIGHT = 12, BOTTOM = 38;
 
 class Sentences {
-  constructor(about, ask, load) {
+  constructor(about, ask, load, worst) {
     this.about = about;
     this.ask = ask;
     this.load = load;
+    this.worst = worst;
     this.begin = 0;
     this.chart = s("svg", { class: "gx-chart", viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img" });
     this.point = h("p", { class: "gx-point", role: "status" });
@@ -455,11 +634,16 @@ class Sentences {
     this.where = h("span", { class: "gx-quiet", role: "status" });
     this.head = h("tr");
     this.rows = h("tbody");
-    this.body = h("div", { hidden: true }, this.chart, this.point,
-      h("div", { class: "gx-controls" }, h("label", {}, "Sorted by ", this.order), this.back,
-        this.next, this.where),
-      h("div", { class: "gx-scroll" },
-        h("table", { class: "gx-sentences" }, h("thead", {}, this.head), this.rows)));
+    this.leak = h("p", { class: "gx-quiet gx-leak" });
+    this.body = h("div", { class: "gx-split", hidden: true },
+      h("div", { class: "gx-curve" }, h("h3", {}, "Accuracy against density"), this.chart,
+        this.point),
+      h("div", { class: "gx-list" },
+        h("div", { class: "gx-controls" }, h("label", {}, "Sorted by ", this.order), this.back,
+          this.next, this.where),
+        h("div", { class: "gx-scroll" },
+          h("table", { class: "gx-sentences" }, h("thead", {}, this.head), this.rows)),
+        this.leak));
     this.node = h("section", { class: "gx-set", "aria-label": "Labelled sentences" },
       h("h2", {}, "Labelled sentences"), this.note, this.body);
   }
@@ -476,20 +660,22 @@ class Sentences {
     }
     this.found = found;
     const cut = found.more ? `the first ${whole(found.total)}` : `${whole(found.total)}`;
-    let note = `${found.name}: ${cut} sentences.`;
-    if (found.leaks && found.leaks < found.total) {
-      note += ` The gate leak is measured of the first ${whole(found.leaks)}.`;
-    }
-    this.note.textContent = note;
+    this.note.textContent = `${found.name}: ${cut} sentences. Press a sentence to open it.`;
+    const some = found.leaks < found.total
+      ? ` It is measured for the first ${whole(found.leaks)} sentences.` : "";
+    this.leak.textContent = found.leaks ? "Gate leak: how much the probability of the predicted "
+      + "class changes when all closed words are deleted from the text. At 0 the closed words have "
+      + `no influence; above 0 the network still reads them before its gates.${some}` : "";
     this.order.replaceChildren(
       ...found.orders.map((name) => h("option", { value: name }, ORDERS[name])));
     const names = ["Sentence", "Label", "Predicted", ...found.orders];
     this.head.replaceChildren(...names.map((name) => h("th", { scope: "col" },
-      name[0].toUpperCase() + name.slice(1))));
+      HEADS[name] ?? name)));
     this.body.hidden = false;
     this.draw();
     this.mark(this.state ?? START);
-    await this.page(0);
+    const rows = await this.page(0);
+    if (this.order.value === "error") this.worst(rows[0]);
   }
 
   async page(begin) {
@@ -502,11 +688,12 @@ class Sentences {
     this.next.disabled = end >= answer.total;
     this.rows.replaceChildren(...answer.rows.map((row) => h("tr", {},
       h("td", {}, h("button", { type: "button", class: "gx-load", title: row.text, lang: "",
-        onclick: () => this.load(row.text) }, h("bdi", {}, row.text))),
+        onclick: () => this.load(row) }, h("bdi", {}, row.text))),
       h("td", {}, row.label),
       h("td", { class: row.label !== row.predicted && "gx-other" }, row.predicted),
       ...this.found.orders.map((name) =>
         h("td", { class: "gx-n" }, row[name] == null ? "\u2013" : three(row[name]))))));
+    return answer.rows;
   }
 
   draw() {
@@ -526,7 +713,7 @@ class Sentences {
     }
     parts.push(s("text", { x: 12, y: (TOP + HIGH - BOTTOM) / 2, "text-anchor": "middle",
       transform: `rotate(-90 12 ${(TOP + HIGH - BOTTOM) / 2})` }, "accuracy"));
-    parts.push(label(this.x(0.5), HIGH - 4, "middle", "density: share of the words that are read"));
+    parts.push(label(this.x(0.5), HIGH - 4, "middle", "density: share of open gates"));
     curves.forEach((curve, k) => {
       const points = curve.density.map((d, i) => [this.x(d), this.y(curve.accuracy[i])]);
       parts.push(s("polyline", { class: `gx-line gx-line${k}`, points: points.join(" ") }));
@@ -575,27 +762,57 @@ export class Explorer {
     this.state = { ...START, ...host.state };
     this.wanted = 0;
     this.shown = 0;
+    this.weighed = 0;
     this.tokens = null;
+    this.known = new Map();
     root.classList.add("gx");
   }
 
   async start() {
     this.about = await this.patiently(() => this.host.ask({ do: "about" }));
     this.build();
+    this.open();
     this.control();
     this.refresh();
     this.sentences?.start().catch(() => {});
     return this;
   }
 
+  // The first text: of a labelled sentence, or an example, unless the state has a text.
+  open() {
+    const { first, example } = this.about;
+    if (Object.keys(this.texts).some((name) => this.state[name])) return;
+    if (first) this.know(first, `The first sentence of ${first.name}.`);
+    else if (example?.text) {
+      this.known.set(example.text, { note: "An example: the most frequent words of the vocabulary. "
+        + "Type your own text." });
+    }
+    this.state = { ...this.state, ...(first ? { text: first.text } : example) };
+    this.opened = JSON.stringify(this.state);
+  }
+
+  // The label and the origin of a text, which are shown with it.
+  know({ text, label }, note) {
+    this.known.set(text, { label, note });
+  }
+
+  // The sentence with the largest error takes the place of the first, unless the state has changed.
+  worst(row) {
+    const note = `The sentence with the largest error of ${this.sentences.found.name}.`;
+    if (!row || this.opened !== JSON.stringify(this.state)) return;
+    this.know(row, note);
+    this.tokens = null;
+    this.change({ text: row.text });
+  }
+
   build() {
-    const { models, modes } = this.about;
+    const { models, modes, library } = this.about;
     const set = (name, read) => (event) => this.change({ [name]: read(event.target) });
     const number = (input) => Number(input.value);
     this.viewed = Boolean(this.about.fields);
     const fields = this.about.fields ?? FIELDS;
     this.texts = Object.fromEntries(fields.map(({ name, empty }) => [name,
-      h("textarea", { rows: 2, spellcheck: "false", lang: "", dir: "auto", "data-field": name,
+      h("textarea", { rows: 1, spellcheck: "false", lang: "", dir: "auto", "data-field": name,
         readonly: !this.host.edits, placeholder: empty,
         oninput: (event) => this.change({ [name]: event.target.value }, true) })]));
     this.text = this.texts.text;
@@ -621,35 +838,39 @@ export class Explorer {
     this.notes = h("p", { class: "gx-notes", role: "status" });
     const gated = modes.length > 0;
     const controls = h("div", { class: "gx-controls" },
-      gated && h("label", {}, "Open gates: ", this.mode),
+      gated && h("label", {}, "Test-time gates: ", this.mode),
       gated && this.sliders.threshold.node, gated && this.sliders.density.node,
       gated && this.seeds, gated && this.release,
       h("span", { class: "gx-push" },
         this.host.link && h("button", { type: "button", onclick: () => this.copy() }, "Copy link"),
         h("button", { type: "button", onclick: () => this.save() }, "Save picture")));
-    const legend = h("p", { class: "gx-quiet gx-legend" },
-      gated && "\u25cf open, \u25cb shut, \u25d0 soft: the model\u2019s own gate. "
-        + "\u25a0 open, \u25a1 shut: forced by you. ",
-      "? is unknown to the model. ", this.viewed ? "Shade is attention, against the most."
-        : "The bar below a word is its attention, against the most.");
+    const purpose = this.viewed ? "Change a text, and the model runs again." : "Each word has the change of the prediction when the word is removed and the model runs "
+        + `again.${gated ? " Press a word to force its gate open or closed." : ""}`;
+    const fixed = !this.host.edits && h("p", { class: "gx-quiet gx-fixed" },
+      "The sentence of this page is read-only, because the page has the results for all patterns "
+      + "of its gates. The command gatedjax explore shows other sentences.");
+    this.origin = h("p", { class: "gx-quiet gx-origin" });
+    const foot = library && h("footer", { class: "gx-foot gx-quiet" }, "Made with ",
+      library.address ? h("a", { href: library.address, rel: "noopener noreferrer",
+        target: "_blank" }, library.name) : h("span", {}, library.name), ` ${library.version}`);
     this.panels = models.map((about, k) => {
       const layers = async () =>
         (await this.host.ask({ do: "layers", ...this.state })).models[k];
       return this.viewed ? new Board(about, layers)
-        : new Panel(about, (i, free) => this.press(i, free), layers);
+        : new Panel(about, (i, free) => this.press(i, free), layers, this.about.effects);
     });
     this.picture = h("div", { class: "gx-models" }, ...this.panels.map((panel) => panel.node));
     if (this.about.sentences) {
       this.sentences = new Sentences(this.about, (message) => this.tried(message),
-        (text) => this.load(text));
+        (row) => this.load(row), (row) => this.worst(row));
     }
     this.root.replaceChildren(
-      h("header", {}, h("h1", {}, this.viewed ? "Explorer" : "Gate explorer")),
+      h("header", {}, h("h1", {}, this.about.title), h("p", { class: "gx-quiet" }, purpose)),
       h("section", { class: "gx-ask", "aria-label": "Sentence and gates" },
-        ...fields.map(({ name, label }) => h("label", { class: "gx-label" }, label,
-          this.texts[name])), controls, this.status,
-        this.notes),
-      this.picture, legend, ...(this.sentences ? [this.sentences.node] : []));
+        ...fields.map(({ name, label }) => h("label", { class: "gx-label" },
+          this.host.edits ? label : `${label} (read-only)`, this.texts[name])),
+        this.origin, fixed, controls, this.status, this.notes),
+      this.picture, ...(this.sentences ? [this.sentences.node] : []), ...(foot ? [foot] : []));
   }
 
   // ------------------------------------------------------------ what the person does
@@ -660,9 +881,10 @@ export class Explorer {
     this.refresh();
   }
 
-  load(text) {
+  load(row) {
+    this.know(row, `A sentence of ${this.sentences.found.name}.`);
     this.tokens = null;
-    this.change({ text, forced: {} });
+    this.change({ text: row.text, forced: {} });
     this.text.focus();
     this.root.scrollIntoView?.({ block: "start" });
   }
@@ -688,6 +910,9 @@ export class Explorer {
     }
     this.seeds.hidden = SETTING[mode] !== "seed";
     if (this.seed !== document.activeElement) this.seed.value = this.state.seed;
+    const known = this.known.get(this.state.text);
+    this.origin.replaceChildren(...(!known ? [] : [known.note,
+      ...(known.label == null ? [] : [" Label: ", h("strong", {}, h("bdi", {}, known.label))])]));
     this.release.disabled = !Object.keys(this.state.forced).length;
     this.sentences?.mark(this.state);
   }
@@ -697,6 +922,7 @@ export class Explorer {
   refresh() {
     this.wanted += 1;
     this.root.dataset.state = "waiting";
+    this.root.dataset.effects = "waiting";
     this.host.keep?.(this.state);
     if (!this.asking) this.asking = this.pump().finally(() => { this.asking = null; });
   }
@@ -719,6 +945,30 @@ export class Explorer {
       this.shown = turn;
     }
     this.root.dataset.state = "ready";
+    this.weigh();
+  }
+
+  // The effects of the words are requested after the answer, because the network then runs again
+  // for each word. One request at a time; effects of an outdated state are dropped.
+  async weigh() {
+    if (this.weighing) return;
+    this.weighing = true;
+    try {
+      while (this.weighed !== this.wanted && this.shown === this.wanted) {
+        const turn = this.wanted;
+        const has = !this.viewed || this.about.models.some((about) => about.weighed);
+        const { models } = !has ? { models: [] }
+          : await this.patiently(() => this.host.ask({ do: "removal", ...this.state }));
+        this.weighed = turn;
+        if (turn === this.wanted) models.forEach((weights, k) => this.panels[k].weigh(weights));
+      }
+    } catch (error) {
+      this.weighed = this.wanted;
+      this.fail(error);
+    } finally {
+      this.weighing = false;
+    }
+    if (this.weighed === this.wanted) this.root.dataset.effects = "ready";
   }
 
   show(answer, state) {
@@ -743,7 +993,8 @@ export class Explorer {
     }
     const soft = state.mode === "expected" || state.mode === "relaxed";
     this.panels.forEach((panel, i) =>
-      panel.show(answer.tokens, answer.models[i], state.forced, soft && panel.about.gated));
+      panel.show(answer.tokens, answer.models[i], state.forced, soft && panel.about.gated,
+        this.known.get(state.text)?.label));
   }
 
   async patiently(ask) {
@@ -918,15 +1169,43 @@ export function offlineHost(data) {
   const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer;
   const models = data.models.map((model) => ({ ...model,
     probabilities: new Uint16Array(bytes(model.probabilities)),
-    attention: model.attention && new Uint16Array(bytes(model.attention)) }));
+    attention: model.attention && new Uint16Array(bytes(model.attention)),
+    removed: model.removed && { open: model.removed.open,
+      probabilities: new Uint16Array(bytes(model.removed.probabilities)) } }));
   const count = data.tokens.length;
 
   const pick = (open, { mode, threshold, density }) => {
     if (mode === "open") return open.map(() => true);
     if (mode === "threshold") return open.map((p) => p > threshold);
     const order = open.map((_, i) => i).sort((a, b) => open[b] - open[a] || a - b);
-    const chosen = new Set(order.slice(0, Math.max(1, Math.floor(density * count + 0.5))));
+    const chosen = new Set(order.slice(0, Math.max(1, Math.floor(density * open.length + 0.5))));
     return open.map((_, i) => chosen.has(i));
+  };
+
+  const bits = (gates) => gates.reduce((sum, open, i) => sum + (open ? 2 ** i : 0), 0);
+
+  // The effects of the words, as `summarize_effects` of the library computes them.
+  const removal = (model, about, state) => {
+    const { removed } = model;
+    if (!removed) return null;
+    const stored = about.classes.length - 1;
+    const before = answer(model, about, state).probabilities;
+    const best = before.indexOf(Math.max(...before));
+    const changes = data.tokens.map((_, t) => {
+      let row = t;
+      if (about.gated) {
+        const gates = pick(removed.open[t], state)
+          .map((open, i) => state.forced[i < t ? i : i + 1] ?? open);
+        row = t * 2 ** (count - 1) + bits(gates);
+      }
+      const shares = [...removed.probabilities.slice(row * stored, (row + 1) * stored)]
+        .map((p) => p / 65535);
+      const all = [...shares, 1 - shares.reduce((sum, p) => sum + p, 0)];
+      return before.map((p, c) => p - all[c]);
+    });
+    return { class: best, effects: changes.map((change) => change[best]),
+      speaks_for: changes.map((change) =>
+        (change[best] >= 0 ? best : change.indexOf(Math.max(...change)))) };
   };
 
   const answer = (model, about, state) => {
@@ -934,7 +1213,6 @@ export function offlineHost(data) {
     const at = (pattern) =>
       [...model.probabilities.slice(pattern * classes, (pattern + 1) * classes)]
         .map((p) => p / 65535);
-    const bits = (gates) => gates.reduce((sum, open, i) => sum + (open ? 2 ** i : 0), 0);
     const shares = (pattern) => model.attention
       && [...model.attention.slice(pattern * count, (pattern + 1) * count)].map((a) => a / 65535);
     const same = { read: count, known: model.known, open: model.open, gates: null, free: null, rule: null };
@@ -955,13 +1233,18 @@ export function offlineHost(data) {
 
   const ask = async (message) => {
     if (message.do === "about") return data.about;
+    if (message.do === "removal") {
+      return { models: models.map((model, k) => removal(model, data.about.models[k], message)) };
+    }
     return { words: count, notes: [], tokens: data.tokens,
       models: models.map((model, k) => answer(model, data.about.models[k], message)) };
   };
   const host = inAddress();
   const state = { ...host.state, text: data.text };
   if (!data.about.modes.includes(state.mode)) state.mode = START.mode;
-  return { ...host, ask, state, edits: false };
+  // The address of a file of this machine is of no use to another reader.
+  const link = location.protocol.startsWith("http");
+  return { ...host, ask, state, link, edits: false };
 }
 
 export function widgetHost(model) {
@@ -1011,5 +1294,6 @@ if (root) {
     page.tokens = null;
     page.change(data ? { ...state, text: data.text } : state);
   });
-  page.start().catch((error) => page.fail(error));
+  page.start().then(() => { document.title = `${page.about.title} \u2013 gatedjax`; })
+    .catch((error) => page.fail(error));
 }

@@ -142,15 +142,15 @@ class SSANConfig:
         check_choices(self)
         check_at_least(self, 1, "num_layers", "hidden", "filter_size", "num_heads")
         if self.hidden % self.num_heads:
-            raise ValueError(f"num_heads must divide hidden {self.hidden}, got {self.num_heads}")
+            raise ValueError(f"num_heads must divide hidden={self.hidden}, got {self.num_heads}")
         check_relative(self.order.relative, self.order.max_offset, self.num_heads)
         layers = self.gates.select_layers
         if layers != (0,) and (
             len(set(layers)) < len(layers) or not all(1 <= x <= self.num_layers for x in layers)
         ):
             raise ValueError(
-                f"select_layers must be layers in [1, {self.num_layers}], or 0 for none, "
-                f"got {layers}"
+                f"select_layers must be different layers in [1, {self.num_layers}] or, for no "
+                f"selection, 0, got {layers}"
             )
 
     def attention(self, layer: int) -> dict[str, Tree]:
@@ -237,7 +237,7 @@ class SSANEncoder(nn.Module):
         mask = F.length_mask(batch["lengths"], tokens.shape[1])
         dtype = jnp.dtype(c.dtype)
         init = scaled_embedding(c.hidden)
-        states = word_vectors(self, c.hidden, table_init=init, name="embed")(tokens)
+        states = word_vectors(self, c.hidden, embedding_init=init, name="embed")(tokens)
         # Drawn vectors are scaled to unit variance, whereas pretrained vectors keep their scale.
         if self.embeddings is None:
             states = states * jnp.asarray(c.hidden**0.5, dtype)
@@ -253,9 +253,9 @@ class SSANEncoder(nn.Module):
         if c.order.positions == "learned":
             longest = c.order.max_length
             if size > longest:
-                raise ValueError(f"tokens must have at most {longest} columns, got {size}")
+                raise ValueError(f"tokens.shape[1] must be at most {longest}, got {size}")
             shape = (longest, c.hidden)
-            table = self.param("positions", nn.initializers.normal(c.hidden**-0.5), shape)
+            table = self.param("position_embedding", nn.initializers.normal(c.hidden**-0.5), shape)
             return states + table[None, :size].astype(states.dtype)
         return states
 

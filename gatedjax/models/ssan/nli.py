@@ -84,13 +84,13 @@ class SSANNLIConfig:
         check_choices(self)
         check_at_least(self, 1, "num_heads", "hidden", "embedding_dim")
         if self.hidden % self.num_heads:
-            raise ValueError(f"num_heads must divide hidden {self.hidden}, got {self.num_heads}")
+            raise ValueError(f"num_heads must divide hidden={self.hidden}, got {self.num_heads}")
         check_rates(self, "dropout")
         check_positive(score_scale=self.score_scale)
         if (layers := self.gates.select_layers) not in ((), (0,), (1,)):
-            raise ValueError(f"select_layers must be 1, or 0 for none, got {layers}")
+            raise ValueError(f"select_layers must be 1 or, for no selection, 0, got {layers}")
         if self.t2t == "dot" and self.exclude_self:
-            raise ValueError("exclude_self needs t2t='multi_dim'")
+            raise ValueError("exclude_self must be False for t2t='dot', got True")
         if self.t2t == "multi_dim" and self.num_heads != 1:
             raise ValueError(f"num_heads must be 1 for t2t='multi_dim', got {self.num_heads}")
 
@@ -259,13 +259,13 @@ class SSANNLITask(SelectorClassifierTask):
     """
 
     model: SSANNLI
-    table: ClassVar[str] = "embed/table"
+    table: ClassVar[str] = "embed/embedding"
 
     @property
     def frozen(self) -> tuple[str, ...]:
         """Paths of the parameters that training does not change.
 
-        They are ("embed/table",) if the network freezes pretrained word vectors, else ().
+        They are ("embed/embedding",) if the network freezes pretrained word vectors, else ().
         """
         return super().frozen if self.model.embeddings is not None else ()
 

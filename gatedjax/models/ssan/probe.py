@@ -165,7 +165,7 @@ class SSANProbeTask(SelectorClassifierTask):
 
         >>> config = SSANProbeConfig(freeze_embeddings=True)
         >>> SSANProbeTask(SSANProbe(config, vocab_size=50, num_classes=2)).frozen
-        ('encoder/embed/table',)
+        ('encoder/embed/embedding',)
 
     Attributes:
       model: the network.

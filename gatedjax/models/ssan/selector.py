@@ -95,10 +95,10 @@ class SelectorConfig:
         if not self.selective:
             raise ValueError(f"estimator must be None without a layer that selects, got {name!r}")
         if self.selector != "st":
-            expected = (
-                f"'st', its default, where estimator={name!r} says how selections are trained"
+            raise ValueError(
+                f"selector must be 'st', its default, for estimator={name!r}, got "
+                f"{self.selector!r}: the estimator replaces it"
             )
-            raise ValueError(f"selector must be {expected}, got {self.selector!r}")
         check_trains_pairs(name, self.selective)
 
     def _check_density(self, density: float) -> None:
@@ -107,7 +107,9 @@ class SelectorConfig:
         if not self.selective:
             raise ValueError(f"density must be None without a layer that selects, got {density}")
         if self.selected_weight:
-            raise ValueError(f"selected_weight must be 0 with density, got {self.selected_weight}")
+            raise ValueError(
+                f"selected_weight must be 0 for density={density}, got {self.selected_weight}"
+            )
 
     @property
     def selective(self) -> tuple[int, ...]:
@@ -139,6 +141,8 @@ def loss_parameters(module: nn.Module, config: SelectorConfig) -> Float[Array, "
     if not config.selective:
         return None
     if config.density is not None:
+        # The multiplier is a parameter, so that it is saved and restored with the network. It
+        # starts at 0, without a constraint.
         module.param("multiplier", nn.initializers.zeros, ())
     if config.estimation != "reinforce":
         return None
@@ -186,7 +190,7 @@ def selector_terms(
             penalty = penalty - config.entropy_weight * entropy
         if config.estimation == "reinforce":
             if baseline is None or selection.rate is None:
-                raise ValueError("the estimator 'reinforce' needs a baseline")
+                raise ValueError("baseline must be an array for estimator='reinforce', got None")
             reward = -(cost + config.reward_penalty * jnp.mean(selection.rate, axis=1))
             # The reward weights the gradient of log p and is no path of the gradient.
             reward = jax.lax.stop_gradient(reward)
@@ -214,6 +218,7 @@ def density_terms(
       (term, lambda) for each example.
     """
     layers: list[Any] = _with_selector(selections)
+    # The constraint is on probabilities and not on draws, so that its gradient has no noise.
     share = jnp.mean(jnp.stack([selection.probability for selection in layers]), axis=0)
     return constraint(multiplier, share, cast(float, config.density))
 
@@ -296,7 +301,7 @@ class SelectorTask:
 
     model: Any
 
-    table: ClassVar[str] = "encoder/embed/table"
+    table: ClassVar[str] = "encoder/embed/embedding"
     """Path of the word vectors among the parameters."""
 
     @property
@@ -423,11 +428,14 @@ class SelectorTask:
         return {"loss": Ratio.of(cost, weight)}
 
     def _selections(self, output: Output) -> tuple[gnn.Selection, ...]:
-        """Returns all selections, which the loss may penalise."""
+        """Returns the selections of all layers and texts, which the loss penalises."""
         return output.selections
 
     def _predicted_selections(self, output: Output) -> tuple[gnn.Selection, ...]:
-        """Returns the selections for the predictions, a selection per layer."""
+        """Returns the selections that predictions record, a selection per layer of the encoder.
+
+        A network of two texts overrides the method and returns the selections in its first text.
+        """
         return self._selections(output)
 
     def _selector_metrics(self, output: Output, weight: Float[Array, " B"]) -> Metrics:

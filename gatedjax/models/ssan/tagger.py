@@ -64,11 +64,11 @@ class SSANTaggerConfig(SSANConfig):
         super().__post_init__()
         if self.hidden != 2 * self.embedding_dim:
             raise ValueError(
-                f"hidden must be twice embedding_dim {self.embedding_dim}, got {self.hidden}"
+                f"hidden must be twice embedding_dim={self.embedding_dim}, got {self.hidden}"
             )
         check_rates(self, "label_smoothing")
         if self.order.positions == "learned":
-            raise ValueError("positions must be 'sinusoidal' or 'none', got 'learned'")
+            raise ValueError("positions must be one of 'sinusoidal', 'none', got 'learned'")
 
 
 @exportable
@@ -134,8 +134,8 @@ class SSANTagger(nn.Module):
         mask = F.length_mask(batch["lengths"], tokens.shape[1])
         dtype = jnp.dtype(c.dtype)
         init = scaled_embedding(c.embedding_dim)
-        words = word_vectors(self, table_init=init, name="embed")(tokens)
-        table = self.param("predicate", scaled_embedding(c.embedding_dim), (2, c.embedding_dim))
+        words = word_vectors(self, embedding_init=init, name="embed")(tokens)
+        table = self.param("predicate_embedding", init, (2, c.embedding_dim))
         # A mark outside of 0 and 1 would have no row in the table.
         marked = take_rows(table, jnp.clip(marks, 0, 1)).astype(dtype)
         # DeepAtt multiplies the joined vectors by the square root of their width and adds a bias.
@@ -179,7 +179,7 @@ class SSANTaggingTask(SelectorTask):
     model: SSANTagger
     width: int
 
-    table: ClassVar[str] = "embed/table"
+    table: ClassVar[str] = "embed/embedding"
 
     def _cost(
         self, output: SSANTaggerOutput, batch: Batch

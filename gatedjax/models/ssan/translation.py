@@ -131,7 +131,7 @@ class SSANTranslator(nn.Module):
         target_size = self.target_vocab_size or self.vocab_size
         if c.share_embeddings and target_size != self.vocab_size:
             raise ValueError(
-                f"target_vocab_size must be {self.vocab_size} with share_embeddings, got "
+                f"target_vocab_size must be {self.vocab_size} for share_embeddings=True, got "
                 f"{target_size}"
             )
         self.encoder = SSANEncoder(c, self.vocab_size)
@@ -152,12 +152,13 @@ class SSANTranslator(nn.Module):
             self.decoder_norm = nn.LayerNorm(dtype=dtype)
         shape, init = (target_size, c.hidden), scaled_embedding(c.hidden)
         if not c.share_embeddings:
-            self.target_table = self.param("target_table", init, shape)
+            self.target_embedding = self.param("target_embedding", init, shape)
         if not c.tie_output:
-            self.output_table = self.param("output_table", init, shape)
+            self.output_embedding = self.param("output_embedding", init, shape)
         if c.order.positions == "learned":
             positions = nn.initializers.normal(c.hidden**-0.5)
-            self.positions = self.param("positions", positions, (c.order.max_length, c.hidden))
+            longest = (c.order.max_length, c.hidden)
+            self.position_embedding = self.param("position_embedding", positions, longest)
         self.baseline = loss_parameters(self, c.gates)
 
     def __call__(self, batch: Batch, *, train: bool = False) -> SSANTranslatorOutput:
@@ -261,7 +262,7 @@ class SSANTranslator(nn.Module):
             place = F.sinusoids(position[None], self.config.hidden, states.dtype)
             states = states + place[None]
         elif self.config.order.positions == "learned":
-            states = states + self.positions[position].astype(states.dtype)[None, None]
+            states = states + self.position_embedding[position].astype(states.dtype)[None, None]
         filled = []
         for layer, before, memory in zip(self.decoder, cache, source, strict=True):
             states, new_cache = layer.step(states, before, position, memory, mask)
@@ -291,8 +292,8 @@ class SSANTranslator(nn.Module):
     def _table(self) -> Float[Array, "V D"]:
         """Returns the table of the vectors of target words; that of the source if it is shared."""
         if not self.config.share_embeddings:
-            return self.target_table
-        table = self.encoder.variables["params"]["embed"]["table"]
+            return self.target_embedding
+        table = self.encoder.variables["params"]["embed"]["embedding"]
         # The encoder stops the gradient only where it looks words up, and the decoder uses the same
         # table.
         return jax.lax.stop_gradient(table) if self.config.freeze_embeddings else table
@@ -308,14 +309,14 @@ class SSANTranslator(nn.Module):
             return add_positions(states)
         if self.config.order.positions == "learned":
             size = states.shape[1]
-            self._check_size(size, "targets")
-            return states + self.positions[None, :size].astype(states.dtype)
+            self._check_size(size, "targets.shape[1]")
+            return states + self.position_embedding[None, :size].astype(states.dtype)
         return states
 
     def _check_size(self, size: int, name: str) -> None:
         longest = self.config.order.max_length
         if self.config.order.positions == "learned" and size > longest:
-            raise ValueError(f"{name} must be at most {longest} positions long, got {size}")
+            raise ValueError(f"{name} must be at most {longest}, got {size}")
 
     def _source_mask(self, batch: Batch) -> Bool[Array, "B 1 1 N"]:
         return F.length_mask(batch["lengths"], batch["tokens"].shape[1])[:, None, None]
@@ -324,7 +325,7 @@ class SSANTranslator(nn.Module):
         # With normalisation before the sublayers the last sum is not normalised yet.
         if self.config.norm == "pre":
             states = self.decoder_norm(states)
-        table = self._table() if self.config.tie_output else self.output_table
+        table = self._table() if self.config.tie_output else self.output_embedding
         return jnp.einsum(
             "...d,vd->...v", states, table.astype(states.dtype), preferred_element_type=jnp.float32
         )

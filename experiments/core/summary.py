@@ -1,0 +1,205 @@
+"""The first sections of RESULTS.md: sentences, a chart, the tables of claims and of numbers."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from experiments.core.claims import WORDS, Finding, Number, Word, mark
+from experiments.core.comparison import LEVEL, SEEDS
+from experiments.core.kinds import Record, Records
+from experiments.core.origins import OFFICIAL, origin_of, substitute_of
+from experiments.core.records import LAST, Store
+from gatedjax import analysis
+
+CHART = "claims"
+"""The name of the chart's files, without suffix."""
+NOTE = "These sentences come from the records. The table of claims has the numbers."
+RULES = (
+    "Positive differences favour the system of the claim, in points of accuracy or as named. "
+    f"Reproduced: ours differs in the direction of the claim (corrected p < {LEVEL}), and the "
+    "paper's difference is inside or below our 95 % interval. Excluded: the paper's difference is "
+    "above our interval; where the paper gives no size, our interval is below 0. Undecided: "
+    'neither; "could show" is the smallest difference that would exclude 0 with these seeds and '
+    f"this test set. A verdict needs {SEEDS} seeds of both systems. If the result where validation "
+    "chose and the result at the last step differ, the claim is undecided. The test is "
+    "`gatedjax.analysis.two_way_test`, over seeds and test examples; p are corrected together "
+    "(Holm) over the claims of this page, separately at the last step."
+)
+"""The rules of `claims.decide` and `claims.combine`, for the note of the table of claims."""
+NUMBERS_NOTE = (
+    "Accuracy in %, or the metric that stands beside the data. The interval is of the difference "
+    "of our mean to the paper's number, by Student's t over our seeds; the paper gives no interval."
+)
+
+
+def join(parts: Sequence[str]) -> str:
+    """Joins parts of a sentence: "A", "A and B", or "A, B and C"."""
+    *early, last = parts
+    return f"{', '.join(early)} and {last}" if early else last
+
+
+def opening(numbers: Sequence[Number], otherwise: str) -> str:
+    """Returns the first paragraph of a page: our numbers of the method and of its baselines.
+
+    Args:
+      numbers: the numbers of the paper's systems on its data.
+      otherwise: the paragraph without numbers.
+    """
+    gaps: dict[str, list[float]] = {}
+    methods = {number.system for number in numbers if number.is_method}
+    for number in numbers:
+        if number.unit == "points":
+            gaps.setdefault(number.system, []).append(number.ours - number.paper)
+    sentences = [
+        f"**{system} is {_distance(values)}.**"
+        for system, values in gaps.items()
+        if system in methods
+    ]
+    baselines = {system: values for system, values in gaps.items() if system not in methods}
+    kinds = {
+        "stronger": [name for name, values in baselines.items() if min(values) > 0],
+        "weaker": [name for name, values in baselines.items() if max(values) < 0],
+    }
+    for kind, names in kinds.items():
+        if names:
+            sizes = [f"{name} by {_range(baselines[name])} points" for name in names]
+            which = "Other systems" if len(names) > 1 else "Another system"
+            verb = "are" if len(names) > 1 else "is"
+            sentences.append(f"{which} of the paper {verb} {kind} here: {join(sizes)}.")
+    sentences += [
+        f"{name} is {-min(values):.1f} points below to {max(values):.1f} points above the paper's "
+        "numbers."
+        for name, values in baselines.items()
+        if not any(name in names for names in kinds.values())
+    ]
+    for unit, label in dict.fromkeys((n.unit, n.label) for n in numbers if n.unit != "points"):
+        chosen = [n for n in numbers if (n.unit, n.label) == (unit, label)]
+        ours = join([f"{n.ours:.1f} for {n.system}" for n in chosen])
+        theirs = join([f"{n.paper:.1f}" for n in chosen])
+        sentences.append(
+            f"On {label} the {unit}, where less is better, is {ours}; the paper has {theirs}."
+        )
+    return " ".join(sentences) or otherwise
+
+
+def _distance(gaps: Sequence[float]) -> str:
+    """Describes the gaps of the method, ours minus the paper's, in points."""
+    if max(map(abs, gaps)) <= 1:
+        return f"within {max(map(abs, gaps)):.1f} points of the paper's numbers"
+    if min(gaps) > 0:
+        return f"{_range(gaps)} points above the paper's numbers"
+    if max(gaps) < 0:
+        return f"{_range(gaps)} points below the paper's numbers"
+    return f"{-min(gaps):.1f} points below to {max(gaps):.1f} points above the paper's numbers"
+
+
+def _range(gaps: Sequence[float]) -> str:
+    """Formats the sizes of gaps with one sign: "1.6 to 2.9", or a single number."""
+    sizes = sorted(map(abs, gaps))
+    low, high = f"{sizes[0]:.1f}", f"{sizes[-1]:.1f}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _amount(number: int, word: Word) -> str:
+    """Returns "3 are undecided", "1 is excluded", "none is reproduced" or "none was not run"."""
+    singular, plural = ("was", "were") if word == "not run" else ("is", "are")
+    return f"{number or 'none'} {plural if number > 1 else singular} {word}"
+
+
+def count(findings: Iterable[Finding]) -> str:
+    """Returns a paragraph with the number of comparisons and their results."""
+    findings = list(findings)
+    words = [finding.word for finding in findings]
+    # All comparisons were run: a sentence with "none was not run" would be hard to read.
+    shown = [word for word in WORDS if word != "not run" or "not run" in words]
+    amounts = join([_amount(words.count(word), word) for word in shown])
+    text = f"**Of {len(findings)} comparisons {amounts}.**"
+    few = sum(finding.word == "undecided" and finding.chosen is None for finding in findings)
+    if few:
+        text += (
+            f" Of the undecided comparisons {few} {'have' if few > 1 else 'has'} fewer than "
+            f"{SEEDS} seeds, or a run that collapsed."
+        )
+    return text
+
+
+def line(claim: str, findings: Sequence[Finding]) -> str:
+    """Returns a line of Markdown with a claim and its results."""
+    parts = []
+    for word in WORDS:
+        places = [finding.place for finding in findings if finding.word == word]
+        if places:
+            parts.append(f"{mark(word)} on {join(places)}")
+    return f"- {claim}: {'; '.join(parts)}."
+
+
+def chart_link(store: Store, title: str, findings: Sequence[Finding]) -> str:
+    """Returns the chart as a Markdown image; "" if it has not been drawn.
+
+    Args:
+      store: the records; the chart is in their folder.
+      title: the short name of the paper.
+      findings: the results for the claims, for the text that stands in for the picture.
+    """
+    # The file is looked up, because a link to a missing picture would be broken.
+    if not (store.folder / f"{CHART}.svg").exists():
+        return ""
+    return f"![{chart_title(title, findings)}]({CHART}.svg)"
+
+
+def chart_title(title: str, findings: Sequence[Finding]) -> str:
+    """Returns the title of the chart: the number of each result."""
+    words = [finding.word for finding in findings]
+    amounts = [_amount(words.count(word), word) for word in WORDS if word in words]
+    return f"{title} here and in the paper: of {len(words)} comparisons {join(amounts)}"
+
+
+def claims_table(findings: Iterable[Finding]) -> str:
+    """Returns the table of all claims, as Markdown."""
+    # The verdict stands before the numbers, because a small screen shows only the first columns.
+    headings = ["claim", "data", "verdict", "paper", "ours", "95 % interval", "p, corrected"]
+    headings += [LAST, "95 % interval", "p, corrected", "could show"]
+    return analysis.render_table(headings, [finding.cells() for finding in findings])
+
+
+def numbers_table(numbers: Sequence[Number]) -> str:
+    """Returns the table of the paper's numbers and ours, as Markdown."""
+    headings = ["system", "data", "paper", "ours", "ours minus paper", "95 % interval", "remark"]
+    rows = []
+    for number in numbers:
+        metric = "" if number.unit == "points" else f", {number.unit}"
+        row = [number.system, number.label + metric, f"{number.paper:g}", number.text]
+        row += [f"{number.ours - number.paper:+.2f}"]
+        if number.interval is None:
+            row += ["-"]
+        else:
+            low, high = (end - number.paper for end in number.interval)
+            row += [f"[{low:+.2f}, {high:+.2f}]"]
+        rows.append([*row, number.remark or "-"])
+    return analysis.render_table(headings, rows)
+
+
+def data_lines(names: Mapping[str, str], records: Mapping[str, Records]) -> list[str]:
+    """Returns lines with the origin of the data: the official files, or a substitute.
+
+    Args:
+      names: the names of data sets in tables.
+      records: the records of each data set.
+    """
+    official, substitutes = [], []
+    for name, ours in records.items():
+        origins = list(dict.fromkeys(map(origin_of, ours)))
+        if origins == [OFFICIAL]:
+            official.append(names.get(name, name))
+        else:
+            substitutes.append(f"- Other data for {names.get(name, name)}: {', '.join(origins)}.")
+    if official:
+        substitutes.insert(0, f"- Official files for {join(official)}.")
+    return substitutes
+
+
+def vectors_line(records: Iterable[Record]) -> str:
+    """Returns a line with the substitutes for the paper's word vectors; "" without a substitute."""
+    remarks = [part for record in records for part in (substitute_of(record) or "").split("; ")]
+    vectors = dict.fromkeys(
+        remark.removeprefix("word vectors ") for remark in remarks if "word vectors" in remark
+    )
+    return f"- Word vectors: {'; '.join(vectors)}." if vectors else ""

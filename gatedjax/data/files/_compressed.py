@@ -1,0 +1,139 @@
+"""Files that are compressed: .gz, .bz2, .xz, .zst, and .zip with a single file.
+
+The unpacked stream has a limit, see `gatedjax.data.files._unpack`.
+"""
+
+import bz2
+import contextlib
+import gzip
+import importlib
+import lzma
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, BinaryIO, cast
+
+from gatedjax._utils.missing import missing
+from gatedjax.data.files._unpack import Damaged, allowance, bound_size
+
+ENDS = (".gz", ".bz2", ".xz", ".zst", ".zip")
+"""Endings of compressed files."""
+_DAMAGED = (
+    EOFError,
+    zlib.error,
+    lzma.LZMAError,
+    zipfile.BadZipFile,
+    struct.error,
+    NotImplementedError,
+)
+
+
+def inner_name(path: Path) -> str:
+    """Returns the name of the file that is compressed in a file: "a.csv" for "a.csv.gz".
+
+    For a .zip file it is the name of its only member; folders, hidden files and the additions of
+    macOS do not count. For another file it is its own name.
+
+    Raises:
+      ValueError: if a .zip file is damaged, or does not have a single file.
+    """
+    if path.suffix.lower() not in ENDS:
+        return path.name
+    return _member(path).filename if path.suffix.lower() == ".zip" else path.stem
+
+
+def _member(path: Path) -> zipfile.ZipInfo:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            infos = archive.infolist()
+    except (*_DAMAGED, UnicodeDecodeError) as error:
+        raise Damaged(path, "zip file", error) from error
+    members = [
+        info
+        for info in infos
+        if not info.is_dir()
+        and not info.filename.startswith("__MACOSX/")
+        and not PurePosixPath(info.filename).name.startswith(".")
+    ]
+    if len(members) != 1:
+        names = ", ".join(repr(info.filename[:60]) for info in members[:4]) or "none"
+        raise ValueError(
+            f"{path}: a .zip file must have a single file inside, got {len(members)} ({names}"
+            f"{', ...' * (len(members) > 4)}): unpack it, and give the file that is to be read"
+        )
+    if members[0].flag_bits & 1:
+        raise ValueError(f"{path}: the file inside is encrypted: unpack it first")
+    if members[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        # zipfile unpacks a whole block of another method at once, without a limit.
+        raise ValueError(f"{path}: packed by a method that is not read here: unpack it first")
+    return members[0]
+
+
+@contextlib.contextmanager
+def open_compressed(path: Path) -> Iterator[BinaryIO]:
+    """Opens a file for reading bytes, unpacked if its name has an ending of `ENDS`.
+
+    It is for a `with` block, with the stream of unpacked bytes.
+
+    Args:
+      path: the path of the file.
+
+    Raises:
+      OSError: if the file cannot be opened.
+      ValueError: if a package is missing, or a .zip file does not have a single file.
+      Damaged: if the file is truncated or damaged; the error may come from reading the stream.
+      TooLarge: if more bytes are read from the stream than `allowance` permits.
+    """
+    ending = path.suffix.lower()
+    if ending not in ENDS:
+        with path.open("rb") as file:
+            yield file
+        return
+    noun = "zip file" if ending == ".zip" else "compressed file"
+    with path.open("rb") as file:
+        try:
+            with _unpack(file, ending, path) as unpacked:
+                yield bound_size(unpacked, path, allowance(path))
+        except _DAMAGED as error:
+            raise Damaged(path, noun, error) from error
+        except Exception as error:
+            # Libraries of zstd have classes of errors of their own, and bz2 and gzip raise an
+            # OSError without a number.
+            is_foreign = type(error).__name__ in ("ZstdError", "ArrowInvalid")
+            if is_foreign or (isinstance(error, OSError) and error.errno is None):
+                raise Damaged(path, noun, error) from error
+            raise
+
+
+@contextlib.contextmanager
+def _unpack(file: IO[bytes], ending: str, path: Path) -> Iterator[IO[bytes]]:
+    if ending == ".zip":
+        member = _member(path)
+        with zipfile.ZipFile(file) as archive, archive.open(member) as unpacked:
+            yield unpacked
+        return
+    stream: Any
+    if ending == ".gz":
+        stream = gzip.GzipFile(fileobj=file)
+    elif ending == ".bz2":
+        stream = bz2.BZ2File(file)
+    elif ending == ".xz":
+        stream = lzma.LZMAFile(file)  # noqa: SIM115 (closed below)
+    else:
+        stream = _open_zstd(file, path)
+    with contextlib.closing(stream):
+        yield cast(IO[bytes], stream)
+
+
+def _open_zstd(file: IO[bytes], path: Path) -> Any:
+    """Opens a .zst file with Python 3.14, with the package zstandard, or with pyarrow."""
+    with contextlib.suppress(ImportError):
+        return importlib.import_module("compression.zstd").ZstdFile(file)
+    with contextlib.suppress(ImportError):
+        decompressor = importlib.import_module("zstandard").ZstdDecompressor()
+        return decompressor.stream_reader(file, read_across_frames=True, closefd=False)
+    with contextlib.suppress(ImportError):
+        return importlib.import_module("pyarrow").CompressedInputStream(file, "zstd")
+    raise ValueError(missing(f"{path} needs", "zstandard"))

@@ -1,0 +1,136 @@
+"""Tokens of posts and chats: links, names, hashtags and emoji stay whole."""
+
+import functools
+import html
+import itertools
+import re
+import sys
+import unicodedata
+
+from gatedjax.data.text._tokenize import mark_ranges
+from gatedjax.data.text._units import RUN, SPACELESS
+
+_ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
+_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
+_PICTURE = (
+    "[\u00a9\u00ae\u203c\u2049\u2122\u2139\u2194-\u21aa\u231a-\u23ff\u24c2\u25aa-\u25fe"
+    "\u2600-\u27bf\u2934\u2935\u2b05-\u2b55\u3030\u303d\u3297\u3299\U0001f000-\U0001faff]"
+)
+_VARIED = f"{_PICTURE}(?:\ufe0f|[\U0001f3fb-\U0001f3ff])?[\U000e0020-\U000e007f]*"
+_KEYCAP = "[0-9#*]\ufe0f?\u20e3"
+EMOJI = (
+    "[\U0001f1e6-\U0001f1ff]{2}"  # a flag: two regional indicators
+    f"|{_VARIED}(?:\u200d{_VARIED})*"  # with skin tones, and joined, as in a family
+)
+"""A regular expression of an emoji sequence (a single picture) that is not a keycap."""
+_SITE = rf"(?i:https?://|www\.)(?:(?![{SPACELESS}])[\w.:@%-])*(?![{SPACELESS}])\w"
+_LINK = re.compile(rf"({_SITE})(?:[/?#](?:[!#-;=?-~]*[A-Za-z0-9_/=&%#+~-])?)?")
+
+
+@functools.cache
+def _social(
+    is_ascii: bool, has_links: bool, has_names: bool, is_spaceless: bool
+) -> re.Pattern[str]:
+    """Returns the pattern of a token, without the alternatives that a text cannot contain.
+
+    The pattern of an ASCII text without links and names takes a third of the time of the whole.
+
+    Args:
+      is_ascii: True for a text of ASCII characters.
+      has_links: True for a text that may have a link.
+      has_names: True for a text with "@" or "#".
+      is_spaceless: True for a text with characters of scripts without spaces.
+    """
+    marks = "" if is_ascii else mark_ranges()
+    other = rf"(?![{SPACELESS}])" if is_spaceless else ""
+    letter = rf"[\w{marks}\u200c\u200d]" if marks else r"\w"
+    word = rf"{other}\w(?:{other}{letter})*" if other else rf"\w{letter}*"
+    parts = [_SITE] if has_links else []
+    if has_names:
+        # An address of electronic mail comes first, because it has "@" inside.
+        parts += [r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+", rf"(?<!\w)[@#][\w{marks}]+"]
+    if not is_ascii:
+        parts.append(_KEYCAP)
+    parts.append(r"\d+(?:[.,:]\d+)+")  # 1,000  3.5  10:30
+    if is_spaceless:
+        parts.append(f"[{SPACELESS}]+")
+    parts.append(rf"{word}(?:'{word})*")  # don't
+    if not is_ascii:
+        parts.append(EMOJI)
+    # Any other mark is a token by itself.
+    parts.append(r"[^\w\s]" if is_ascii else rf"[^\w\s\u200c\u200d\ufe0e\ufe0f][{marks}]*")
+    return re.compile("|".join(parts))
+
+
+@functools.cache
+def _character() -> re.Pattern[str]:
+    return re.compile(
+        rf"{_KEYCAP}|{EMOJI}|[^\s\u200c\u200d\ufe0e\ufe0f][{mark_ranges()}\u200c\u200d]*"
+    )
+
+
+def unescape(text: str) -> str:
+    """Replaces the entities of HTML in a text, such as "&amp;" and "&#39;", by their characters.
+
+    An entity must end with a semicolon, because "AT&T" and "a&not b" have none.
+
+        >>> unescape("R&amp;B &lt;3 AT&T")
+        'R&B <3 AT&T'
+    """
+    return _ENTITY.sub(lambda match: html.unescape(match[0]), text) if "&" in text else text
+
+
+def social_tokens(text: str, most: int | None = None) -> tuple[str, ...]:
+    """Splits a post into words, links, names, hashtags, emoji sequences and single marks.
+
+    Entities of HTML are replaced by their characters, and letters are composed with their accents
+    (NFC). A link is cut to its scheme and site, because the rest of a link is seldom repeated.
+    Words keep their apostrophes. A run of a script without spaces is a single token.
+
+        >>> social_tokens("@ann don't miss https://a.org/x?y=1 #film &amp; 10:30!")
+        ('@ann', "don't", 'miss', 'https://a.org', '#film', '&', '10:30', '!')
+
+    Args:
+      text: the text.
+      most: largest number of tokens; None returns all.
+
+    Returns:
+      The tokens.
+    """
+    text = _BREAK.sub(" ", unescape(text)).replace("\u2019", "'")
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text)
+    if "\u20e3" in text:
+        # Otherwise the digit of a keycap would belong to a word before it.
+        text = re.sub(_KEYCAP, r" \g<0> ", text)
+    has_links = "://" in text or "www." in text.lower()
+    if has_links:
+        text = _LINK.sub(r"\1", text)
+    is_ascii = text.isascii()
+    is_spaceless = not is_ascii and RUN.search(text) is not None
+    pattern = _social(is_ascii, has_links, "@" in text or "#" in text, is_spaceless)
+    return _tokens(pattern, text, most)
+
+
+def character_tokens(text: str, most: int | None = None) -> tuple[str, ...]:
+    """Splits a text into characters without spaces; accents and emoji sequences stay whole.
+
+        >>> character_tokens("so 3!")
+        ('s', 'o', '3', '!')
+
+    Args:
+      text: the text.
+      most: largest number of characters; None returns all.
+
+    Returns:
+      The characters, composed with their accents (NFC).
+    """
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text)
+    return _tokens(_character(), text, most)
+
+
+def _tokens(pattern: re.Pattern[str], text: str, most: int | None) -> tuple[str, ...]:
+    matches = pattern.finditer(text)
+    # Equal words share a single string, because a corpus has far more tokens than words.
+    return tuple([sys.intern(match[0]) for match in itertools.islice(matches, most)])

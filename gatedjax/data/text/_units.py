@@ -1,0 +1,193 @@
+"""Units of scripts without spaces between words: a unigram model of short substrings."""
+
+import collections
+import functools
+import itertools
+import math
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+
+# Han, kana, Thai, Lao, Burmese and Khmer: letters, marks and digits, but not the punctuation marks
+# of their blocks, which end a run like any other mark.
+SPACELESS = (
+    "\u3005-\u3007\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uf900-\ufaff\uff66-\uff9f\U00020000-\U000323af"
+    "\u0e01-\u0e3a\u0e40-\u0e4e\u0e50-\u0e59\u0e81-\u0eff"
+    "\u1000-\u1049\u1050-\u109f\ua9e0-\ua9fe\uaa60-\uaa7f"
+    "\u1780-\u17d3\u17d7\u17dc-\u17e9"
+)
+"""Ranges of characters, for use inside the brackets of a regular expression."""
+RUN = re.compile(f"[{SPACELESS}]+")
+_PARTS = re.compile(f"[{SPACELESS}]+|[^{SPACELESS}]+")
+LONGEST = 4
+"""The most characters of a unit; a combining mark belongs to the character before it."""
+_LEAST = 3
+"""Number of times that a substring of several characters must occur to be a possible unit."""
+_MOST = 2_000_000
+"""The most characters from which units are learned, because their substrings fill the memory."""
+_REMEMBERED = 1 << 16
+_SCALE = 1 << 16
+"""Scores are integers, because sums of integers do not depend on their order."""
+
+
+class Units:
+    """Cuts text of scripts without spaces into units by a unigram language model.
+
+    A run x of such characters is cut into the units u_1 ... u_m of the highest probability
+
+        p(u_1 ... u_m) = prod_i p(u_i),  p(u) = count(u) / total,  0.5 / total for a single
+        character that is not a unit,
+
+    by the algorithm of Viterbi. Among equal probabilities the shorter last unit wins. A unit stays
+    whole if it is cut again, because logarithms are rounded to integers, round(65536 log p). Kudo
+    (2018), "Subword Regularization", describes the model; here the units are learned in a single
+    round.
+
+        >>> units = Units({"\u96fb\u5f71": 6, "\u597d": 4, "\u770b": 3}, 20)
+        >>> units.cut("\u96fb\u5f71\u597d\u770b") == ("\u96fb\u5f71", "\u597d", "\u770b")
+        True
+
+    Args:
+      counts: how often each unit occurs.
+      total: the sum of all counts, also of units that are not in `counts`.
+
+    Raises:
+      ValueError: if a count or the total is not a positive integer, or a unit is not a text.
+    """
+
+    def __init__(self, counts: Mapping[str, int], total: int) -> None:
+        numbers = (total, *counts.values())
+        if not all(type(n) is int and n > 0 for n in numbers) or not all(
+            isinstance(unit, str) and unit for unit in counts
+        ):
+            raise ValueError("units must be texts with counts above 0")
+        self.counts, self.total = dict(counts), total
+        self._logs = {
+            unit: round(_SCALE * math.log(count / total)) for unit, count in counts.items()
+        }
+        self._unknown = round(_SCALE * math.log(0.5 / total))
+        self._cut = functools.lru_cache(_REMEMBERED)(self._viterbi)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Units) and (self.counts, self.total) == (other.counts, other.total)
+
+    def __hash__(self) -> int:
+        return hash((len(self.counts), self.total))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # The cache of a method cannot be pickled.
+        return type(self), (self.counts, self.total)
+
+    def __repr__(self) -> str:
+        return f"Units({len(self.counts):,} units)"
+
+    @classmethod
+    def learn(cls, texts: Iterable[str]) -> "Units | None":
+        """Learns units from the runs of spaceless characters in texts.
+
+        At first each substring of at most four characters that occurs three times, and each
+        character, is a unit. The runs are cut with these units, and the units that occur at least
+        twice stay. Of long data an even selection of the texts with two million characters counts.
+
+        Args:
+          texts: the training texts.
+
+        Returns:
+          The units, or None if no text has a run of two characters.
+        """
+        runs = _select_runs(texts)
+        atoms = {run: split_characters(run) for run in runs}
+        if not any(len(characters) > 1 for characters in atoms.values()):
+            return None
+        counts: collections.Counter[str] = collections.Counter()
+        for run, times in runs.items():
+            characters = atoms[run]
+            for size in range(1, LONGEST + 1):
+                for start in range(len(characters) - size + 1):
+                    counts["".join(characters[start : start + size])] += times
+        total = sum(times * len(atoms[run]) for run, times in runs.items())
+        first = cls({unit: count for unit, count in counts.items() if count >= _LEAST}, total)
+        second: collections.Counter[str] = collections.Counter()
+        for run, times in runs.items():
+            for unit in first.cut(run):
+                second[unit] += times
+        # Sorted, because the order of a file of units should not depend on the order of the texts.
+        frequent = {unit: second[unit] for unit in sorted(second) if second[unit] > 1}
+        return cls(frequent, second.total())
+
+    def cut(self, run: str) -> tuple[str, ...]:
+        """Cuts a run of spaceless characters into units, which joined give the run."""
+        return self._cut(run)
+
+    def split(self, tokens: Iterable[str]) -> list[str]:
+        """Cuts the runs of spaceless characters inside tokens.
+
+        Other tokens stay whole, and so do hashtags and names of users.
+        """
+        out: list[str] = []
+        for token in tokens:
+            if token.isascii() or token[0] in "#@" or not RUN.search(token):
+                out.append(token)
+                continue
+            for part in _PARTS.findall(token):
+                out.extend(self.cut(part) if RUN.match(part) else (part,))
+        return out
+
+    def _viterbi(self, run: str) -> tuple[str, ...]:
+        characters = split_characters(run)
+        n = len(characters)
+        best: list[float] = [0, *[-math.inf] * n]
+        back = [0] * (n + 1)
+        logs, unknown = self._logs, self._unknown
+        for end in range(1, n + 1):
+            for size in range(1, min(LONGEST, end) + 1):
+                log = logs.get("".join(characters[end - size : end]))
+                if log is None:
+                    if size > 1:
+                        continue
+                    log = unknown
+                if log + best[end - size] > best[end]:
+                    best[end], back[end] = log + best[end - size], size
+        units, end = [], n
+        while end:
+            units.append("".join(characters[end - back[end] : end]))
+            end -= back[end]
+        return tuple(reversed(units))
+
+
+def split_characters(run: str) -> Sequence[str]:
+    """Splits a text into its characters, each with the combining marks after it.
+
+    >>> len(split_characters("ka\u0301n"))
+    3
+    """
+    if not any(unicodedata.category(c)[0] == "M" for c in run):
+        return run
+    characters: list[str] = []
+    for char in run:
+        if characters and unicodedata.category(char)[0] == "M":
+            characters[-1] += char
+        else:
+            characters.append(char)
+    return characters
+
+
+def _select_runs(texts: Iterable[str]) -> collections.Counter[str]:
+    """Counts the runs of an even selection of texts with at most `_MOST` characters.
+
+    The selection has each k-th text with runs; k doubles when there are too many characters.
+    """
+    chosen: list[tuple[list[str], int]] = []
+    size, step = 0, 1
+    with_runs = (runs for text in texts if not text.isascii() and (runs := RUN.findall(text)))
+    for number, runs in enumerate(with_runs):
+        if number % step:
+            continue
+        chosen.append((runs, sum(map(len, runs))))
+        size += chosen[-1][1]
+        while size > _MOST and len(chosen) > 1:
+            chosen, step = chosen[::2], 2 * step
+            size = sum(length for _, length in chosen)
+    joined = itertools.chain.from_iterable(runs for runs, _ in chosen)
+    return collections.Counter(unicodedata.normalize("NFC", run) for run in joined)

@@ -1,0 +1,32 @@
+"""The text with which the page opens when there are no labelled sentences."""
+
+from collections.abc import Iterable
+from itertools import islice
+
+WORDS = 8
+"""Number of words in an example."""
+
+
+def example_words(words: Iterable[str], count: int = WORDS) -> list[str]:
+    """Returns the first words that consist of letters, at most `count`.
+
+        >>> example_words(["<pad>", "<unk>", ",", "film", "dull"], count=2)
+        ['film', 'dull']
+
+    Args:
+      words: the words of a vocabulary, the most frequent first.
+      count: the largest number of words.
+    """
+    return list(islice((word for word in words if word.isalpha()), count))
+
+
+def example_text(words: Iterable[str]) -> str:
+    """Returns an example: the most frequent words of a vocabulary, with spaces between them.
+
+        >>> example_text(["<pad>", "<unk>", ",", "film", "dull"])
+        'film dull'
+
+    Args:
+      words: the words of a vocabulary, the most frequent first.
+    """
+    return " ".join(example_words(words))

@@ -1,0 +1,61 @@
+"""Opening of the models that the explorer shows, and the choice of their views."""
+
+from pathlib import Path
+from typing import Any
+
+from gatedjax.explore._lexicon_view import LexiconView
+from gatedjax.explore._views import PairView, ReaderView, TranslatorView, View
+from gatedjax.text._folders import kind_of
+from gatedjax.text._prediction import LEXICONS
+from gatedjax.text._reader import Reader
+from gatedjax.text._run import load_run
+from gatedjax.text._saved import load_model
+from gatedjax.text._translator import Translator, open_translator
+
+
+def view_of(model: Any, *, tokenized: bool = False) -> View | None:
+    """Returns the view of a model, or None for a classifier of single texts, which has no view.
+
+    Args:
+      model: a trained model.
+      tokenized: True if texts for a reader are already tokens with spaces between them.
+
+    Raises:
+      ValueError: for a model of another kind.
+    """
+    if isinstance(model, Reader):
+        return ReaderView(model, tokenized=tokenized)
+    if isinstance(model, Translator):
+        return TranslatorView(model)
+    if getattr(model, "network", None) in LEXICONS:
+        return LexiconView(model)
+    if model.kind == "pair":
+        return PairView(model)
+    if model.kind != "text":
+        raise ValueError(
+            "model must be a classifier of texts or pairs, a reader or a translator, got kind "
+            f"{model.kind!r}"
+        )
+    return None
+
+
+def open_model(folder: Path) -> Any:
+    """Opens a model that the explorer can show.
+
+    Args:
+      folder: the folder of a model, or the work folder of a run.
+
+    Returns:
+      The trained model: a `TrainedModel`, `Reader`, `Translator`, or a lexicon.
+
+    Raises:
+      FileNotFoundError, ValueError: if the folder does not have such a model.
+    """
+    kind = kind_of(folder)
+    if kind == "cloze":
+        return Reader.open(folder)
+    if kind == "translation":
+        return open_translator(folder)
+    if kind == "run":
+        return load_run(folder)
+    return load_model(folder, ("text", "pair"))

@@ -1,0 +1,157 @@
+"""The effect of each word in the explorer: the change of the prediction when the word is removed.
+
+For a text x of T words with the predicted class j, and x without its word t,
+
+    delta_t [C] = p(x) - p(x without t),        effect_t = delta_t[j]
+
+The network runs again on the shorter text, so the gates of its other words are computed again by
+the same rule; forced gates stay with their words. A word speaks for class j if its effect is not
+negative, and else for the class whose probability falls most without the word.
+"""
+
+import functools
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from gatedjax._utils.types import Json
+from gatedjax.explore._gates import force, gates_of
+from gatedjax.explore._state import HARD, State
+from gatedjax.text._buckets import COARSE, pad_texts, width_of
+
+MOST_REMOVED = 256
+"""Largest number of words of a text with effects, because a text of n words is read n times."""
+_KEPT_TEXTS = 16
+
+
+class Removal:
+    """The effects of the words of a text for a model; several threads may call `effects`.
+
+    Args:
+      programs: the compiled `Programs` of the model.
+    """
+
+    def __init__(self, programs: Any) -> None:
+        self._programs = programs
+        # The user does not wait for effects, so an answer never waits for this lock.
+        self._lock = threading.Lock()
+        self._likely = functools.lru_cache(_KEPT_TEXTS)(self._open_probabilities)
+        self._reading = functools.lru_cache(_KEPT_TEXTS)(self._run_model)
+
+    def effects(self, tokens: tuple[str, ...], state: State) -> Json | None:
+        """Computes the effect of each word on the probability of the predicted class.
+
+        Args:
+          tokens: the T words of the text; words after the `max_len` of the model are not read.
+          state: the mode of the gates and the forced gates.
+
+        Returns:
+          {"class": the predicted class j, "effects": effect_t [T], "speaks_for": the class [T] that
+          each word speaks for}, classes by their position in the model. None for a text with a
+          single word, whose removal leaves no text, and for more than `MOST_REMOVED` words.
+        """
+        model = self._programs.model
+        tokens = tokens[: model.max_len]
+        if not 2 <= len(tokens) <= MOST_REMOVED:
+            return None
+        probabilities = np.array(self._programs.answer(tokens, state)["probabilities"])
+        return summarize_effects(probabilities, self.without_each(tokens, state))
+
+    def without_each(self, tokens: tuple[str, ...], state: State) -> np.ndarray:
+        """Computes the class probabilities [T, C] of a text without each of its T words."""
+        if not self._programs.gated:
+            return self._reading(tokens)
+        temperature = self._programs.model.config.gates.temperature
+        likely = self._likely(tokens)
+        gates = np.zeros((1, *_batch_shape(len(tokens))), np.float32)
+        for place, row in enumerate(likely):
+            free = gates_of(row, state, temperature, removed=place)
+            gates[0, place, : len(row)] = force(free, shift_forced(state.forced, place))
+        soft = state.mode not in HARD
+        probabilities, _ = self._run_gates(tokens, gates, soft=soft)
+        return probabilities
+
+    def open_probabilities(self, tokens: tuple[str, ...]) -> np.ndarray:
+        """Returns [T, T - 1]: row t has the open probabilities of the words without word t."""
+        return self._likely(tokens)
+
+    def close(self, seconds: float) -> bool:
+        """Waits for a running computation to end, and lets none start again.
+
+        It acquires the lock and never releases it. `seconds` is the largest time to wait, -1 for no
+        limit. Returns True if the lock was acquired.
+        """
+        return self._lock.acquire(timeout=seconds)
+
+    def _batch(self, tokens: tuple[str, ...]) -> dict[str, np.ndarray]:
+        ids = self._programs.model.ids(tokens)
+        texts = [(np.delete(ids, place),) for place in range(len(tokens))]
+        return pad_texts(texts, _batch_shape(len(tokens)))
+
+    def _open_probabilities(self, tokens: tuple[str, ...]) -> np.ndarray:
+        closed = np.zeros((1, *_batch_shape(len(tokens))), np.float32)
+        _, likely = self._run_gates(tokens, closed, soft=False)
+        return likely
+
+    def _run_gates(
+        self, tokens: tuple[str, ...], gates: np.ndarray, *, soft: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        batch, count = self._batch(tokens), len(tokens)
+        with self._lock:
+            probabilities, *_, likely = self._programs.run_patterns(batch, gates, soft=soft)
+        return probabilities[0, :count], likely[:count, : count - 1]
+
+    def _run_model(self, tokens: tuple[str, ...]) -> np.ndarray:
+        with self._lock:
+            outputs = self._programs.model.run(self._batch(tokens))
+        probabilities: np.ndarray = outputs["probabilities"][: len(tokens)]
+        return probabilities
+
+
+def summarize_effects(probabilities: np.ndarray, without: np.ndarray) -> Json:
+    """Computes the effects of the words from class probabilities.
+
+        >>> effects = summarize_effects(np.array([0.25, 0.75]), np.array([[0.5, 0.5]]))
+        >>> effects["effects"], effects["speaks_for"]
+        ([0.25], [1])
+
+    Args:
+      probabilities: p(x) [C], the class probabilities of the text.
+      without: p(x without t) [T, C].
+
+    Returns:
+      The dict of `Removal.effects`.
+    """
+    changes = probabilities - without
+    best = int(np.argmax(probabilities))
+    effects = changes[:, best]
+    speaks_for = np.where(effects >= 0, best, changes.argmax(axis=1))
+    return {
+        "class": best,
+        "effects": [float(effect) for effect in effects],
+        "speaks_for": [int(place) for place in speaks_for],
+    }
+
+
+def shift_forced(forced: Mapping[int, bool], removed: int) -> dict[int, bool]:
+    """Moves the forced gates to the positions of their words after a word is removed.
+
+    >>> shift_forced({0: True, 1: False, 2: True}, removed=1)
+    {0: True, 1: True}
+
+    Args:
+      forced: for positions of words, True for an open gate and False for a closed gate.
+      removed: the position of the removed word.
+    """
+    return {i - (i > removed): is_open for i, is_open in forced.items() if i != removed}
+
+
+def _batch_shape(words: int) -> tuple[int, int]:
+    """Returns the shape (rows, width) of the batch of a text without each of its words.
+
+    Both are the padded length of the text, so that there is a program for each padded length.
+    """
+    edge = width_of(words, MOST_REMOVED, COARSE)
+    return edge, edge

@@ -1,0 +1,321 @@
+"""Runs of prepared recurrences: the choice of an implementation, and both directions at once."""
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from gatedjax.functional._checks import check_choice
+from gatedjax.functional._devices import run_core
+from gatedjax.functional._persistent._backend import (
+    RecurrenceBackend,
+    RecurrenceImplementation,
+    Request,
+    choose_backend,
+)
+from gatedjax.functional._persistent._core import Floats, Masks, Static, run_directions
+from gatedjax.functional._recurrence import step_mask
+from gatedjax.functional._types import ArrayLike, Carry, Dtype, Tree, Weights
+
+
+class Recurrence(NamedTuple):
+    """A checked call of `lstm`, `gru` or `rau` for one direction.
+
+    Attributes:
+      kind: the kernel, a key of `KINDS`, or None if there is none.
+      name: the recurrence and its options, for messages.
+      reverse: True if it runs from the last step to the first.
+      core: the scan with its backward pass; it maps (*static, *arguments) to (final, outputs).
+      forward: the same scan, which JAX can differentiate in all modes.
+      static: the first arguments of `core` and `forward`.
+      arguments: weights, xs, mask, initial, dropout and begins.
+      bound: the bound of the gradients inside a step; None means no bound.
+      scale: the sum of the attention weights of `rau`.
+    """
+
+    kind: str | None
+    name: str
+    reverse: bool
+    core: Callable[..., Tree]
+    forward: Callable[..., Tree]
+    static: tuple[Any, ...]
+    arguments: tuple[Tree, ...]
+    bound: float | None = None
+    scale: float = 1.0
+
+
+_PREPARE: dict[Callable[..., Any], Callable[..., Recurrence]] = {}
+
+
+def register(unroll: Callable[..., Any], prepare: Callable[..., Recurrence]) -> None:
+    """Registers the function that checks the arguments of `unroll` and returns a `Recurrence`."""
+    _PREPARE[unroll] = prepare
+
+
+def kind_of(
+    recurrence: str, *, reset_after: bool = False, attention: str = "feature_proj"
+) -> tuple[str | None, str]:
+    """Returns the kernel of a recurrence, or None if there is none, and a name for messages.
+
+    recurrence is "lstm", "gru" or "rau"; reset_after and attention are options of `gru` and `rau`.
+    """
+    if recurrence == "lstm":
+        return "lstm", "lstm"
+    if recurrence == "gru":
+        return ("gru_after", "gru with reset_after") if reset_after else ("gru_before", "gru")
+    name = f"rau with attention={attention!r}{' and reset_after' * reset_after}"
+    return ("rau" if attention == "feature_proj" and not reset_after else None), name
+
+
+def recurrence_backend(
+    recurrence: Literal["lstm", "gru", "rau"],
+    batch: int,
+    steps: int,
+    hidden: int,
+    *,
+    dtype: Dtype = jnp.float32,
+    directions: int = 1,
+    reset_after: bool = False,
+    attention: str = "feature_proj",
+    implementation: RecurrenceImplementation = "auto",
+) -> RecurrenceBackend:
+    """Returns the implementation that a call of a recurrence uses, and the reason.
+
+    The first question for a size on a GPU compiles and runs the kernels once.
+
+        >>> recurrence_backend("lstm", 32, 231, 100, implementation="scan")
+        RecurrenceBackend(implementation='scan', reason="implementation='scan' was given")
+
+    Args:
+      recurrence: the name of the function.
+      batch: B, the rows of the batch.
+      steps: T, the length of the rows.
+      hidden: H, the hidden width.
+      dtype: the dtype of the inputs.
+      directions: 2 for both directions of `bidirectional` or of a bidirectional module.
+      reset_after, attention: the options of `gru` and `rau`.
+      implementation: the argument of the call.
+
+    Returns:
+      An object with `implementation`, "scan" or "persistent", and `reason`.
+
+    Raises:
+      ValueError: also if "persistent" is asked for and not available.
+    """
+    check_choice(Literal["lstm", "gru", "rau"], recurrence=recurrence)
+    kind, name = kind_of(recurrence, reset_after=reset_after, attention=attention)
+    request = Request(kind, name, batch, steps, hidden, dtype, directions)
+    return choose_backend(request, implementation)[0]
+
+
+def run_recurrences(
+    calls: Sequence[Recurrence], implementation: RecurrenceImplementation
+) -> list[tuple[Carry, Array]]:
+    """Runs one or two directions over the same inputs; returns (final, outputs) of each."""
+    first = calls[0]
+    _, xs, mask, initial, _, _ = first.arguments
+    dropout = [call.arguments[4] for call in calls]
+    begins = [call.arguments[5] for call in calls]
+    (batch, steps), hidden = xs.shape[:2], jax.tree.leaves(initial)[0].shape[1]
+    has_dropout = any(its is not None for its in dropout)
+    request = Request(
+        first.kind,
+        first.name,
+        batch,
+        steps,
+        hidden,
+        xs.dtype,
+        len(calls),
+        begins[0].goes_on is not None,
+        has_dropout,
+        first.bound,
+        first.scale,
+    )
+    _, variant = choose_backend(request, implementation)
+    if variant is None:
+        starts = [call.arguments[3] for call in calls]
+        if len(calls) == 2 and shares_loop():
+            arguments = tuple(call.arguments for call in calls)
+            return list(run_core(_scan_both, (first.core, first.static), arguments, (xs, starts)))
+        return [
+            run_core(call.core, call.static, call.arguments, (xs, start))
+            for call, start in zip(calls, starts, strict=True)
+        ]
+    static = Static(
+        variant,
+        tuple(call.reverse for call in calls),
+        first.core,
+        first.forward,
+        tuple(call.static for call in calls),
+    )
+    if has_dropout:
+        ones = jnp.ones((batch, hidden), jnp.float32)
+        dropout = [ones if its is None else its for its in dropout]
+    masks = Masks(mask, tuple(its.goes_on for its in begins))
+    floats = Floats(
+        xs,
+        tuple(call.arguments[0] for call in calls),
+        tuple(call.arguments[3] for call in calls),
+        tuple(dropout),
+        tuple(its.carry for its in begins),
+    )
+    return list(run_core(run_directions, (static,), (masks, floats), (xs, floats.initial)))
+
+
+def shares_loop() -> bool:
+    """Returns True if a loop for both directions is faster than two loops.
+
+    On an accelerator a step takes the time of its launches, which both directions then share. On a
+    CPU it takes the time of the arithmetic.
+    """
+    return jax.default_backend() != "cpu"
+
+
+def _scan_both(
+    core: Callable[..., Tree], static: tuple[Any, ...], forward: Tree, backward: Tree
+) -> tuple[Tree, Tree]:
+    """Runs the scans of both directions in one loop; returns (final, outputs) of each.
+
+    core and static belong to the forward direction. forward and backward are the arguments of
+    both scans. The backward direction runs as a forward scan over reversed time.
+    """
+
+    def reverse(array: Array | None) -> Array | None:
+        return None if array is None else jnp.flip(array, axis=1)
+
+    weights, xs, mask, initial, dropout, begins = backward
+    begins = begins._replace(goes_on=reverse(begins.goes_on))
+    turned = weights, reverse(xs), reverse(mask), initial, dropout, begins
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), forward, turned)
+    run = functools.partial(core, *static)
+    final, outputs = jax.vmap(lambda arguments: run(*arguments))(stacked)
+    first, second = (jax.tree.map(operator.itemgetter(d), final) for d in range(2))
+    return (first, outputs[0]), (second, jnp.flip(outputs[1], axis=1))
+
+
+def bidirectional(
+    unroll: Callable[..., tuple[Carry, Array]],
+    forward: Weights,
+    backward: Weights,
+    xs: Float[Array, "B T D"],
+    mask: Bool[Array, "B T"] | None = None,
+    *,
+    lengths: Int[Array, " B"] | None = None,
+    resets: Bool[Array, "B T"] | None = None,
+    initial: tuple[Carry, Carry] | None = None,
+    reset_to: tuple[Carry, Carry] | None = None,
+    **options: Any,
+) -> tuple[tuple[Carry, Carry], Float[Array, "B T 2H"]]:
+    """Runs a recurrence in both directions over the same inputs.
+
+        >>> from gatedjax.functional import GRUWeights, gru
+        >>> weights = GRUWeights(jnp.ones((3, 12)), jnp.ones((4, 12)), jnp.zeros(12))
+        >>> xs = jnp.ones((2, 5, 3))
+        >>> carries, outputs = bidirectional(gru, weights, weights, xs, reset_after=True)
+        >>> outputs.shape
+        (2, 5, 8)
+
+    Args:
+      unroll: `lstm`, `gru`, `rau`, or a function with the same first arguments.
+      forward: weights of the direction from the first step to the last.
+      backward: weights of the direction from the last step to the first.
+      xs: inputs.
+      mask: True at real steps; None means all. The carry stays unchanged at padding, so the
+        backward direction starts at the last real step of its row.
+      lengths: instead of mask, the number of real steps of each row.
+      resets: True at the first step of each segment of a row, for both directions (see `lstm`).
+      initial: the carries (forward, backward) before the first step; None means zeros.
+      reset_to: the carries (forward, backward) at the start of a segment; None means `initial`.
+      **options: further options of `unroll` for both directions, such as `reset_after` of a GRU;
+        not `reverse`. `lstm`, `gru` and `rau` run both directions in one launch if they do not run
+        by the scan (see `recurrence_backend`).
+
+    Returns:
+      The final carries (forward, backward) and the outputs, forward then backward features.
+
+    Raises:
+      TypeError: if `reverse` is given.
+      ValueError: if `initial` or `reset_to` is no pair of carries.
+    """
+    if "reverse" in options:
+        raise TypeError("reverse must be left to bidirectional, which runs both directions")
+    # A user's `unroll` need not have the arguments lengths, initial, resets and reset_to.
+    if lengths is not None:
+        mask = step_mask(jnp.shape(xs)[:2], mask, lengths)
+    if resets is not None:
+        options["resets"] = resets
+    carries = {
+        name: split_carries(name, pair)
+        for name, pair in {"initial": initial, "reset_to": reset_to}.items()
+        if pair is not None
+    }
+    starts = [{name: pair[way] for name, pair in carries.items()} for way in range(2)]
+    (forward_carry, forward_out), (backward_carry, backward_out) = run_both(
+        unroll, (forward, backward), xs, mask, [start | options for start in starts]
+    )
+    outputs = jnp.concatenate([forward_out, backward_out], axis=-1)
+    return (forward_carry, backward_carry), outputs
+
+
+def run_both(
+    unroll: Callable[..., tuple[Carry, Array]],
+    weights: Sequence[Weights],
+    xs: ArrayLike,
+    mask: ArrayLike,
+    options: Sequence[dict[str, Any]],
+) -> list[tuple[Carry, Array]]:
+    """Runs a recurrence from the first step to the last, and from the last to the first.
+
+    Args:
+      unroll: as for `bidirectional`, or a `functools.partial` of it with options.
+      weights: the weights of the forward and of the backward direction.
+      xs: inputs [B, T, D].
+      mask: True at real steps [B, T]; None means all.
+      options: further options of each direction, with equal `implementation`.
+
+    Returns:
+      The final carry and the outputs [B, T, H] of each direction.
+    """
+    # A `functools.partial`, such as a module passes, has options of both directions.
+    shared: dict[str, Any] = {}
+    function: Any = unroll
+    while isinstance(function, functools.partial) and not function.args:
+        shared = dict(function.keywords) | shared
+        function = function.func
+    pairs = list(zip(weights, options, (False, True), strict=True))
+    prepare = _PREPARE.get(function)
+    if prepare is None:  # a function of the user
+        return [
+            unroll(its, xs, mask, **({"reverse": True} if reverse else {}), **extra)
+            for its, extra, reverse in pairs
+        ]
+    merged = [shared | extra | {"reverse": reverse} for _, extra, reverse in pairs]
+    implementations = [arguments.pop("implementation", "auto") for arguments in merged]
+    calls = [
+        prepare(its, xs, mask, **arguments) for its, arguments in zip(weights, merged, strict=True)
+    ]
+    return run_recurrences(calls, implementations[0])
+
+
+def split_carries(name: str, carries: Any) -> tuple[Any, Any]:
+    """Returns the carries (forward, backward) of a layer; (None, None) if `carries` is None.
+
+    Raises:
+      ValueError: if carries are not a tuple or list of two, such as the carry of a single
+        direction; the message contains `name`, the name of the argument.
+    """
+    if carries is None:
+        return None, None
+    # An LSTMState is also a tuple of two arrays, but it is the carry of one direction; named tuples
+    # have `_fields`.
+    is_pair = isinstance(carries, tuple | list) and not hasattr(carries, "_fields")
+    if not is_pair or len(carries) != 2:
+        raise ValueError(
+            f"{name} must be (forward, backward), the carries of both directions, "
+            f"got {type(carries).__name__} of {len(carries)}"
+        )
+    return carries[0], carries[1]

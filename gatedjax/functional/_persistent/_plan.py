@@ -1,0 +1,170 @@
+"""The distribution of a recurrence over the blocks, threads and registers of a card."""
+
+import itertools
+from typing import NamedTuple
+
+
+class Kind(NamedTuple):
+    """A recurrence of `recurrence.cu`.
+
+    Attributes:
+      name: "lstm", "gru_after", "gru_before" or "rau".
+      code: the value of KIND in the source.
+      early: the number of columns per unit in the first product of a step.
+      late: the number of columns per unit in the second product, 0 or 1.
+      saved: the number of values per unit and step that the backward pass reads.
+    """
+
+    name: str
+    code: int
+    early: int
+    late: int
+    saved: int
+
+    @property
+    def gates(self) -> int:
+        """Returns the number of blocks of H columns in the weights."""
+        return self.early + self.late
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind("lstm", 0, 4, 0, 4),
+        Kind("gru_after", 1, 3, 0, 4),
+        Kind("gru_before", 2, 2, 1, 3),
+        Kind("rau", 3, 4, 1, 5),
+    )
+}
+
+
+class Card(NamedTuple):
+    """The properties of a GPU that decide about a plan.
+
+    Attributes:
+      name: the name of the card.
+      capability: the compute capability, such as (9, 0).
+      processors: the number of streaming multiprocessors.
+    """
+
+    name: str
+    capability: tuple[int, int]
+    processors: int
+
+    @property
+    def has_clusters(self) -> bool:
+        """Returns True if the blocks of a cluster can write to each other's shared memory."""
+        return self.capability >= (9, 0)
+
+
+class Plan(NamedTuple):
+    """The constants with which a kernel is compiled.
+
+    Attributes:
+      kind: the recurrence.
+      hidden: H.
+      cluster: blocks that share the units of some rows.
+      rows: rows of the batch per cluster.
+      split: lanes that share a unit in the forward pass.
+      back_split: lanes that share four units in the backward pass.
+      prefetch: steps whose inputs are loaded ahead.
+    """
+
+    kind: Kind
+    hidden: int
+    cluster: int
+    rows: int
+    split: int
+    back_split: int
+    prefetch: int
+
+    def threads(self, is_backward: bool) -> int:
+        """Returns the number of threads per block of the backward or of a forward kernel."""
+        units = -(-self.hidden // self.cluster)
+        count = -(-units // 4) * self.back_split if is_backward else units * self.split
+        return _round_up(count, 32)
+
+    def blocks(self, batch: int, directions: int) -> int:
+        """Returns the number of blocks for a batch and a number of directions."""
+        return self.cluster * -(-batch // self.rows) * directions
+
+    def constants(self) -> dict[str, int]:
+        """Returns the macros of the source and their values."""
+        return {
+            "KIND": self.kind.code,
+            "HIDDEN": self.hidden,
+            "CLUSTER": self.cluster,
+            "ROWS": self.rows,
+            "SPLIT": self.split,
+            "BACK_SPLIT": self.back_split,
+            "PREFETCH": self.prefetch,
+        }
+
+
+CLUSTERS, ROWS, SPLITS, BACK_SPLITS = (1, 2, 4, 8), (1, 2, 4), (4, 8, 16, 32), (16, 32)
+_REGISTERS = 65536  # of a multiprocessor, 4 bytes each, on all cards since compute capability 5.0
+_MOST_THREADS = 1024  # of a block
+
+
+def choose_plan(kind: Kind, hidden: int, batch: int, directions: int, card: Card) -> Plan | None:
+    """Returns a plan that runs all rows at the same time, or None if the weights do not fit.
+
+    It has the smallest cluster, because barriers of larger clusters take longer, and then the
+    fewest rows per cluster, because the time of a step grows with them. If no plan runs all rows at
+    the same time, the plan with the fewest blocks is returned.
+
+    Args:
+      kind: the recurrence.
+      hidden: H.
+      batch: B.
+      directions: the number of independent recurrences over the same rows.
+      card: the GPU.
+    """
+    clusters = CLUSTERS if card.has_clusters else (1,)
+    shapes = itertools.product(clusters, ROWS)
+    plans = [plan for shape in shapes if (plan := _fit(kind, hidden, *shape)) is not None]
+    for plan in plans:
+        if plan.blocks(batch, directions) <= card.processors:
+            return plan
+    return min(plans, key=lambda plan: plan.blocks(batch, directions), default=None)
+
+
+def _fit(kind: Kind, hidden: int, cluster: int, rows: int) -> Plan | None:
+    """Returns the plan with the fewest lanes per unit whose weights fit in registers, or None.
+
+    The numbers of registers for the values of a step were read from the reports of the compiler for
+    all kinds and H from 64 to 256. At most some 100 bytes of a thread are then in local memory.
+    """
+    for split in SPLITS:
+        for back_split in BACK_SPLITS:
+            # A lane of each unit stores the new state into each block of the cluster.
+            if split < cluster:
+                continue
+            prefetch = 2 if rows < 4 else 1
+            plan = Plan(kind, hidden, cluster, rows, split, back_split, prefetch)
+            forward = kind.gates * -(-hidden // split)
+            backward = 4 * sum(
+                -(-columns * hidden // back_split) for columns in (kind.early, kind.late)
+            )
+            values = 16 + 12 * rows
+            # The backward pass of a GRU and of a RAU prepares more factors per step than that of an
+            # LSTM, and with clusters it also has the addresses of the other blocks.
+            more_values = values + 44 if kind.name != "lstm" and cluster > 1 else values
+            if _has_registers(plan.threads(False), forward + values) and _has_registers(
+                plan.threads(True), backward + more_values
+            ):
+                return plan
+    return None
+
+
+def _has_registers(threads: int, registers: int) -> bool:
+    """Returns True if each thread of a block can have that many registers."""
+    if threads > _MOST_THREADS:
+        return False
+    # Registers are allocated for groups of four warps, in units of eight, and at most 255.
+    available = min(255, _REGISTERS // _round_up(threads, 128) // 8 * 8)
+    return registers <= available
+
+
+def _round_up(number: int, multiple: int) -> int:
+    return -(-number // multiple) * multiple

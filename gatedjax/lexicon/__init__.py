@@ -1,0 +1,19 @@
+"""A text classifier whose gates hold by construction: a gated lexicon.
+
+A word is open or closed by its spelling, and the class is computed from the open words. The package
+needs NumPy, and SciPy for the fit and for many texts; it does not import JAX.
+"""
+
+from gatedjax.lexicon._fit import DENSITIES as DENSITIES
+from gatedjax.lexicon._fit import EmptyLexicon as EmptyLexicon
+from gatedjax.lexicon._fit import fit_lexicon as fit_lexicon
+from gatedjax.lexicon._lexicon import Lexicon as Lexicon
+from gatedjax.lexicon._lexicon import Readings as Readings
+from gatedjax.lexicon._lexicon import Shares as Shares
+from gatedjax.lexicon._solve import choose_words as choose_words
+from gatedjax.lexicon._solve import compute_gains as compute_gains
+from gatedjax.lexicon._solve import fit_weights as fit_weights
+from gatedjax.lexicon._spelling import spell as spell
+from gatedjax.lexicon._window import WindowLeak as WindowLeak
+from gatedjax.lexicon._window import WindowLexicon as WindowLexicon
+from gatedjax.lexicon._window import measure_window_leak as measure_window_leak

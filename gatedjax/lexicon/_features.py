@@ -1,0 +1,289 @@
+"""Features of the open words of texts, and their weights."""
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from gatedjax.lexicon._spelling import spell
+
+# Texts with more open words than this are counted by SciPy, which is faster for many words but is
+# slow to import.
+_FEW = 20_000
+
+
+class Words(NamedTuple):
+    """The words of n texts, as numbers.
+
+    Attributes:
+      types: the different words of the texts.
+      ids: int64 [T], the position in `types` of each of the T words of all texts.
+      rows: int64 [T], the text of each word.
+      num_texts: the number of texts n; a text may have no word.
+    """
+
+    types: list[str]
+    ids: np.ndarray
+    rows: np.ndarray
+    num_texts: int
+
+
+class Spelling(NamedTuple):
+    """The character n-grams of words, with repetitions.
+
+    Attributes:
+      columns: int64, the columns of the n-grams of all words, one word after the other.
+      starts: int64 [words + 1], where the n-grams of each word begin, and the end of the last.
+    """
+
+    columns: np.ndarray
+    starts: np.ndarray
+
+
+class Columns(NamedTuple):
+    """The columns of the features: words, pairs of neighbours, and character n-grams.
+
+    Attributes:
+      of_word: int64 [words], the column of each word, or -1.
+      pairs: int64 [P], sorted keys a * width + b of the pairs of words (a, b). The pair at position
+        i has the column `first_pair + i`.
+      first_pair: the column of the first pair.
+      width: the factor in the keys of pairs, at least the number of words.
+    """
+
+    of_word: np.ndarray
+    pairs: np.ndarray
+    first_pair: int
+    width: int
+
+
+class Cells(NamedTuple):
+    """The cells of a matrix [texts, features] that are not 0, sorted by row and column.
+
+    Attributes:
+      rows: int [N], the row of each cell.
+      columns: int [N], the column of each cell.
+      counts: int [N], how often the text has the feature.
+    """
+
+    rows: np.ndarray
+    columns: np.ndarray
+    counts: np.ndarray
+
+
+def number_words(texts: Iterable[Sequence[str]]) -> Words:
+    """Numbers the words of texts in the order in which they first occur.
+
+        >>> number_words([["a", "b"], ["b"]]).ids.tolist()
+        [0, 1, 1]
+
+    Args:
+      texts: the words of each text.
+    """
+    numbers: dict[str, int] = {}
+    ids: list[int] = []
+    lengths = []
+    for words in texts:
+        ids += [numbers.setdefault(word, len(numbers)) for word in words]
+        lengths.append(len(words))
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    return Words(list(numbers), np.array(ids, np.int64), rows, len(lengths))
+
+
+def join_spellings(columns: Sequence[Sequence[int]]) -> Spelling:
+    """Joins the columns of the n-grams of each word to a `Spelling`."""
+    starts = np.zeros(len(columns) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, columns), np.int64, len(columns)), out=starts[1:])
+    flat = np.fromiter(itertools.chain.from_iterable(columns), np.int64, int(starts[-1]))
+    return Spelling(flat, starts)
+
+
+def spell_words(words: Iterable[str], column_of: dict[str, int]) -> Spelling:
+    """Returns the columns of the n-grams of each word that have a column."""
+    return join_spellings([[column_of[g] for g in spell(w) if g in column_of] for w in words])
+
+
+def select_spelling(spelling: Spelling, words: np.ndarray) -> Spelling:
+    """Returns the spelling of the words at the positions `words`, an int array."""
+    sizes = np.diff(spelling.starts)[words]
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    places = np.repeat(spelling.starts[words] - starts[:-1], sizes) + np.arange(starts[-1])
+    return Spelling(spelling.columns[places], starts)
+
+
+def find_pairs(ids: np.ndarray, rows: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the keys of the pairs of neighbours in texts, and the position of their first word.
+
+    Args:
+      ids: int64 [T], the words of all texts, with closed words left out; -1 has no pair.
+      rows: int64 [T], the text of each word.
+      width: the factor in the keys a * width + b.
+
+    Returns:
+      int64 [P], the keys, and int64 [P], the positions in `ids` of the first word of each pair.
+    """
+    first = np.flatnonzero((rows[:-1] == rows[1:]) & (ids[:-1] >= 0) & (ids[1:] >= 0))
+    return ids[first] * width + ids[first + 1], first
+
+
+def find_keys(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Returns the position of each number of `wanted` in the sorted array `keys`, or -1."""
+    if not len(keys):
+        return np.full(len(wanted), -1)
+    places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[places] == wanted, places, -1)
+
+
+def count_features(
+    ids: np.ndarray,
+    rows: np.ndarray,
+    num_texts: int,
+    columns: Columns,
+    known: np.ndarray,
+    spelling: Spelling,
+    num_columns: int,
+) -> Cells:
+    """Counts the features of texts from which the closed words were removed.
+
+    Args:
+      ids: int64 [T], the open words of all texts, as positions in `known`.
+      rows: int64 [T], the text of each word.
+      num_texts: the number of texts.
+      columns: the columns of words and pairs.
+      known: int64 [types], the number of each word in `columns`, or -1.
+      spelling: the n-grams of each word, as columns.
+      num_columns: the number of columns F.
+
+    Returns:
+      The `Cells` of the matrix [num_texts, F] of counts.
+    """
+    numbers = known[ids]
+    of_word = np.full(len(numbers), -1)
+    has_number = numbers >= 0
+    of_word[has_number] = columns.of_word[numbers[has_number]]
+    keys, first = find_pairs(numbers, rows, columns.width)
+    places = find_keys(columns.pairs, keys)
+    row_parts = [rows[of_word >= 0], rows[first[places >= 0]]]
+    column_parts = [of_word[of_word >= 0], places[places >= 0] + columns.first_pair]
+    if len(ids) > _FEW:
+        return _count_with_scipy(
+            ids, rows, num_texts, row_parts, column_parts, spelling, num_columns
+        )
+    spelled = select_spelling(spelling, ids)
+    row_parts.append(np.repeat(rows, np.diff(spelled.starts)))
+    column_parts.append(spelled.columns)
+    codes = np.concatenate(row_parts) * max(num_columns, 1) + np.concatenate(column_parts)
+    cells, counts = np.unique(codes, return_counts=True)
+    return Cells(*np.divmod(cells, max(num_columns, 1)), counts)
+
+
+def _count_with_scipy(
+    ids: np.ndarray,
+    rows: np.ndarray,
+    num_texts: int,
+    row_parts: list[np.ndarray],
+    column_parts: list[np.ndarray],
+    spelling: Spelling,
+    num_columns: int,
+) -> Cells:
+    from scipy.sparse import csr_matrix
+
+    shape = num_texts, num_columns
+    types, local = np.unique(ids, return_inverse=True)
+    spelled = select_spelling(spelling, types)
+    words = csr_matrix((np.ones(len(rows), np.float32), (rows, local)), (num_texts, len(types)))
+    ngrams = csr_matrix(
+        (np.ones(len(spelled.columns), np.float32), spelled.columns, spelled.starts),
+        (len(types), num_columns),
+    )
+    ngrams.sum_duplicates()
+    row, column = np.concatenate(row_parts), np.concatenate(column_parts)
+    counts = words @ ngrams + csr_matrix((np.ones(len(row), np.float32), (row, column)), shape)
+    counts.sum_duplicates()
+    return Cells(
+        np.repeat(np.arange(num_texts, dtype=np.int32), np.diff(counts.indptr)),
+        counts.indices,
+        counts.data.astype(np.int32),
+    )
+
+
+def weigh_cells(cells: Cells, scale: np.ndarray, num_texts: int) -> tuple[np.ndarray, np.ndarray]:
+    """Computes the values of features: v = r (1 + log count), in rows of length 1.
+
+    Sums are taken in the order of the cells. A row therefore has the same bits in each batch.
+
+    Args:
+      cells: the counts of the features.
+      scale: float64 [F], the weight r of each feature.
+      num_texts: the number of rows.
+
+    Returns:
+      float64 [N], the value of each cell, and float64 [num_texts], the factor 1 / |v| by which the
+      row was multiplied (1 for a row without features).
+    """
+    largest = int(cells.counts.max()) if len(cells.counts) else 0
+    logs = 1 + np.array([0.0, *map(np.log, range(1, largest + 1))])
+    values = logs[cells.counts] * scale[cells.columns]
+    squares = np.bincount(cells.rows, values * values, minlength=num_texts)
+    factors = 1 / np.sqrt(np.where(squares > 0, squares, 1.0))
+    return values * factors[cells.rows], factors
+
+
+def compute_scale(
+    cells: Cells,
+    labels: np.ndarray,
+    num_classes: int,
+    first_ngram: int,
+    num_columns: int,
+    *,
+    absent: tuple[int, int] = (0, 0),
+    ngram_scale: float,
+) -> np.ndarray:
+    """Computes the weight r of each feature from the training texts.
+
+        r_f = (idf_f / mean idf + nb_f / mean nb) / 2      words and pairs
+        r_f = s idf_f / mean idf                           character n-grams
+
+    idf_f = log((1 + n) / (1 + n_f)) + 1 is the inverse document frequency, and nb_f the largest
+    absolute log-ratio of the frequency of the feature inside and outside of a class, as in naive
+    Bayes. In the first line the means are over all features, in the second over the n-grams. They
+    include features of closed words, with n_f = 0, because the part of nb in r would otherwise
+    become smaller when words are closed.
+
+    Args:
+      cells: the features of the n training texts.
+      labels: int [n], the class of each text.
+      num_classes: the number of classes C.
+      first_ngram: the column of the first n-gram.
+      num_columns: the number of columns F.
+      absent: the number of words, and the number of n-grams, that are in no text since their words
+        are closed.
+      ngram_scale: the number s.
+
+    Returns:
+      float64 [F].
+
+    Reference: Wang and Manning 2012 (the log-ratios).
+    """
+    total = np.bincount(cells.columns, minlength=num_columns).astype(np.float64)
+    idf, largest_idf = np.log((1 + len(labels)) / (1 + total)) + 1, np.log(1 + len(labels)) + 1
+    codes = labels[cells.rows].astype(np.int64) * max(num_columns, 1) + cells.columns
+    counts = np.bincount(codes, minlength=num_classes * num_columns)
+    ratio, absent_ratio, num_absent = np.zeros(num_columns), 0.0, sum(absent)
+    for count in counts.reshape(num_classes, num_columns):
+        inside = count + 1.0
+        outside = total - inside + 2.0
+        shift = np.log((outside.sum() + num_absent) / (inside.sum() + num_absent))
+        ratio = np.maximum(ratio, np.abs(np.log(inside / outside) + shift))
+        absent_ratio = max(absent_ratio, abs(shift))
+    mean_idf = _mean(idf, largest_idf, num_absent)
+    scale = (idf / mean_idf + ratio / _mean(ratio, absent_ratio, num_absent)) / 2
+    ngrams = idf[first_ngram:]
+    scale[first_ngram:] = ngram_scale * ngrams / _mean(ngrams, largest_idf, absent[1])
+    return scale
+
+
+def _mean(values: np.ndarray, absent: float, num_absent: int) -> float:
+    """Returns the mean of `values` and of `num_absent` numbers `absent`, at least 1e-9."""
+    return max(float(values.sum() + num_absent * absent) / max(len(values) + num_absent, 1), 1e-9)

@@ -1,0 +1,414 @@
+"""The fit of a gated lexicon: logistic regressions, between which words are closed."""
+
+import collections
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from gatedjax.lexicon._features import (
+    Columns,
+    Spelling,
+    compute_scale,
+    count_features,
+    find_keys,
+    find_pairs,
+    number_words,
+    spell_words,
+    weigh_cells,
+)
+from gatedjax.lexicon._lexicon import (
+    Lexicon,
+    centre_weights,
+    measure_strengths,
+    sum_spellings,
+)
+from gatedjax.lexicon._solve import choose_words, compute_gains, expand_scores, fit_weights
+from gatedjax.lexicon._spelling import spell
+
+DENSITIES = (1.0, 0.7, 0.5, 0.4, 0.3, 0.2, 0.1)
+"""The stages of a fit: shares of the words of the training texts that are open."""
+# Inverse penalty, the scale of n-grams against words, and the occurrences without a gain that are
+# added to those of a word, because the mean of few is unreliable. Measured on ten folds of five
+# training sets.
+_INVERSE_PENALTY, _NGRAM_SCALE, _SHRINK = 5.0, 0.12, 1.0
+# A word or pair is a feature if it occurs this often, an n-gram if this many words have it.
+_LEAST = 2
+# Up to so many occurrences a word sets the threshold for unknown words.
+_RARE = 2
+# Largest number of closed words with weights, of which a text without an open word opens the best.
+_MOST_SPARE = 10_000
+# Largest number of weights. The solver has a dozen arrays of this size, together 2 GB.
+_MOST_WEIGHTS = 20_000_000
+# Words whose gains are computed at once.
+_CHUNK = 200_000
+
+
+class EmptyLexicon(ValueError):
+    """The error of a density at which no word would be open."""
+
+
+class _Corpus(NamedTuple):
+    """The training texts: words by falling frequency, their occurrences, and their n-grams."""
+
+    types: list[str]
+    ids: np.ndarray
+    rows: np.ndarray
+    num_texts: int
+    counts: np.ndarray
+    ngrams: list[str]
+    spelling: Spelling
+
+
+class _Stage(NamedTuple):
+    """The weights of a stage, in columns of its own: words, pairs and n-grams that are open.
+
+    `last_scale` and `last_weights` have a row for each word: its weights in the last stage in which
+    it was open, or NaN if it had none.
+    """
+
+    word_types: np.ndarray
+    pairs: np.ndarray
+    ngrams: np.ndarray
+    scale: np.ndarray
+    weights: np.ndarray
+    bias: np.ndarray
+    logits: np.ndarray
+    factors: np.ndarray
+    last_scale: np.ndarray
+    last_weights: np.ndarray
+
+
+def fit_lexicon(
+    texts: Sequence[Sequence[str]],
+    labels: np.ndarray,
+    num_classes: int,
+    densities: Sequence[float] = DENSITIES,
+    *,
+    sample_weight: np.ndarray | None = None,
+) -> Iterator[Lexicon]:
+    """Fits lexicons of falling density to labelled texts, and yields one for each density.
+
+    Each stage is a convex problem, logistic regression on the features of the open words, which
+    starts from the weights of the stage before. Between two stages each open word gets the score
+
+        sum of gains / (number of occurrences + 1),   gain = loss without the word - loss
+
+    and the words of the largest scores stay open, as long as their occurrences fit into the next
+    density. There is no random number, and the same texts give the same bits.
+
+        >>> texts = [["a", "fine", "film"], ["a", "dull", "film"]] * 4
+        >>> for lexicon in fit_lexicon(texts, np.array([1, 0] * 4), 2, [1.0, 0.4]):
+        ...     reading = lexicon.read([["a", "dull", "play"]])
+        ...     print(reading.probabilities.argmax(1), reading.is_open[0])
+        [0] [ True  True  True]
+        [0] [False  True False]
+
+    Args:
+      texts: the words of each text.
+      labels: int [n], the class of each text, from 0.
+      num_classes: the number of classes, at least 2.
+      densities: the shares of the words that are open, falling, in (0, 1].
+      sample_weight: [n], the weight of each text in the loss and in the gains, with a mean above 0
+        that is scaled to 1; None gives all texts the same weight.
+
+    Yields:
+      The lexicon of each density.
+
+    Raises:
+      EmptyLexicon: if a density leaves no word open.
+      ValueError: if the number of texts and labels differ, there is no word or no class, the
+        densities are not falling numbers in (0, 1], a weight is negative or not finite, or there
+        are more than 20,000,000 features times classes.
+    """
+    labels = np.asarray(labels)
+    _check_arguments(texts, labels, num_classes, densities)
+    sample_weight = None if sample_weight is None else scale_weights(sample_weight, len(labels))
+    corpus = _count_words(texts)
+    open_types = np.ones(len(corpus.types), bool)
+    before: _Stage | None = None
+    for density in densities:
+        if density < 1:
+            if before is None:
+                before = _fit_stage(corpus, labels, num_classes, open_types, None, sample_weight)
+            open_types = _close_words(corpus, labels, open_types, before, density, sample_weight)
+            if not open_types.any():
+                raise EmptyLexicon(
+                    f"density must leave a word open, got {density}: it is less than the rarest of "
+                    f"the {len(corpus.ids):,} words"
+                )
+        before = _fit_stage(corpus, labels, num_classes, open_types, before, sample_weight)
+        yield _make_lexicon(corpus, num_classes, open_types, before, density)
+
+
+def _check_arguments(
+    texts: Sequence[Sequence[str]], labels: np.ndarray, num_classes: int, densities: Sequence[float]
+) -> None:
+    if num_classes < 2:
+        raise ValueError(f"num_classes must be at least 2, got {num_classes}")
+    if len(texts) != len(labels) or not len(texts):
+        raise ValueError(
+            f"texts and labels must have the same length of at least 1, got {len(texts)} and "
+            f"{len(labels)}"
+        )
+    if (
+        not np.issubdtype(labels.dtype, np.integer)
+        or labels.min() < 0
+        or labels.max() >= num_classes
+    ):
+        raise ValueError(f"labels must be integers in [0, {num_classes}), got {labels[:5]}")
+    if not any(map(len, texts)):
+        raise ValueError("texts must have at least one word, got none")
+    falling = list(densities) == sorted(set(densities), reverse=True)
+    if not densities or not falling or not all(0 < density <= 1 for density in densities):
+        raise ValueError(f"densities must be falling numbers in (0, 1], got {list(densities)}")
+
+
+def scale_weights(weights: np.ndarray, num_texts: int) -> np.ndarray:
+    """Returns the weights of texts as float64 with the mean 1.
+
+        >>> print(scale_weights(np.array([1, 3]), 2))
+        [0.5 1.5]
+
+    Args:
+      weights: [n], finite numbers of at least 0, and some above 0.
+      num_texts: the number n of texts.
+    """
+    weights = np.asarray(weights, np.float64)
+    if weights.shape != (num_texts,):
+        raise ValueError(f"sample_weight must have shape ({num_texts},), got {weights.shape}")
+    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
+        raise ValueError(
+            "sample_weight must be finite numbers of at least 0, and some above 0, got "
+            f"{weights[:5]}"
+        )
+    return weights / weights.mean()
+
+
+def _count_words(texts: Sequence[Sequence[str]]) -> _Corpus:
+    words = number_words(texts)
+    counts = np.bincount(words.ids, minlength=len(words.types))
+    # The most frequent words come first; equals stay in the order in which they first occur.
+    order = np.argsort(-counts, kind="stable")
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    types = [words.types[i] for i in order.tolist()]
+    # A dict keeps the order of the n-grams; the order of a set would change with the process.
+    words_with = collections.Counter(n for word in types for n in dict.fromkeys(spell(word)))
+    ngrams = [ngram for ngram, count in words_with.items() if count >= _LEAST]
+    spelling = spell_words(types, {ngram: number for number, ngram in enumerate(ngrams)})
+    return _Corpus(
+        types, place[words.ids], words.rows, words.num_texts, counts[order], ngrams, spelling
+    )
+
+
+def _fit_stage(
+    corpus: _Corpus,
+    labels: np.ndarray,
+    num_classes: int,
+    open_types: np.ndarray,
+    before: _Stage | None,
+    sample_weight: np.ndarray | None,
+) -> _Stage:
+    """Fits the weights of the features of the open words."""
+    from scipy.sparse import csr_matrix
+
+    is_open = open_types[corpus.ids]
+    ids, rows = corpus.ids[is_open], corpus.rows[is_open]
+    width = len(corpus.types)
+    keys, counts = np.unique(find_pairs(ids, rows, width)[0], return_counts=True)
+    pairs = keys[counts >= _LEAST]
+    word_types = np.flatnonzero(open_types & (corpus.counts >= _LEAST))
+    of_word = np.full(width, -1)
+    of_word[word_types] = np.arange(len(word_types))
+    sizes = np.diff(corpus.spelling.starts)
+    ngrams = np.unique(corpus.spelling.columns[np.repeat(open_types, sizes)])
+    first_ngram = len(word_types) + len(pairs)
+    spelling = _renumber(corpus, open_types, ngrams, first_ngram)
+    num_columns = first_ngram + len(ngrams)
+    if num_columns * num_classes > _MOST_WEIGHTS:
+        raise ValueError(
+            f"texts must have at most {_MOST_WEIGHTS:,} weights for a lexicon, got {num_columns:,} "
+            f"features for each of {num_classes:,} classes: a network (model='gru') has fewer"
+        )
+    cells = count_features(
+        ids,
+        rows,
+        corpus.num_texts,
+        Columns(of_word, pairs, len(word_types), width),
+        np.arange(width),
+        spelling,
+        num_columns,
+    )
+    scale = compute_scale(
+        cells,
+        labels,
+        num_classes,
+        first_ngram,
+        num_columns,
+        absent=(width - len(word_types), len(corpus.ngrams) - len(ngrams)),
+        ngram_scale=_NGRAM_SCALE,
+    )
+    # A lexicon stores 32 bits, and the fit uses the same numbers.
+    scale = scale.astype(np.float32).astype(np.float64)
+    values, factors = weigh_cells(cells, scale, corpus.num_texts)
+    starts = np.searchsorted(cells.rows, np.arange(corpus.num_texts + 1))
+    shape = corpus.num_texts, num_columns
+    matrix = csr_matrix((values.astype(np.float32), cells.columns, starts), shape)
+    start = None if before is None else _warm_start(before, word_types, pairs, ngrams, scale)
+    weights, bias = fit_weights(
+        matrix, labels, num_classes, _INVERSE_PENALTY, start, sample_weight=sample_weight
+    )
+    weights, bias = weights.astype(np.float32), bias.astype(np.float32)
+    logits = expand_scores((matrix @ weights + bias).astype(np.float64))
+    if before is None:
+        last_scale = np.full(width, np.nan)
+        last_weights = np.full((width, weights.shape[1]), np.nan, np.float32)
+    else:
+        last_scale, last_weights = before.last_scale.copy(), before.last_weights.copy()
+    last_scale[word_types] = scale[: len(word_types)]
+    last_weights[word_types] = weights[: len(word_types)]
+    return _Stage(
+        *(word_types, pairs, ngrams, scale, weights, bias, logits, factors),
+        *(last_scale, last_weights),
+    )
+
+
+def _renumber(corpus: _Corpus, open_types: np.ndarray, ngrams: np.ndarray, first: int) -> Spelling:
+    """Returns the spelling of all words in the columns of a stage; closed words have no n-gram."""
+    column_of = np.full(len(corpus.ngrams), -1)
+    column_of[ngrams] = first + np.arange(len(ngrams))
+    sizes = np.diff(corpus.spelling.starts)
+    columns = column_of[corpus.spelling.columns[np.repeat(open_types, sizes)]]
+    starts = np.concatenate([[0], np.cumsum(np.where(open_types, sizes, 0))])
+    return Spelling(columns, starts)
+
+
+def _warm_start(
+    before: _Stage, word_types: np.ndarray, pairs: np.ndarray, ngrams: np.ndarray, scale: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the weights of the stage before in the columns of this stage, 0 for new features."""
+    old = before.weights * before.scale[:, None]
+    parts, first = [], 0
+    for old_keys, keys in (
+        (before.word_types, word_types),
+        (before.pairs, pairs),
+        (before.ngrams, ngrams),
+    ):
+        places = find_keys(old_keys, keys)
+        parts.append(np.where((places >= 0)[:, None], old[first + places], 0.0))
+        first += len(old_keys)
+    return np.concatenate(parts) / np.maximum(scale, 1e-9)[:, None], before.bias.astype(np.float64)
+
+
+def _close_words(
+    corpus: _Corpus,
+    labels: np.ndarray,
+    open_types: np.ndarray,
+    stage: _Stage,
+    density: float,
+    sample_weight: np.ndarray | None,
+) -> np.ndarray:
+    """Returns the gates of the next stage, bool [types]: the open words of the largest scores."""
+    is_open = open_types[corpus.ids]
+    ids, rows = corpus.ids[is_open], corpus.rows[is_open]
+    weights = centre_weights(stage.weights * stage.scale[:, None])
+    first_pair = len(stage.word_types)
+    first_ngram = first_pair + len(stage.pairs)
+    # The types that are closed have no n-gram here, so that their shares are 0.
+    of_type = sum_spellings(_renumber(corpus, open_types, stage.ngrams, first_ngram), weights)
+    of_type[stage.word_types] += weights[:first_pair]
+    sums = np.zeros(len(corpus.types))
+    bounds = _bounds(rows, _CHUNK)
+    for begin, end in itertools.pairwise(bounds):
+        part, row = ids[begin:end], rows[begin:end]
+        shares = of_type[part]
+        keys, first = find_pairs(part, row, len(corpus.types))
+        places = find_keys(stage.pairs, keys)
+        first, places = first[places >= 0], places[places >= 0]
+        # A position is the first word of one pair at most, and the second of one.
+        for side in (first, first + 1):
+            shares[side] += weights[first_pair + places]
+        shares *= stage.factors[row][:, None]
+        texts, local = np.unique(row, return_inverse=True)
+        gains = compute_gains(stage.logits[texts], shares, local, labels[texts])
+        if sample_weight is not None:
+            gains = gains * sample_weight[row]
+        sums += np.bincount(part, gains, len(sums))
+    scores = np.where(open_types, sums / (corpus.counts + _SHRINK), -np.inf)
+    return choose_words(scores, corpus.counts, density * len(corpus.ids))
+
+
+def _bounds(rows: np.ndarray, size: int) -> list[int]:
+    """Returns positions that cut sorted rows into parts of about `size`, between two texts."""
+    starts = np.flatnonzero(np.diff(rows, prepend=-1))
+    wanted = np.searchsorted(starts, np.arange(0, len(rows), size))
+    inner = starts[wanted[wanted < len(starts)]]
+    return np.unique([0, *inner.tolist(), len(rows)]).tolist()
+
+
+def _make_lexicon(
+    corpus: _Corpus,
+    num_classes: int,
+    open_types: np.ndarray,
+    stage: _Stage,
+    density: float,
+) -> Lexicon:
+    """Makes the lexicon of a stage, with the threshold for unknown words."""
+    spare = _choose_spare(stage)
+    weighted = np.concatenate([stage.word_types, spare])
+    num_words = len(stage.word_types)
+    scale = np.concatenate(
+        [stage.scale[:num_words], stage.last_scale[spare], stage.scale[num_words:]]
+    )
+    weights = np.concatenate(
+        [stage.weights[:num_words], stage.last_weights[spare], stage.weights[num_words:]]
+    )
+    column_of = np.full(len(corpus.ngrams), -1)
+    column_of[stage.ngrams] = len(scale) - len(stage.ngrams) + np.arange(len(stage.ngrams))
+    columns = column_of[corpus.spelling.columns]
+    has_column = columns >= 0
+    starts = np.concatenate([[0], np.cumsum(has_column)])[corpus.spelling.starts]
+    spelling = Spelling(columns[has_column], starts)
+    strengths = measure_strengths(
+        spelling, centre_weights(scale[:, None] * weights.astype(np.float64))
+    )
+    threshold = -1.0
+    if density < 1:
+        rare = strengths[corpus.counts <= _RARE]
+        threshold = float(np.quantile(rare, 1 - density)) if len(rare) else 0.0
+    # A word whose gate follows from its spelling, and that has no weight, is not stored.
+    is_exception = (strengths > threshold) != open_types
+    is_exception[weighted] = False
+    stored = np.concatenate([weighted, np.flatnonzero(is_exception)])
+    number_of = np.full(len(corpus.types), -1)
+    number_of[stage.word_types] = np.arange(num_words)
+    pairs = number_of[np.stack(np.divmod(stage.pairs, len(corpus.types)), 1)]
+    return Lexicon(
+        num_classes=num_classes,
+        words=tuple(corpus.types[i] for i in stored.tolist()),
+        is_open=open_types[stored],
+        counts=corpus.counts[weighted].astype(np.int32),
+        pairs=pairs.astype(np.int32).reshape(-1, 2),
+        ngrams=tuple(corpus.ngrams[i] for i in stage.ngrams.tolist()),
+        scale=scale.astype(np.float32),
+        weights=weights,
+        bias=stage.bias,
+        threshold=threshold,
+        density=density,
+    )
+
+
+def _choose_spare(stage: _Stage) -> np.ndarray:
+    """Returns the closed words that may be opened in a text without an open word.
+
+    They are the words with the largest weights in the last stage in which they were open, sorted by
+    their number, which is their order in frequency.
+    """
+    is_spare = ~np.isnan(stage.last_scale)
+    is_spare[stage.word_types] = False
+    spare = np.flatnonzero(is_spare)
+    weights = centre_weights(stage.last_scale[spare, None] * stage.last_weights[spare])
+    order = np.argsort(-np.abs(weights).max(1), kind="stable") if len(spare) else spare
+    return np.sort(spare[order[:_MOST_SPARE]])

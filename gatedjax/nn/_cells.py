@@ -1,0 +1,367 @@
+"""Recurrent cells in the form of Flax, with the parameters of the recurrent layers."""
+
+import functools
+import numbers
+from collections.abc import Callable
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from gatedjax import functional as F
+from gatedjax._utils.parameter_names import PARAMETERS
+from gatedjax._utils.types import Tree
+from gatedjax.functional._checks import wide_dtype
+from gatedjax.functional._rau_step import initial_state
+from gatedjax.functional._recurrence import check_width
+from gatedjax.functional._types import Carry, Dtype
+from gatedjax.nn._initializers import GLOROT, ORTHOGONAL, ZEROS, per_gate
+from gatedjax.nn._types import Initializer
+
+
+def check_size(**sizes: Any) -> None:
+    """Raises unless each argument is an integer of at least 1; the keyword is its name.
+
+    Raises TypeError for another type, and ValueError for a number below 1.
+    """
+    for name, size in sizes.items():
+        if not isinstance(size, numbers.Integral):
+            raise TypeError(f"{name} must be an integer, got {size!r}")
+        if size < 1:
+            raise ValueError(f"{name} must be at least 1, got {size}")
+
+
+class Cell(nn.RNNCellBase):
+    """The base class of `LSTMCell`, `GRUCell` and `RAUCell`, which define weights and a step.
+
+    Attributes:
+      features: hidden width H.
+      kernel_init: initialiser of the input kernel, applied to the block [D, H] of each gate.
+      recurrent_kernel_init: initialiser of the recurrent kernel, applied to the block [H, H] of
+        each gate.
+      bias_init: initialiser of the bias, applied to the block [H] of each gate.
+      dtype: dtype of the products; carries and reductions stay float32. None follows the input.
+      param_dtype: dtype of the parameters.
+    """
+
+    features: int
+    kernel_init: Initializer = GLOROT
+    recurrent_kernel_init: Initializer = ORTHOGONAL
+    bias_init: Initializer = ZEROS
+    dtype: Dtype | None = None
+    param_dtype: Dtype = jnp.float32
+
+    def _kind(self) -> Callable[..., Tree]:
+        """Returns the class of the weights."""
+        raise NotImplementedError
+
+    def _gate_biases(self) -> tuple[float, ...]:
+        """Returns for each gate the number that is added to its initial bias."""
+        raise NotImplementedError
+
+    def _shapes(self, width: int) -> dict[str, tuple[int, ...]]:
+        """Returns the shapes of further weights by field, for inputs of a width."""
+        raise NotImplementedError
+
+    @nn.nowrap
+    def _unroll(self) -> Callable[..., Tree]:
+        """Returns the function of `functional` that runs the cell over time, with its options."""
+        raise NotImplementedError
+
+    def _step(self) -> Callable[..., Tree]:
+        """Returns the function of `functional` that computes a step, with its options."""
+        raise NotImplementedError
+
+    @nn.nowrap
+    def _zeros(self, rows: int, dtype: Dtype = jnp.float32) -> Tree:
+        """Returns the carry before the first step for a number of rows."""
+        return jnp.zeros((rows, self.features), dtype)
+
+    @nn.nowrap
+    def initialize_carry(self, rng: Any, input_shape: tuple[int, ...]) -> Tree:
+        """Returns the carry before the first step.
+
+        Args:
+          rng: not used, because the carry is zero; None is enough.
+          input_shape: the shape [..., D] of the inputs of a step.
+
+        Returns:
+          The carry, with arrays [..., H]. It is float32, or float64 for a float64 `dtype`.
+        """
+        del rng
+        wide = wide_dtype(self.dtype or self.param_dtype)
+        return jax.tree.map(
+            lambda leaf: jnp.broadcast_to(leaf[0], (*input_shape[:-1], leaf.shape[-1])),
+            self._zeros(1, wide),
+        )
+
+    @property
+    def num_feature_axes(self) -> int:
+        """The number of axes of the features of an input, which is 1."""
+        return 1
+
+    @nn.compact
+    def weights(
+        self,
+        inputs: Float[Array, "*B D"],
+        make_key: Callable[[], Array] | None = None,
+        argument: str = "inputs",
+    ) -> Any:
+        """Returns the parameters as weights of `functional`, and creates them at initialisation.
+
+        Args:
+          inputs: inputs of the cell; only their shape is used.
+          make_key: returns a new PRNG key for each parameter at initialisation; None takes the
+            stream "params" of the cell.
+          argument: the name of the inputs in messages.
+
+        Returns:
+          The weights, such as an `LSTMWeights`.
+
+        Raises:
+          TypeError: if `features` is not an integer.
+          ValueError: if an option is out of range, or the parameters are for another width.
+        """
+        check_size(features=self.features)
+        # The check comes first, because the message of Flax would blame the parameter.
+        if self.has_variable("params", "kernel"):
+            kernel = nn.meta.unbox(self.get_variable("params", "kernel"))
+            source = "params" + "".join(f"[{part!r}]" for part in (*self.path, "kernel"))
+            check_width(kernel.shape[0], source, **{argument: inputs})
+        width = inputs.shape[-1]
+        biases, hidden = self._gate_biases(), self.features
+        blocks, columns = (0.0,) * len(biases), len(biases) * hidden
+
+        def param(field: str, init: Initializer, shape: tuple[int, ...]) -> Array:
+            name = PARAMETERS[field]
+            is_new = self.is_mutable_collection("params") and not self.has_variable("params", name)
+            if make_key is not None and is_new:
+                key = make_key()
+                return self.param(name, lambda _: init(key, shape, self.param_dtype))
+            return self.param(name, init, shape, self.param_dtype)
+
+        fields = {
+            "input": param("input", per_gate(self.kernel_init, blocks), (width, columns)),
+            "recurrent": param(
+                "recurrent", per_gate(self.recurrent_kernel_init, blocks), (hidden, columns)
+            ),
+            "bias": param("bias", per_gate(self.bias_init, biases), (columns,)),
+        }
+        for field, shape in self._shapes(width).items():
+            # Only biases have a single axis.
+            init = self.bias_init if len(shape) == 1 else self.kernel_init
+            fields[field] = param(field, init, shape)
+        return self._kind()(**fields)
+
+    def __call__(
+        self, carry: Carry, inputs: Float[Array, "*B D"]
+    ) -> tuple[Any, Float[Array, "*B H"]]:
+        """Computes a step.
+
+        Args:
+          carry: the carry after the step before, with arrays [..., H], see `initialize_carry`.
+          inputs: a vector per row.
+
+        Returns:
+          (carry, output): the next carry, in the dtypes of the given carry, and the hidden state in
+          the dtype of the products.
+        """
+        inputs = jnp.asarray(inputs)
+        inputs = inputs.astype(self.dtype or inputs.dtype)
+        lead = inputs.shape[:-1]
+
+        def to_rows(x: Array) -> Array:
+            # The functions have a single batch axis; cells of Flax may have any number.
+            return x if x.ndim == 2 else x.reshape(-1, x.shape[-1])
+
+        old = jax.tree.map(jnp.asarray, carry)
+        new, output = self._step()(
+            self.weights(inputs), jax.tree.map(to_rows, old), to_rows(inputs)
+        )
+        # A scan needs a carry of constant dtypes.
+        new = jax.tree.map(lambda n, o: n.astype(o.dtype).reshape(o.shape), new, old)
+        return new, output if len(lead) == 1 else output.reshape(*lead, self.features)
+
+
+class LSTMCell(Cell):
+    """A long short-term memory as a cell of Flax: `functional.lstm_step` with parameters.
+
+    The parameters are those of a layer of `LSTM`: the subtree "layer_0", "forward" of its
+    parameters runs this cell. The carry is an `LSTMState`.
+
+        >>> cell, xs = LSTMCell(features=5), jnp.ones((1, 4, 3))
+        >>> states, variables = nn.RNN(cell).init_with_output(jax.random.key(0), xs)
+        >>> print(states.shape, sorted(variables["params"]["cell"]))
+        (1, 4, 5) ['bias', 'kernel', 'recurrent_kernel']
+
+    Attributes:
+      features: hidden width H.
+      kernel_init, recurrent_kernel_init, bias_init: initialisers of the input kernel, of the
+        recurrent kernel and of the bias, applied to the block of each gate separately.
+      dtype, param_dtype: dtype of the products (None follows the input), and of the parameters.
+      forget_bias: number that is added to the initial bias of the forget gate.
+    """
+
+    forget_bias: float = 1.0
+
+    def _kind(self) -> Callable[..., Tree]:
+        return F.LSTMWeights
+
+    def _gate_biases(self) -> tuple[float, ...]:
+        return 0.0, self.forget_bias, 0.0, 0.0
+
+    def _shapes(self, width: int) -> dict[str, tuple[int, ...]]:
+        return {}
+
+    @nn.nowrap
+    def _zeros(self, rows: int, dtype: Dtype = jnp.float32) -> Tree:
+        """Returns the carry before the first step for a number of rows."""
+        return F.LSTMState(super()._zeros(rows, dtype), super()._zeros(rows, dtype))
+
+    @nn.nowrap
+    def _unroll(self) -> Callable[..., Tree]:
+        """Returns `functional.lstm`."""
+        return F.lstm
+
+    def _step(self) -> Callable[..., Tree]:
+        return F.lstm_step
+
+
+class GRUCell(Cell):
+    """A gated recurrent unit as a cell of Flax: `functional.gru_step` with parameters.
+
+    The parameters are those of a layer of `GRU`: the subtree "layer_0", "forward" of its parameters
+    runs this cell. The carry is the hidden state.
+
+        >>> cell, xs = GRUCell(features=5, reset_after=True), jnp.ones((1, 4, 3))
+        >>> states, _ = nn.RNN(cell).init_with_output(jax.random.key(0), xs)
+        >>> states.shape
+        (1, 4, 5)
+
+    Attributes:
+      features: hidden width H.
+      kernel_init, recurrent_kernel_init, bias_init: initialisers of the input kernel, of the
+        recurrent kernel and of the bias, applied to the block of each gate separately.
+      dtype, param_dtype: dtype of the products (None follows the input), and of the parameters.
+      reset_after, recurrent_bias, gradient_clip: see `GRU`.
+      gate_bias: number that is added to the initial bias of the reset gate and subtracted from that
+        of the update gate.
+    """
+
+    reset_after: bool = False
+    recurrent_bias: bool = True
+    gradient_clip: float | None = None
+    gate_bias: float = 0.0
+
+    def _kind(self) -> Callable[..., Tree]:
+        return F.GRUWeights
+
+    def _gate_biases(self) -> tuple[float, ...]:
+        return self.gate_bias, -self.gate_bias, 0.0
+
+    def _shapes(self, width: int) -> dict[str, tuple[int, ...]]:
+        # Without reset_after the two biases of the candidate would only be added.
+        has_second = self.reset_after and self.recurrent_bias
+        return {"recurrent_bias": (self.features,)} if has_second else {}
+
+    @nn.nowrap
+    def _unroll(self) -> Callable[..., Tree]:
+        """Returns `functional.gru` with the options of the cell."""
+        return functools.partial(F.gru, **self._options())
+
+    def _step(self) -> Callable[..., Tree]:
+        return functools.partial(F.gru_step, **self._options())
+
+    @nn.nowrap
+    def _options(self) -> dict[str, Tree]:
+        return {"reset_after": self.reset_after, "gradient_clip": self.gradient_clip}
+
+
+class RAUCell(Cell):
+    """A recurrent attention unit as a cell of Flax: `functional.rau_step` with parameters.
+
+    The parameters are those of a layer of `RAU`: the subtree "layer_0", "forward" of its parameters
+    runs this cell. The carry is the hidden state; that of "time_causal" is an `RAUTimeState`.
+
+        >>> cell, x = RAUCell(features=5), jnp.ones((2, 3))
+        >>> carry = cell.initialize_carry(None, x.shape)
+        >>> (carry, output), _ = cell.init_with_output(jax.random.key(0), carry, x)
+        >>> output.shape
+        (2, 5)
+
+    Attributes:
+      features: hidden width H.
+      kernel_init, recurrent_kernel_init, bias_init: initialisers of the input kernel and of the
+        kernels of the attention, of the recurrent kernel, and of the biases; those of the gates are
+        applied to the block of each gate separately.
+      dtype, param_dtype: dtype of the products (None follows the input), and of the parameters.
+      attention, attn_hidden, rescale, reset_after: see `RAU`.
+      gate_bias: number that is added to the initial bias of the reset gate and subtracted from that
+        of the update gate.
+    """
+
+    attention: F.RAUAttention = "feature_proj"
+    attn_hidden: int = 0
+    rescale: bool = False
+    reset_after: bool = False
+    gate_bias: float = 0.0
+
+    def _kind(self) -> Any:
+        hidden = self.attn_hidden or self.attention == "time_causal"
+        kinds = {"concat": F.RAUConcatWeights, "matrix": F.RAUMatrixWeights}
+        return kinds.get(self.attention, F.RAUHiddenWeights if hidden else F.RAUWeights)
+
+    def _gate_biases(self) -> tuple[float, ...]:
+        # The form of the attention decides the fields: feature forms without a hidden layer have
+        # their attention as a block of the kernels, all other forms have separate kernels.
+        blocks = {F.RAUWeights: 5, F.RAUHiddenWeights: 4}.get(self._kind(), 3)
+        # Blocks r and z come first in all kinds of weights; the update gate gets the negative bias,
+        # which keeps more of the old state.
+        return (self.gate_bias, -self.gate_bias, *[0.0] * (blocks - 2))
+
+    def _shapes(self, width: int) -> dict[str, tuple[int, ...]]:
+        h, joined = self.features, width + self.features
+        if self.attn_hidden < 0:
+            raise ValueError(f"attn_hidden must be at least 0, got {self.attn_hidden}")
+        if self.attn_hidden and self.attention in ("concat", "matrix"):
+            raise ValueError(
+                f"attn_hidden must be 0 for attention={self.attention!r}, got {self.attn_hidden}"
+            )
+        kind, is_timed = self._kind(), self.attention == "time_causal"
+        inner = self.attn_hidden or (h if is_timed else 0)
+        shapes: dict[str, tuple[int, ...]] = {}
+        if inner:
+            scores = 1 if is_timed else h
+            shapes = {"hidden": (joined, inner), "hidden_bias": (inner,), "score": (inner, scores)}
+            shapes |= {} if is_timed else {"score_bias": (scores,)}
+        elif kind is not F.RAUWeights:
+            shapes = {"score": (joined, joined), "score_bias": (joined,)}
+            if kind is F.RAUConcatWeights:
+                shapes |= {"value": (joined, h), "value_bias": (h,)}
+            else:
+                shapes |= {"affinity": (h, joined)}
+        return shapes | ({"recurrent_bias": (h,)} if self.reset_after else {})
+
+    @nn.nowrap
+    def _zeros(self, rows: int, dtype: Dtype = jnp.float32) -> Tree:
+        """Returns the carry before the first step for a number of rows."""
+        return initial_state(self.attention, rows, self.features, dtype)
+
+    @nn.nowrap
+    def _options(self) -> dict[str, Tree]:
+        """Returns the options of `functional.rau` and `functional.rau_step` by name."""
+        return {
+            "attention": self.attention,
+            "rescale": self.rescale,
+            "reset_after": self.reset_after,
+        }
+
+    @nn.nowrap
+    def _unroll(self) -> Callable[..., Tree]:
+        """Returns `functional.rau` with the options of the cell."""
+        return functools.partial(F.rau, **self._options())
+
+    def _step(self) -> Callable[..., Tree]:
+        return functools.partial(F.rau_step, **self._options())

@@ -1,0 +1,97 @@
+"""Initialisers of parameters that consist of a block of columns for each gate."""
+
+import functools
+from typing import Any, overload
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from gatedjax.functional._types import Dtype
+from gatedjax.nn._types import Initializer
+
+# The initialisers are module constants and cached, because Flax traces the initialiser of each
+# parameter whenever it traces a network: JAX traces the same function only once for each shape.
+GLOROT = nn.initializers.glorot_uniform()
+LECUN = nn.initializers.lecun_normal()
+ORTHOGONAL = nn.initializers.orthogonal()
+ZEROS = nn.initializers.zeros_init()
+
+
+@functools.cache
+def per_gate(init: Initializer, offsets: tuple[float, ...]) -> Initializer:
+    """Returns an initialiser that applies `init` to the block of each gate separately.
+
+    Fans and orthogonality then belong to a single gate. If `init` returns an array with metadata,
+    as that of `flax.linen.with_partitioning` does, the result has the same metadata.
+
+    Args:
+      init: the initialiser of a block, [K, H] of a kernel or [H] of a bias.
+      offsets: for each gate, a number that is added to its block.
+    """
+
+    @functools.partial(jax.jit, static_argnums=(1, 2), inline=True)
+    def initialize(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Any:
+        width = shape[-1] // len(offsets)
+        keys = jax.random.split(key, len(offsets))
+        boxed = [init(k, (*shape[:-1], width), dtype) for k in keys]
+        blocks = [
+            block if offset == 0 else block + jnp.asarray(offset, dtype)
+            for block, offset in zip(map(nn.meta.unbox, boxed), offsets, strict=True)
+        ]
+        return nn.meta.replace_boxed(boxed[0], jnp.concatenate(blocks, axis=-1))
+
+    return initialize
+
+
+@overload
+def per_layer(
+    init: Initializer, num_gates: int = 1, *, offsets: tuple[float, ...] | None = None
+) -> Initializer: ...
+
+
+@overload
+def per_layer(init: None, num_gates: int = 1) -> None: ...
+
+
+def per_layer(
+    init: Initializer | None, num_gates: int = 1, *, offsets: tuple[float, ...] | None = None
+) -> Initializer | None:
+    """Returns an initialiser that applies `init` to each layer and gate of stacked parameters.
+
+    The first axis of the parameters stacks layers, and the last axis has a block for each gate. An
+    array with metadata, such as names of axes, gets none for the axis of layers.
+
+    Args:
+      init: the initialiser of a block; None gives None.
+      num_gates: the number of gates.
+      offsets: for each gate, a number that is added to its block; None means zeros.
+    """
+    if init is None:
+        return None
+    blocks = per_gate(init, offsets or (0.0,) * num_gates)
+
+    def initialize(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Any:
+        boxed = [blocks(k, tuple(shape[1:]), dtype) for k in jax.random.split(key, shape[0])]
+        stacked = jnp.stack([nn.meta.unbox(layer) for layer in boxed])
+        box = nn.meta.add_axis(boxed[0], 0, {nn.PARTITION_NAME: None})
+        return nn.meta.replace_boxed(box, stacked)
+
+    return initialize
+
+
+@functools.cache
+def symmetric_uniform(scale: float) -> Initializer:
+    """Returns an initialiser that draws from uniform(-scale, scale)."""
+
+    def uniform(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
+        return jax.random.uniform(key, shape, dtype, -scale, scale)
+
+    return uniform
+
+
+@functools.cache
+def normal(std: float) -> Initializer:
+    """Returns an initialiser that draws from normal(0, std), the same object for the same `std`."""
+    return nn.initializers.normal(std)

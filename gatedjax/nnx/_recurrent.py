@@ -1,0 +1,253 @@
+"""Recurrent layers and cells for NNX."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Bool, Float, Int
+
+from gatedjax import nn as gnn
+from gatedjax.functional._types import Carry
+from gatedjax.nnx._base import Module
+
+
+class _Recurrent(Module):
+    """The base class of `LSTM`, `GRU` and `RAU`."""
+
+    def __init__(self, function: Any, in_features: int, rngs: nnx.Rngs) -> None:
+        is_noisy = function.dropout > 0 or function.recurrent_dropout > 0
+        inputs = (jnp.zeros((1, 1, in_features)),)
+        super().__init__(function, inputs, rngs=rngs, streams=("dropout",) if is_noisy else ())
+
+    def initial_carry(self, rows: int) -> Any:
+        """Returns the carries before the first step for a number of rows, in the form of `initial`.
+
+        The arrays are zeros in float32.
+        """
+        return self._function.initial_carry(rows)
+
+    def __call__(
+        self,
+        xs: Float[Array, "B T D"],
+        mask: Bool[Array, "B T"] | None = None,
+        *,
+        lengths: Int[Array, " B"] | None = None,
+        initial: Carry = None,
+        resets: Bool[Array, "B T"] | None = None,
+        reset_to: Carry = None,
+        deterministic: bool | None = None,
+        example_id: Int[Array, " B"] | None = None,
+        time_major: bool | None = None,
+        return_carry: bool | None = None,
+    ) -> Any:
+        """Runs the stack, see the call of the module of `gatedjax.nn` with the same name.
+
+        Args:
+          xs: inputs, a vector per position.
+          mask: True at real positions; None without lengths means that all are real.
+          lengths: the number of real positions of each row, instead of mask.
+          initial: the initial carries; None means zeros.
+          resets: True at the first step of each segment of a row.
+          reset_to: the initial carries of the segments; None means `initial`.
+          deterministic: True turns dropout off; None means the mode of the module.
+          example_id: the examples to which the dropout bits belong; None means the row numbers.
+          time_major: True for arrays with the axes [T, B]; None means the option.
+          return_carry: False returns only the outputs; None means the option.
+
+        Returns:
+          (carries, outputs), or the outputs.
+        """
+        return self._apply_noisy(
+            xs,
+            mask,
+            lengths=lengths,
+            initial=initial,
+            resets=resets,
+            reset_to=reset_to,
+            deterministic=deterministic,
+            example_id=example_id,
+            time_major=time_major,
+            return_carry=return_carry,
+        )
+
+
+class LSTM(_Recurrent):
+    """Layers of LSTM cells: `nn.LSTM` as an NNX module.
+
+        >>> lstm = LSTM(3, 5, bidirectional=True, rngs=nnx.Rngs(0))
+        >>> carries, outputs = lstm(jnp.ones((2, 4, 3)), lengths=jnp.array([4, 2]))
+        >>> outputs.shape, lstm.layer_0.backward.kernel.shape
+        ((2, 4, 10), (3, 20))
+
+    Args:
+      in_features: D, the width of the inputs.
+      features: H, the hidden width per direction.
+      rngs: the streams of the network, "params" and, with dropout, "dropout".
+      **options: the further options of `nn.LSTM`, such as `num_layers` or `dropout`.
+    """
+
+    def __init__(self, in_features: int, features: int, *, rngs: nnx.Rngs, **options: Any) -> None:
+        super().__init__(gnn.LSTM(features, **options, parent=None), in_features, rngs)
+
+
+class GRU(_Recurrent):
+    """Layers of GRU cells: `nn.GRU` as an NNX module.
+
+        >>> gru = GRU(3, 5, reset_after=True, return_carry=False, rngs=nnx.Rngs(0))
+        >>> gru(jnp.ones((2, 4, 3))).shape
+        (2, 4, 5)
+
+    Args:
+      in_features: D, the width of the inputs.
+      features: H, the hidden width per direction.
+      rngs: the streams of the network, "params" and, with dropout, "dropout".
+      **options: the further options of `nn.GRU`, such as `num_layers` or `dropout`.
+    """
+
+    def __init__(self, in_features: int, features: int, *, rngs: nnx.Rngs, **options: Any) -> None:
+        super().__init__(gnn.GRU(features, **options, parent=None), in_features, rngs)
+
+
+class RAU(_Recurrent):
+    """Layers of recurrent attention units: `nn.RAU` as an NNX module.
+
+        >>> rau = RAU(3, 5, rngs=nnx.Rngs(0))
+        >>> (state,), outputs = rau(jnp.ones((2, 4, 3)))
+        >>> state.shape, rau.attention_weights(jnp.ones((2, 4, 3))).shape
+        ((2, 5), (2, 4, 5))
+
+    Args:
+      in_features: D, the width of the inputs.
+      features: H, the hidden width per direction.
+      rngs: the streams of the network, "params" and, with dropout, "dropout".
+      **options: the further options of `nn.RAU`, such as `attention` or `num_layers`.
+    """
+
+    def __init__(self, in_features: int, features: int, *, rngs: nnx.Rngs, **options: Any) -> None:
+        super().__init__(gnn.RAU(features, **options, parent=None), in_features, rngs)
+
+    def attention_weights(
+        self,
+        xs: Float[Array, "B T D"],
+        mask: Bool[Array, "B T"] | None = None,
+        *,
+        lengths: Int[Array, " B"] | None = None,
+        resets: Bool[Array, "B T"] | None = None,
+    ) -> Float[Array, "B T ..."]:
+        """Computes the attention weights of all steps, see `nn.RAU.attention_weights`.
+
+        Args:
+          xs: inputs, a vector per position.
+          mask: True at real positions.
+          lengths: the number of real positions of each row, instead of mask.
+          resets: True at the first step of each segment of a row.
+
+        Returns:
+          The weights, of the shapes of `functional.rau_attention`.
+        """
+        options = {"lengths": lengths, "resets": resets, "method": "attention_weights"}
+        return self._apply(xs, mask, **options)
+
+
+class _Cell(Module, nnx.RNNCellBase):
+    """The base class of the cells, which run in `flax.nnx.RNN`."""
+
+    def __init__(self, function: Any, in_features: int, rngs: nnx.Rngs) -> None:
+        shape = (1, in_features)
+        inputs = (function.initialize_carry(None, shape), jnp.zeros(shape))
+        super().__init__(function, inputs, rngs=rngs)
+
+    def initialize_carry(
+        self, input_shape: tuple[int, ...], rngs: Any = None, carry_init: Any = None
+    ) -> Any:
+        """Returns the carry before the first step, zeros.
+
+        Args:
+          input_shape: the shape [..., D] of the inputs of a step.
+          rngs: not used, because the carry is zero.
+          carry_init: must be None.
+
+        Raises:
+          ValueError: if `carry_init` is given.
+        """
+        del rngs
+        if carry_init is not None:
+            raise ValueError(
+                f"carry_init must be None, got {carry_init!r}: the first carry is zero; pass "
+                "another one as initial_carry"
+            )
+        return self._function.initialize_carry(None, input_shape)
+
+    @property
+    def num_feature_axes(self) -> int:
+        """The number of axes of the features of an input, which is 1."""
+        return 1
+
+    def __call__(
+        self, carry: Carry, inputs: Float[Array, "*B D"]
+    ) -> tuple[Any, Float[Array, "*B H"]]:
+        """Computes a step.
+
+        Args:
+          carry: the carry after the step before.
+          inputs: a vector per row.
+
+        Returns:
+          (carry, output): the next carry, and the hidden state.
+        """
+        return self._apply(carry, inputs)
+
+
+class LSTMCell(_Cell):
+    """A long short-term memory: `nn.LSTMCell` as an NNX module.
+
+        >>> cell = LSTMCell(3, 5, rngs=nnx.Rngs(0))
+        >>> nnx.RNN(cell)(jnp.ones((2, 4, 3))).shape
+        (2, 4, 5)
+
+    Args:
+      in_features: D, the width of the inputs.
+      features: H, the hidden width.
+      rngs: the streams of the network; "params" draws the parameters.
+      **options: the further options of `nn.LSTMCell`.
+    """
+
+    def __init__(self, in_features: int, features: int, *, rngs: nnx.Rngs, **options: Any) -> None:
+        super().__init__(gnn.LSTMCell(features, **options, parent=None), in_features, rngs)
+
+
+class GRUCell(_Cell):
+    """A gated recurrent unit: `nn.GRUCell` as an NNX module.
+
+        >>> cell = GRUCell(3, 5, rngs=nnx.Rngs(0))
+        >>> carry, output = cell(cell.initialize_carry((2, 3)), jnp.ones((2, 3)))
+        >>> output.shape
+        (2, 5)
+
+    Args:
+      in_features: D, the width of the inputs.
+      features: H, the hidden width.
+      rngs: the streams of the network; "params" draws the parameters.
+      **options: the further options of `nn.GRUCell`.
+    """
+
+    def __init__(self, in_features: int, features: int, *, rngs: nnx.Rngs, **options: Any) -> None:
+        super().__init__(gnn.GRUCell(features, **options, parent=None), in_features, rngs)
+
+
+class RAUCell(_Cell):
+    """A recurrent attention unit: `nn.RAUCell` as an NNX module.
+
+        >>> cell = RAUCell(3, 5, attention="concat", rngs=nnx.Rngs(0))
+        >>> nnx.RNN(cell)(jnp.ones((2, 4, 3))).shape
+        (2, 4, 5)
+
+    Args:
+      in_features: D, the width of the inputs.
+      features: H, the hidden width.
+      rngs: the streams of the network; "params" draws the parameters.
+      **options: the further options of `nn.RAUCell`.
+    """
+
+    def __init__(self, in_features: int, features: int, *, rngs: nnx.Rngs, **options: Any) -> None:
+        super().__init__(gnn.RAUCell(features, **options, parent=None), in_features, rngs)

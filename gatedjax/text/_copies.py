@@ -1,0 +1,116 @@
+"""Texts that occur more than once in a corpus, and texts with several labels."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from gatedjax._utils.terminal import render_count
+from gatedjax._utils.types import Json
+from gatedjax.text._table import Label
+
+
+def equal_texts(corpus: Any) -> np.ndarray:
+    """Returns for each text the position of the first text with the same words: int64 [n].
+
+    Tagged sentences are not compared: each position is the position of the sentence itself.
+    """
+    if corpus.digests is None:
+        return np.arange(len(corpus))
+    _, first, inverse = np.unique(corpus.digests, return_index=True, return_inverse=True)
+    return first[inverse]
+
+
+def single_text_classes(corpus: Any) -> list[Label]:
+    """Returns the classes that have a single text, or only copies of a text.
+
+    Such a class cannot be both in the training and in the validation texts.
+    """
+    if corpus.is_tagged:
+        return []
+    # A pair of a text and a class is a single number, because it is faster to sort numbers.
+    number = len(corpus.classes)
+    pairs = np.unique(equal_texts(corpus) * number + corpus.labels)
+    counts = np.bincount(pairs % number, minlength=number)
+    return [label for label, count in zip(corpus.classes, counts, strict=True) if count < 2]
+
+
+@dataclasses.dataclass(frozen=True)
+class Duplicates:
+    """The texts of a corpus that occur more than once, compared by their words.
+
+    Attributes:
+      texts: number of different texts that occur more than once.
+      copies: number of lines that repeat an earlier text.
+      conflicts: number of different texts that have several labels.
+      lines: number of lines with these texts.
+      examples: up to three tuples of lines and labels, each of a text with several labels.
+    """
+
+    texts: int
+    copies: int
+    conflicts: int
+    lines: int
+    examples: tuple[tuple[tuple[int, Label], ...], ...]
+
+    def to_report(self) -> Json:
+        """Returns the numbers for `report.json`: "copies" and "conflicts", or {} without copies."""
+        return {"copies": self.copies, "conflicts": self.conflicts} if self.copies else {}
+
+    def render(self) -> list[str]:
+        """Returns a sentence about copies and a sentence about contradictions, if there are any."""
+        if not self.copies:
+            return []
+        sentences = [
+            f"{render_count(self.copies, 'line')} with a text that an earlier line has "
+            f"({render_count(self.texts, 'text')} more than once)"
+        ]
+        if self.conflicts:
+            shown = "; ".join(
+                " and ".join(f"{label!r} in line {line:,}" for line, label in example)
+                for example in self.examples
+            )
+            sentences.append(
+                f"{render_count(self.conflicts, 'text')} with different labels "
+                f"({render_count(self.lines, 'line')}), so that no model is right on all lines: "
+                f"{shown}"
+            )
+        return sentences
+
+
+def find_duplicates(corpus: Any) -> Duplicates:
+    """Counts the texts of a corpus that occur more than once, and the texts with several labels."""
+    first = equal_texts(corpus)
+    if corpus.is_tagged or len(np.unique(first)) == len(first):
+        return Duplicates(0, 0, 0, 0, ())
+    counts = np.bincount(first, minlength=len(first))
+    number = len(corpus.classes)
+    pairs = np.unique(first * number + corpus.labels)
+    several = np.bincount(pairs // number, minlength=len(first)) > 1
+    examples = []
+    for text in np.flatnonzero(several)[:3]:
+        copies = np.flatnonzero(first == text)
+        _, places = np.unique(corpus.labels[copies], return_index=True)
+        examples.append(
+            tuple(
+                (int(corpus.lines[i]), corpus.classes[int(corpus.labels[i])])
+                for i in copies[np.sort(places)][:3]
+            )
+        )
+    return Duplicates(
+        int(np.sum(counts > 1)),
+        len(first) - int(np.sum(counts > 0)),
+        int(np.sum(several)),
+        int(np.sum(counts[several])),
+        tuple(examples),
+    )
+
+
+def count_overlap(corpus: Any, other: Any) -> int:
+    """Returns the number of texts of `other` with the same words as a text of `corpus`.
+
+    Both must have been read with the same `Numbers`.
+    """
+    if corpus.digests is None or other.digests is None:
+        return 0
+    return int(np.sum(np.isin(other.digests, corpus.digests)))

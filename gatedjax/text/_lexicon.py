@@ -1,0 +1,250 @@
+"""A trained lexicon: its folder on disk, and its predictions for texts. It does not import JAX."""
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gatedjax._utils.json import to_json
+from gatedjax._utils.types import Json
+from gatedjax.export._folder import load, read_file, save
+from gatedjax.export._kinds import check_kind, facts_of
+from gatedjax.export._tensors import BadFile
+from gatedjax.lexicon import Lexicon, Readings, WindowLexicon
+from gatedjax.text._prediction import (
+    LEXICON,
+    REPORT,
+    TOKENS,
+    WINDOW,
+    Failure,
+    Prediction,
+    check_classes,
+    check_report,
+    check_texts,
+    chunks,
+    usable,
+)
+from gatedjax.text._table import Label
+from gatedjax.text._tokens import Function, NeedsTokenizer, Splitter, Tokenizer
+
+CURVE = "curve.svg"
+"""The file with the picture of the accuracy at each density."""
+WORDS, NGRAMS, GATE_WORDS = "words.txt", "ngrams.txt", "gate_words.txt"
+"""The files with the words, the n-grams of characters, and for windows the words with gates, one in
+each line. A list in JSON would take a third more space."""
+EXAMPLES = "examples.json"
+"""The file with extracts of training texts, by the word."""
+UNREAD = "nothing of this text was read"
+_CHUNK = 4096
+_NUMBERS = ("density", "threshold", "temperature")
+_ARRAYS = ("is_open", "counts", "pairs", "scale", "weights", "bias")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class LexiconModel:
+    """A fitted lexicon with its classes, in place of a `TrainedModel`.
+
+    Attributes:
+      lexicon: the gates and weights.
+      splitter: the rule that splits texts into the words of the lexicon.
+      classes: the labels as written in the training data, in the order of the outputs.
+      examples: for open words up to two extracts of training texts in which they occur.
+      report: scores of the model, and of other models on the same texts.
+      picture: an SVG image of the accuracy at each density, or "".
+    """
+
+    lexicon: Lexicon | WindowLexicon
+    splitter: Splitter
+    classes: tuple[Label, ...]
+    examples: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
+    report: Json = dataclasses.field(default_factory=dict)
+    picture: str = ""
+    kind: str = "text"
+    inputs: int = 1
+
+    @property
+    def network(self) -> str:
+        """The name of the model, "lexicon" or "window"."""
+        return WINDOW if isinstance(self.lexicon, WindowLexicon) else LEXICON
+
+    def split(self, text: str) -> list[str]:
+        """Returns the tokens of a text, which are its words for this model."""
+        return self.splitter.split(text)
+
+    def read_texts(
+        self, examples: Iterable[Sequence[str]]
+    ) -> Iterator[tuple[list[str], Readings] | Failure]:
+        """Reads texts, a few thousand at a time, and yields the results in their order.
+
+        Args:
+          examples: the texts, each in a tuple of one string.
+
+        Yields:
+          The words of each text and its `Readings` (of a single text), or a `Failure`.
+        """
+        for part in chunks(examples, _CHUNK):
+            words = [self._split_or_fail(example) for example in part]
+            readable = [item for item in words if not isinstance(item, Failure)]
+            readings = self.lexicon.read(readable)
+            row = 0
+            for item in words:
+                if isinstance(item, Failure):
+                    yield item
+                    continue
+                yield item, _select(readings, row)
+                row += 1
+
+    def _split_or_fail(self, example: Sequence[str]) -> list[str] | Failure:
+        if isinstance(example, str) or len(example) != 1:
+            return Failure(f"an example must have 1 text, got {example!r:.40}")
+        if not isinstance(example[0], str):
+            return Failure(f"a text must be a str, got {type(example[0]).__name__}")
+        return self.split(example[0]) or Failure("the text has no word")
+
+    def predict(self, examples: Iterable[Sequence[str]]) -> Iterator[Prediction | Failure]:
+        """Yields a `Prediction` for each example, or a `Failure` with the reason, in their order.
+
+        An example is a tuple of one string.
+        """
+        for output in self.read_texts(examples):
+            yield output if isinstance(output, Failure) else self.predict_read(*output)
+
+    def predict_read(self, words: list[str], reading: Readings) -> Prediction:
+        """Returns the prediction for a text of which `words` were read as `reading`."""
+        best = int(np.argmax(reading.probabilities[0]))
+        is_open = reading.is_open[0]
+        return Prediction(
+            self.classes[best],
+            float(reading.probabilities[0, best]),
+            list(itertools.compress(words, is_open.tolist())),
+            float(np.mean(is_open)),
+            UNREAD if reading.is_empty[0] else "",
+        )
+
+    def probabilities(self, examples: Iterable[Sequence[str]]) -> np.ndarray:
+        """Computes the probability of each class for each example: float32 [n, C].
+
+        Raises:
+          ValueError: if a text has no word.
+        """
+        rows = [reading.probabilities[0] for _, reading in usable(self.read_texts(examples))]
+        return np.array(rows, np.float32).reshape(-1, len(self.classes))
+
+    def save(self, folder: str | Path, *, card: Any = None, overwrite: bool) -> Path:
+        """Writes the model to a folder and returns its path; see `gatedjax.export.save`.
+
+        Args:
+          folder: the folder of the model.
+          card: a description of the model, which is written to its README, or None.
+          overwrite: True replaces an earlier model in the folder.
+        """
+        gated = self.lexicon if isinstance(self.lexicon, WindowLexicon) else None
+        lexicon: Any = self.lexicon if gated is None else gated.reader
+        splitter = self.splitter
+        tokens = splitter.tokenizer.to_json()
+        numbers = {name: getattr(lexicon, name) for name in _NUMBERS}
+        config: Json = {
+            **facts_of("text"),
+            "network": self.network,
+            "model": {**numbers, "density": self.lexicon.density},
+            "classes": list(self.classes),
+            "tokens": splitter.tokenizer.kind,
+            "lowercase": splitter.lowercase,
+        }
+        files = {
+            TOKENS: to_json(tokens, ensure_ascii=False).encode("utf-8", "surrogatepass"),
+            WORDS: _join_lines(lexicon.words),
+            NGRAMS: _join_lines(lexicon.ngrams),
+            EXAMPLES: to_json(dict(self.examples), ensure_ascii=False, indent=1).encode(
+                "utf-8", "surrogatepass"
+            ),
+            REPORT: to_json(self.report, indent=1).encode(),
+        }
+        if self.picture:
+            files[CURVE] = self.picture.encode()
+        params = {name: getattr(lexicon, name) for name in _ARRAYS}
+        if gated is not None:
+            params["gates"] = gated.gates
+            config["model"]["cut"] = gated.cut
+            files[GATE_WORDS] = _join_lines(gated.words)
+        return save(folder, params, config=config, card=card, files=files, overwrite=overwrite)
+
+    @classmethod
+    def load(cls, folder: str | Path, tokenizer: Function | None = None) -> "LexiconModel":
+        """Loads a model that `save` wrote; no code in the folder is executed.
+
+        Args:
+          folder: the folder of the model.
+          tokenizer: the function with which the model was trained; None for a model without one.
+
+        Returns:
+          The fitted model.
+
+        Raises:
+          FileNotFoundError, ValueError: if the folder does not have such a model, is damaged, or
+            needs another tokenizer.
+        """
+        params, config = load(folder)
+        check_kind(config, "text", folder)
+        try:
+            rule = Tokenizer.from_json(json.loads(read_file(folder, TOKENS)), tokenizer)
+            if type(config["lowercase"]) is not bool:
+                raise ValueError(f"lowercase must be true or false, got {config['lowercase']!r}")
+            classes = check_classes(config["classes"])
+            numbers: Any = {name: float(config["model"][name]) for name in _NUMBERS}
+            arrays: Any = {name: np.asarray(params[name]) for name in _ARRAYS}
+            lexicon: Any = Lexicon(
+                num_classes=len(classes),
+                words=_split_lines(read_file(folder, WORDS)),
+                ngrams=_split_lines(read_file(folder, NGRAMS)),
+                **numbers,
+                **arrays,
+            )
+            if config["network"] == WINDOW:
+                lexicon = WindowLexicon(
+                    words=_split_lines(read_file(folder, GATE_WORDS)),
+                    gates=np.asarray(params["gates"]),
+                    cut=float(config["model"]["cut"]),
+                    reader=dataclasses.replace(lexicon, density=1.0),
+                    density=lexicon.density,
+                )
+            lexicon.check()
+            # The file has private texts if the training texts are private, and may be deleted.
+            has_examples = Path(folder, EXAMPLES).exists()
+            examples = json.loads(read_file(folder, EXAMPLES)) if has_examples else {}
+            for texts in examples.values():
+                check_texts(texts)
+            report = check_report(json.loads(read_file(folder, REPORT)))
+        except (BadFile, NeedsTokenizer):  # The message already names the file and the fault.
+            raise
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+            # The content comes from a file and may be anything.
+            raise BadFile(f"{folder} is not a model that this version reads: {error!r}") from error
+        splitter = Splitter(rule, config["lowercase"])
+        return cls(
+            lexicon=lexicon, splitter=splitter, classes=classes, examples=examples, report=report
+        )
+
+
+def _join_lines(strings: Sequence[str]) -> bytes:
+    return "\n".join(strings).encode("utf-8", "surrogatepass")
+
+
+def _split_lines(content: bytes) -> tuple[str, ...]:
+    # `splitlines` would also split at other separators, which may be in a word.
+    text = content.decode("utf-8", "surrogatepass")
+    return tuple(text.split("\n")) if text else ()
+
+
+def _select(readings: Readings, row: int) -> Readings:
+    part = slice(row, row + 1)
+    return Readings(
+        readings.probabilities[part],
+        readings.is_open[part],
+        readings.chosen[part],
+        readings.is_empty[part],
+    )

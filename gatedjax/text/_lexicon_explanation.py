@@ -1,0 +1,254 @@
+"""Explanations of a lexicon: the parts of the words of a text, and its open words by class."""
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
+
+import numpy as np
+
+from gatedjax._utils.terminal import clean
+from gatedjax._utils.types import Json
+from gatedjax.analysis._text import render_table
+from gatedjax.lexicon import WindowLexicon
+from gatedjax.lexicon._spelling import is_spaceless
+from gatedjax.text._lexicon import UNREAD, LexiconModel
+from gatedjax.text._prediction import WINDOW, Failure, Prediction
+from gatedjax.text._show import Change, Explanation, Reasons
+from gatedjax.text._table import Label
+
+_CHOSEN = "no word was open, so the closed word with the largest weight was read"
+_CHOSEN_BY_WINDOW = "no word was open, so the word with the largest gate logit was read"
+_SHOWN = 20
+_MOST_WITH_EXAMPLES = 1000
+_NEIGHBOURS, _LONGEST_EXTRACT = 5, 120
+
+
+def explain_with_lexicon(model: LexiconModel, text: str) -> Explanation:
+    """Explains the prediction of a lexicon for a text.
+
+    Args:
+      model: the fitted model.
+      text: the text.
+
+    Returns:
+      An `Explanation` with `reasons`: the part of each open word and pair in the logits.
+
+    Raises:
+      ValueError: if the text has no word.
+    """
+    words = model.split(text)
+    if not words:
+        raise ValueError("the text has no word")
+    lexicon = model.lexicon
+    reading = lexicon.read([words])
+    probabilities, is_open = reading.probabilities[0], reading.is_open[0]
+    best = int(np.argmax(probabilities))
+    shares = lexicon.share(words)
+    remaining = model.splitter.split_again(compress(words, is_open.tolist()))
+    again = lexicon.read([remaining]).probabilities[0]
+    has_windows = model.network == WINDOW
+    chosen = _CHOSEN_BY_WINDOW if has_windows else _CHOSEN
+    note = chosen if reading.chosen[0] else UNREAD if reading.is_empty[0] else ""
+    removed = lexicon.read([[*words[:i], *words[i + 1 :]] for i in range(len(words))])
+    return Explanation(
+        text=text,
+        tokens=tuple(words),
+        label=model.classes[best],
+        probability=float(probabilities[best]),
+        probabilities=dict(zip(model.classes, map(float, probabilities), strict=True)),
+        kept=tuple(map(bool, is_open)),
+        density=float(np.mean(is_open)),
+        attention=None,
+        gates=tuple(map(float, is_open)),
+        flips=None,
+        removed=tuple(
+            Change(label=model.classes[int(np.argmax(row))], probability=float(row[best]))
+            for row in removed.probabilities
+        ),
+        reasons=Reasons(
+            classes=model.classes,
+            bias=tuple(map(float, shares.bias)),
+            words=tuple(tuple(map(float, row)) for row in shares.words),
+            pairs=tuple(
+                (int(first), int(second), tuple(map(float, row)))
+                for (first, second), row in zip(shares.places, shares.pairs, strict=True)
+            ),
+            is_same=bool((probabilities == again).all()),
+            note=note,
+            has_windows=has_windows,
+        ),
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReasonedPrediction:
+    """A prediction of a lexicon with the parts of its open words and pairs.
+
+    Attributes:
+      prediction: the prediction.
+      classes: the C classes, in the order of the parts.
+      reasons: (words, C parts) of each open word and pair of open neighbours, the largest effects
+        on the predicted class first.
+    """
+
+    prediction: Prediction
+    classes: tuple[Label, ...]
+    reasons: tuple[tuple[str, tuple[float, ...]], ...]
+
+    def to_json(self) -> Json:
+        """Returns the line of `gatedjax predict --reasons`."""
+        reasons = [
+            {"words": words, "parts": [round(part, 6) for part in parts]}
+            for words, parts in self.reasons
+        ]
+        return {**self.prediction.to_json(), "classes": list(self.classes), "reasons": reasons}
+
+
+def predict_with_reasons(
+    model: LexiconModel, examples: Iterable[Sequence[str]]
+) -> Iterator[ReasonedPrediction | Failure]:
+    """Yields the prediction for each example with its reasons, or a `Failure` with the reason.
+
+    Args:
+      model: the fitted model.
+      examples: the texts, each in a tuple of one string.
+    """
+    for output in model.read_texts(examples):
+        if isinstance(output, Failure):
+            yield output
+            continue
+        words, reading = output
+        shares = model.lexicon.share(words)
+        items = [
+            (words[place], shares.words[place]) for place in np.flatnonzero(reading.is_open[0])
+        ]
+        items += [
+            (f"{words[first]} {words[second]}", parts)
+            for (first, second), parts in zip(shares.places.tolist(), shares.pairs, strict=True)
+        ]
+        best = int(np.argmax(reading.probabilities[0]))
+        items.sort(key=lambda item: -abs(item[1][best] - item[1].mean()))
+        reasons = tuple((name, tuple(map(float, parts))) for name, parts in items)
+        yield ReasonedPrediction(model.predict_read(words, reading), model.classes, reasons)
+
+
+def list_open_words(model: LexiconModel, most: int = _SHOWN) -> Json:
+    """Lists the open words of a lexicon by the class for which they count most.
+
+    Args:
+      model: the fitted model.
+      most: the largest number of words of a class.
+
+    Returns:
+      A dict: "density", "open" (the number of open words with weights), and "classes", for each
+      class a dict with "label", "open" (the number of words that count for it most) and "words",
+      each with "word", "count" (in the training texts), "weight" (the larger, the more a word
+      counts for the class) and "examples" (up to two extracts of training texts of the class); the
+      largest product of weight and root of the count comes first.
+    """
+    lexicon = model.lexicon
+    density = lexicon.density
+    if isinstance(lexicon, WindowLexicon):
+        lexicon = lexicon.reader
+    weights = lexicon.word_shares()
+    is_open = lexicon.is_open[: len(lexicon.counts)]
+    of_class = weights.argmax(1)
+    order = np.argsort(-weights.max(1, initial=0.0) * np.sqrt(lexicon.counts), kind="stable")
+    classes = []
+    for number, label in enumerate(model.classes):
+        places = [i for i in order.tolist() if is_open[i] and of_class[i] == number]
+        words = [
+            {
+                "word": lexicon.words[i],
+                "count": int(lexicon.counts[i]),
+                "weight": round(float(weights[i, number]), 4),
+                "examples": list(model.examples.get(lexicon.words[i], ())),
+            }
+            for i in places[:most]
+        ]
+        classes.append({"label": label, "open": len(places), "words": words})
+    listing = {"density": density, "open": int(is_open.sum()), "classes": classes}
+    return listing | ({"windows": True} if model.network == WINDOW else {})
+
+
+def find_examples(
+    listing: Json,
+    texts: Sequence[Sequence[str]],
+    labels: Sequence[Label],
+    is_open: Sequence[np.ndarray] | None = None,
+) -> dict[str, list[str]]:
+    """Finds short extracts of training texts for the listed words.
+
+    The two shortest texts of the class of a word in which it occurs are used, of each the word with
+    up to five tokens before and after it.
+
+    Args:
+      listing: the result of `list_open_words`.
+      texts: the words of the training texts.
+      labels: the label of each text.
+      is_open: the gates of each text, bool [T], if the extracts are to have the words where they
+        are open; None uses the first place of a word.
+
+    Returns:
+      Up to two extracts for each word, for at most 1,000 words.
+    """
+    most = max(_MOST_WITH_EXAMPLES // max(len(listing["classes"]), 1), 1)
+    class_of = {
+        word["word"]: entry["label"]
+        for entry in listing["classes"]
+        for word in entry["words"][:most]
+    }
+    examples: dict[str, list[str]] = {word: [] for word in class_of}
+    # The shortest texts come first. Equals stay in the order of the file.
+    for row in sorted(range(len(texts)), key=lambda row: len(texts[row])):
+        words = texts[row]
+        places = range(len(words)) if is_open is None else np.flatnonzero(is_open[row]).tolist()
+        # The first place of a word is inserted last.
+        for word, place in {words[i]: i for i in reversed(places)}.items():
+            extracts = examples.get(word)
+            if extracts is None or len(extracts) == 2 or class_of[word] != labels[row]:
+                continue
+            extract = _extract(words, place)
+            if extract != word and extract not in extracts:
+                extracts.append(extract)
+    return {word: extracts for word, extracts in examples.items() if extracts}
+
+
+def _extract(words: Sequence[str], place: int) -> str:
+    """Returns the word at a place with its neighbours, in at most 120 characters.
+
+    There is no space between two units of a script without spaces.
+    """
+    part = words[max(place - _NEIGHBOURS, 0) : place + _NEIGHBOURS + 1]
+    extract = part[0]
+    for before, word in itertools.pairwise(part):
+        extract += word if is_spaceless(before) and is_spaceless(word) else f" {word}"
+    return extract[:_LONGEST_EXTRACT]
+
+
+def render_open_words(listing: Json) -> str:
+    """Formats the dict of `list_open_words` for a terminal."""
+    lines = [
+        f"{listing['open']:,} words are open, which are {listing['density']:.0%} of the words of "
+        "the training texts. No other known word is read."
+    ]
+    if listing.get("windows"):
+        lines = [
+            f"{listing['open']:,} words are open in two or more places of the training texts, in "
+            f"which {listing['density']:.0%} of all words are open. In other places the same word "
+            "may be closed, because a gate also depends on the neighbours."
+        ]
+    for entry in listing["classes"]:
+        rows: Sequence[Sequence[object]] = [
+            (
+                clean(word["word"]),
+                word["count"],
+                f"{word['weight']:+.3f}",
+                clean(" / ".join(word["examples"])).replace("|", "\\|"),
+            )
+            for word in entry["words"]
+        ]
+        lines += ["", f"{clean(str(entry['label']))}: {entry['open']:,} words"]
+        lines.append(render_table(("word", "count", "weight", "examples"), rows).rstrip())
+    return "\n".join(lines)

@@ -1,0 +1,174 @@
+"""The report of a lexicon: sentences for the terminal, and a picture of the curve."""
+
+from collections.abc import Iterable, Sequence
+from itertools import compress
+
+import numpy as np
+
+from gatedjax._utils.types import Json
+from gatedjax.lexicon import Lexicon, WindowLexicon, measure_window_leak
+from gatedjax.text._leak import Sample
+from gatedjax.text._tokens import Splitter
+
+_POINTS = (1.0, 0.7, 0.5, 0.3, 0.1)
+"""The densities of the curve that are printed; `report.json` and the picture have all stages."""
+_CHUNK = 2048
+
+
+def count_equal(
+    lexicon: Lexicon | WindowLexicon, splitter: Splitter, texts: Sequence[Sequence[str]]
+) -> int:
+    """Counts the texts whose open words alone give bitwise the same probabilities.
+
+    The closed words are removed, the rest is joined by spaces, and the result is split and read
+    again as a new text. Pieces of words and the tokens of a function are not joined.
+
+    Args:
+      lexicon: the lexicon.
+      splitter: the rule that split the texts.
+      texts: the words of each text.
+    """
+    equal = 0
+    for begin in range(0, len(texts), _CHUNK):
+        part = texts[begin : begin + _CHUNK]
+        readings = lexicon.read(part)
+        remaining = [compress(w, g) for w, g in zip(part, readings.is_open, strict=True)]
+        again = lexicon.read([splitter.split_again(words) for words in remaining])
+        equal += int(np.sum((readings.probabilities == again.probabilities).all(1)))
+    return equal
+
+
+def render_equal(same_answer: Json) -> str:
+    """Returns the sentence about the number of texts that `count_equal` counted."""
+    texts, equal = same_answer["texts"], same_answer["equal"]
+    question = "the same answer from the open words alone"
+    if equal == texts:
+        return f"{question}: yes, bit by bit ({texts:,} texts)"
+    return f"{question}: NO, for {texts - equal:,} of {texts:,} texts"
+
+
+def measure_leak_of_sample(lexicon: WindowLexicon, texts: Iterable[Sequence[str]]) -> Json:
+    """Measures the leak of gates that see the neighbours, on an evenly spread sample of texts.
+
+    Args:
+      lexicon: the fitted model.
+      texts: the words of each text.
+
+    Returns:
+      A dict of the fields of `lexicon.WindowLeak`.
+    """
+    sample = Sample()
+    for words in texts:
+        sample.add(words)
+    return measure_window_leak(lexicon, sample.texts())._asdict()
+
+
+def render_window_leak(leak: Json) -> str:
+    """Returns the dict of `measure_leak_of_sample` as a sentence."""
+    return (
+        "a closed word removed, and the gates computed again: the probability changes by "
+        f"{leak['closed_change']:.4f} on average, and another gate changes in "
+        f"{leak['changed_gates']:.1%} of the cases; an open word removed: "
+        f"{leak['open_change']:.4f} ({leak['closed']:,} closed words of {leak['texts']:,} texts)"
+    )
+
+
+def render_accuracies(report: Json, checked: str) -> str:
+    """Returns the accuracy of a lexicon and of the models that it is compared with, in lines.
+
+    Args:
+      report: the report of the fit.
+      checked: "test" or "validation".
+    """
+    ours = report[checked]
+    characters = report["character_baseline"].get(checked)
+    others = {
+        "the same model with all words": ours["all_words"],
+        "logistic regression on words": report["baseline"][checked],
+        "logistic regression on characters": characters,
+    }
+    best = max(value for value in others.values() if value is not None)
+    rows = [
+        f"{checked}: accuracy {ours['accuracy']:.4f} from {ours['density']:.0%} of the words "
+        f"(macro F1 {ours['macro_f1']:.4f})"
+    ]
+    for name, value in others.items():
+        mark = ""
+        if value is not None and value == best > ours["accuracy"]:
+            mark = " (better)"
+        shown = "not measured, the texts are too long" if value is None else f"{value:.4f}{mark}"
+        rows.append(f"  {name}: {shown}")
+    return "\n".join(rows)
+
+
+def render_calibration(report: Json, checked: str) -> str:
+    """Returns the sentence about the temperature and the error of the calibration.
+
+    Args:
+      report: the report of the fit.
+      checked: "test" or "validation".
+    """
+    scores = report[checked]
+    fitted = " (fitted on these texts)" if checked == "validation" else ""
+    return (
+        f"probabilities: temperature {report['temperature']:.2f} from the validation texts; "
+        f"{checked} calibration error {scores['ece']:.4f}{fitted}, without the temperature "
+        f"{scores['uncalibrated_ece']:.4f}"
+    )
+
+
+def render_curve(curve: Sequence[Json], chosen: int, metric: str = "accuracy") -> list[str]:
+    """Returns a line for five densities of the curve, and for the chosen stage.
+
+    Args:
+      curve: for each stage its "density", "words" and the metric.
+      chosen: the number of the stage of the model.
+      metric: "accuracy" or "macro_f1".
+    """
+    lines = []
+    for number, stage in enumerate(curve):
+        if number == chosen or stage["density"] in _POINTS:
+            mark = "  <- chosen" if number == chosen else ""
+            lines.append(f"  {stage['words']:4.0%} of the words: {stage[metric]:.4f}{mark}")
+    return lines
+
+
+def draw_curve(curve: Sequence[Json], chosen: int) -> str:
+    """Draws the accuracy at each share of open words, and returns the SVG image.
+
+    Args:
+      curve: for each stage its "words" and "accuracy".
+      chosen: the number of the stage of the model, which has a ring.
+    """
+    low = min(stage["accuracy"] for stage in curve)
+    high = max(stage["accuracy"] for stage in curve)
+    margin = max((high - low) / 8, 0.005)
+    low, high = max(0.0, low - margin), min(1.0, high + margin)
+
+    def place(stage: Json) -> tuple[float, float]:
+        height = (stage["accuracy"] - low) / max(high - low, 1e-9)
+        return 60 + 320 * stage["words"], 200 - 170 * height
+
+    points = [place(stage) for stage in curve]
+    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    dots = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="#2563eb"/>' for x, y in points)
+    labels = "".join(
+        f'<text x="{x:.1f}" y="{y - 9:.1f}" text-anchor="middle">{stage["accuracy"]:.3f}</text>'
+        for (x, y), stage in zip(points, curve, strict=True)
+    )
+    ticks = "".join(
+        f'<text x="{60 + 320 * share:.0f}" y="222" text-anchor="middle">{share:.0%}</text>'
+        for share in (0.0, 0.25, 0.5, 0.75, 1.0)
+    )
+    x, y = points[chosen]
+    return (
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 420 250" role="img" '
+        'font-family="sans-serif" font-size="10" fill="#555">'
+        "<title>Accuracy on the validation texts by the share of open words</title>"
+        '<rect width="420" height="250" fill="#fff"/>'
+        '<path d="M60 30V200H380" fill="none" stroke="#999"/>'
+        f'<polyline points="{line}" fill="none" stroke="#2563eb" stroke-width="2"/>{dots}'
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="6" fill="none" stroke="#2563eb"/>{labels}{ticks}'
+        '<text x="220" y="242" text-anchor="middle">open words (the ring is the model)</text>'
+        '<text x="60" y="20" text-anchor="middle">accuracy</text></svg>'
+    )

@@ -1,0 +1,138 @@
+"""Predictions of classifiers, and checks of model folders. No function of this module needs JAX."""
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
+from gatedjax._utils.limits import MOST_LENGTH, check_most
+from gatedjax._utils.types import Json
+from gatedjax.text._table import Columns, Label
+
+T = TypeVar("T")
+LEXICON, WINDOW = "lexicon", "window"
+"""The names of the models without a network, among the names of networks."""
+LEXICONS = LEXICON, WINDOW
+VOCABULARY, REPORT, TOKENS = "vocabulary.json", "report.json", "tokens.json"
+COLUMNS = {"text": Columns(("text",)), "pair": Columns(("premise", "hypothesis"))}
+"""The default columns for each kind of model."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Prediction:
+    """The prediction of a model for a text or a pair of texts.
+
+        >>> prediction = Prediction("good", 0.75, ["fun"], 0.5)
+        >>> prediction.label
+        'good'
+        >>> prediction.to_json()
+        {'label': 'good', 'probability': 0.75, 'kept': ['fun'], 'density': 0.5}
+
+    Attributes:
+      label: the most probable class, as it was written in the training data.
+      probability: the probability of this class.
+      kept: the open words. A lexicon reads them and no other word. For a network they are the words
+        that attention can see: words with an open gate, or without gates all words, or the words
+        that local attention or the selector chose. For a pair there is a list for each text. The
+        prediction of a network also depends on other words, through the encoder; "leak" in the
+        reports of `train` and `evaluate` measures by how much.
+      density: share of the words in `kept`.
+      note: a remark, such as "nothing of this text was read", or "".
+    """
+
+    label: Label
+    probability: float
+    kept: list[Any]
+    density: float
+    note: str = ""
+
+    def to_json(self) -> Json:
+        """Returns the line of `gatedjax predict`: a dict of the fields."""
+        fields: Json = {
+            "label": self.label,
+            "probability": round(self.probability, 6),
+            "kept": self.kept,
+            "density": round(self.density, 6),
+        }
+        return fields | ({"note": self.note} if self.note else {})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Failure:
+    """The reason why there is no prediction for a text.
+
+    Attributes:
+      error: the reason.
+    """
+
+    error: str
+
+    def to_json(self) -> Json:
+        """Returns the line of `gatedjax predict`: {"error": the reason}."""
+        return {"error": self.error}
+
+
+def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Yields lists of `size` items; the last list may be shorter."""
+    iterator = iter(items)
+    while part := list(itertools.islice(iterator, size)):
+        yield part
+
+
+def usable(results: Iterable[T | Failure], noun: str = "text") -> Iterator[T]:
+    """Yields the results of texts in order, and raises an error at the first `Failure`.
+
+    Raises:
+      ValueError: at a `Failure`; the message has `noun`, the number of the text from 0, and the
+        reason.
+    """
+    for number, result in enumerate(results):
+        if isinstance(result, Failure):
+            raise ValueError(f"{noun} {number}: {result.error}")
+        yield result
+
+
+def inputs_of(kind: str) -> int:
+    """Returns the number of texts in an example: 2 for the kind "pair", 1 for "text" and "tags"."""
+    return 2 if kind == "pair" else 1
+
+
+def check_inputs(columns: Columns, kind: str) -> None:
+    """Raises ValueError if `columns` has a wrong number of text columns for a kind of model.
+
+    The kind "pair" requires two text columns, the kinds "text" and "tags" require a single column.
+    """
+    if len(columns.inputs) != inputs_of(kind):
+        expected = "two columns for pairs" if kind == "pair" else "one column for texts"
+        raise ValueError(
+            f"columns.inputs must name {expected}, got {', '.join(map(repr, columns.inputs))}"
+        )
+
+
+def check_texts(values: object) -> list[str]:
+    if not isinstance(values, list) or not all(isinstance(text, str) for text in values):
+        raise ValueError(f"words must be a list of texts, got {values!r:.80}")
+    return values
+
+
+def check_classes(values: object) -> tuple[Label, ...]:
+    if not isinstance(values, list) or len(set(values)) < max(len(values), 2):
+        raise ValueError(
+            f"classes must be a list of at least two different labels, got {values!r:.80}"
+        )
+    if not all(isinstance(label, str | int | float) for label in values):
+        raise ValueError(f"classes must be texts or numbers, got {values!r:.80}")
+    return tuple(values)
+
+
+def check_report(value: object) -> Json:
+    if not isinstance(value, dict):
+        raise ValueError(f"{REPORT} must hold an object, got {type(value).__name__}")
+    return value
+
+
+def check_length(value: object) -> int:
+    if not isinstance(value, int) or value < 1:
+        raise ValueError(f"max_len must be an integer of at least 1, got {value!r}")
+    check_most("max_len", value, MOST_LENGTH)
+    return value

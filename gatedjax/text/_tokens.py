@@ -1,0 +1,347 @@
+"""The tokenizers of a model for texts, and their form in a model folder."""
+
+import dataclasses
+import functools
+import importlib
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+from gatedjax._utils.choices import suggestion
+from gatedjax._utils.types import Json
+from gatedjax.data.text._bpe import BytePairs
+from gatedjax.data.text._social import character_tokens, social_tokens, unescape
+from gatedjax.data.text._tokenize import tokenize
+from gatedjax.data.text._units import Units
+from gatedjax.text._labels import CONTROL
+
+Function = Callable[[str], Iterable[str]]
+"""A function from a text to its tokens."""
+KINDS = ("words", "social", "characters", "bpe")
+"""The values of `--tokens`."""
+LEXICON_KIND = "social"
+"""The value of `--tokens` for a lexicon that has no other."""
+CUSTOM = "custom"
+"""The kind of a tokenizer that a user passed as a function."""
+_MOST_SETTLED = 200_000
+"""The number of tokens that a splitter remembers."""
+_ROUNDS = 8
+"""A token that still changes after this many splits is left out."""
+_PIECES = 8000
+"""The number of pieces of a byte-pair encoding; short training texts give fewer."""
+_WITH_UNITS = ("words", "social")
+_PROBE = "It's 3.5 stars, isn't it? #fun @ann: Caf\u00e9 \u597d\u770b https://example.org/a"
+"""A text on which a function must give the same tokens as the function of the training."""
+
+
+def split_words(text: str, most: int | None = None) -> tuple[str, ...]:
+    """Splits a text into tokens; invisible characters count as spaces.
+
+        >>> split_words("A dull, lifeless film!")
+        ('A', 'dull', ',', 'lifeless', 'film', '!')
+
+    Args:
+      text: the text.
+      most: largest number of tokens that are returned; None returns all.
+
+    Returns:
+      The tokens; punctuation marks are tokens too.
+    """
+    return Tokenizer().split(text, most)
+
+
+@dataclasses.dataclass(frozen=True)
+class Tokenizer:
+    """A rule that splits texts into tokens.
+
+        >>> Tokenizer().split("A dull film!")
+        ('A', 'dull', 'film', '!')
+        >>> Tokenizer("social").split("#dull &amp; flat, isn't it")
+        ('#dull', '&', 'flat', ',', "isn't", 'it')
+
+    Attributes:
+      kind: "words" (words and marks as in the vocabulary of GloVe), "social" (links, names,
+        hashtags and emoji stay whole), "characters", "bpe" (learned pieces of words) or "custom".
+      units: the learned units of scripts without spaces, for words and social; None leaves a run of
+        such characters whole.
+      pieces: the byte-pair encoding, for bpe.
+      function: the function of a custom tokenizer.
+      lowercase: True encodes texts in lower case, for bpe, whose pieces were learned from them.
+    """
+
+    kind: str = "words"
+    units: Units | None = None
+    pieces: BytePairs | None = None
+    function: Function | None = None
+    lowercase: bool = False
+
+    def split(self, text: str, most: int | None = None) -> tuple[str, ...]:
+        """Splits a text into tokens.
+
+        Args:
+          text: the text.
+          most: largest number of tokens that are returned; None returns all.
+
+        Returns:
+          The tokens.
+
+        Raises:
+          ValueError: if a custom tokenizer returns a value that is not a sequence of texts.
+        """
+        if self.function is not None:
+            return _check_tokens(self.function, text)[:most]
+        text = self.prepare(text)
+        if self.kind == "characters":
+            return character_tokens(text, most)
+        if self.pieces is not None:
+            return tuple(self.pieces.pieces(self.pieces.encode(text)[:most]))
+        if self.kind == "social":
+            tokens = social_tokens(text, most)
+        else:
+            tokens = tokenize(text, marks=True, most=most)
+        return tokens if self.units is None else tuple(self.units.split(tokens)[:most])
+
+    def prepare(self, text: str) -> str:
+        """Returns a text with spaces for invisible characters, and for social without entities."""
+        # Entities come first, because an entity may stand for an invisible character.
+        text = CONTROL.sub(" ", unescape(text) if self.kind == "social" else text)
+        return text.lower() if self.lowercase else text
+
+    @property
+    def name(self) -> str:
+        """The kind, or for a function its import path, for messages."""
+        return self.kind if self.function is None else import_path(self.function) or "a function"
+
+    def to_json(self) -> Json | None:
+        """Returns the tokenizer as a dict for JSON, or None for the tokenizer of old folders.
+
+        The old tokenizer is "words" without learned units. A function is stored by its import path
+        and by its tokens of a sample text.
+        """
+        if self == Tokenizer():
+            return None
+        value: Json = {"kind": self.kind}
+        if self.units is not None:
+            value |= {"units": self.units.counts, "total": self.units.total}
+        if self.pieces is not None:
+            value |= {"pieces": self.pieces.to_json(), "lowercase": self.lowercase}
+        if self.function is not None:
+            value |= {"path": import_path(self.function), "sample": list(self.split(_PROBE))}
+        return value
+
+    @classmethod
+    def from_json(cls, value: object, function: Function | None = None) -> "Tokenizer":
+        """Returns the tokenizer that `to_json` described.
+
+        A function is never imported by its path, because a model folder of a stranger could name
+        any function. The caller passes it.
+
+        Args:
+          value: the result of `to_json`.
+          function: the function of a custom tokenizer.
+
+        Raises:
+          ValueError: if `value` is not such a result; if it needs a function and there is none; or
+            if the function gives other tokens than the function of the training.
+        """
+        if not isinstance(value, dict | None):
+            raise ValueError(f"tokens must be an object, got {value!r:.80}")
+        value = value or {"kind": "words"}
+        kind = value.get("kind")
+        if kind == CUSTOM:
+            path = value.get("path")
+            name = path if isinstance(path, str) else "a function without an import path"
+            if function is None:
+                example = path.rpartition(":")[2] if isinstance(path, str) else "my_function"
+                raise NeedsTokenizer(
+                    f"the model was trained with tokenizer={name}, which is not stored in the "
+                    f"folder: load it in Python with TextClassifier.load(folder, "
+                    f"tokenizer={example})"
+                )
+            tokenizer = cls(CUSTOM, function=function)
+            sample = list(tokenizer.split(_PROBE))
+            if sample != value.get("sample"):
+                raise NeedsTokenizer(
+                    f"tokenizer must split texts like {name}, with which the model was trained: "
+                    f"{_PROBE!r} became {value.get('sample')!r:.200}, and now {sample!r:.200}"
+                )
+            return tokenizer
+        if function is not None:
+            raise NeedsTokenizer(
+                f"tokenizer must be left out for this model, which was trained with tokens={kind!r}"
+            )
+        check_kind(kind)
+        units = pieces = None
+        if "units" in value:
+            if not isinstance(value["units"], dict):
+                raise ValueError("units must be an object with counts")
+            units = Units(value["units"], cast(int, value.get("total")))
+        if kind == "bpe":
+            pieces = BytePairs.from_json(str(value.get("pieces")))
+        return cls(str(kind), units, pieces, lowercase=value.get("lowercase") is True)
+
+
+def learn_units(rule: Tokenizer, texts: Iterable[str]) -> Tokenizer:
+    """Returns a tokenizer with the units of scripts without spaces that are learned from texts.
+
+    Args:
+      rule: the tokenizer; words and social have units, and the other kinds are returned unchanged.
+      texts: the training texts.
+    """
+    if rule.kind not in _WITH_UNITS:
+        return rule
+    return dataclasses.replace(rule, units=Units.learn(map(rule.prepare, texts)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Splitter:
+    """A tokenizer whose tokens stay the same if some of them are left out.
+
+    With words, social and characters, each token of a text is also the only token of itself, so
+    that `split(" ".join(tokens))` returns the tokens again. A token that is split further when it
+    stands alone is replaced by its parts.
+
+        >>> Splitter(Tokenizer("social")).split("It's @ann")
+        ["it's", '@ann']
+
+    Attributes:
+      tokenizer: the rule that splits texts.
+      lowercase: True ignores case.
+    """
+
+    tokenizer: Tokenizer
+    lowercase: bool = True
+
+    def split(self, text: str) -> list[str]:
+        """Returns the tokens of a text."""
+        tokens = self._split_once(text)
+        if not self.is_repeatable or self._settled.issuperset(tokens):
+            return tokens
+        if len(self._settled) > _MOST_SETTLED:
+            self._settled.clear()
+        settled = [part for token in tokens for part in self._settle(token, _ROUNDS)]
+        self._settled.update(settled)
+        return settled
+
+    def split_again(self, tokens: Iterable[str]) -> list[str]:
+        """Splits the text that consists of these tokens, as a text that nobody has split.
+
+        Pieces of a byte-pair encoding and the tokens of a function of a user are returned as they
+        are, because joined by spaces they are another text.
+        """
+        return self.split(" ".join(tokens)) if self.is_repeatable else list(tokens)
+
+    @property
+    def is_repeatable(self) -> bool:
+        """True if the tokens of a text, joined by spaces, are a text with the same tokens."""
+        return self.tokenizer.kind in ("words", "social", "characters")
+
+    @functools.cached_property
+    def _settled(self) -> set[str]:
+        """Tokens that are the only token of themselves."""
+        return set()
+
+    def _split_once(self, text: str) -> list[str]:
+        tokens = self.tokenizer.split(text)
+        return [token.lower() for token in tokens] if self.lowercase else list(tokens)
+
+    def _settle(self, token: str, rounds: int) -> list[str]:
+        if token in self._settled:
+            return [token]
+        parts = self._split_once(token)
+        if parts == [token]:
+            return parts
+        # Each split of a token in parts or in another form is split again, a few times at most.
+        return [p for part in parts if rounds for p in self._settle(part, rounds - 1)]
+
+
+class NeedsTokenizer(ValueError):
+    """Raised if a model folder needs a function that was not passed, or another function."""
+
+
+def check_kind(kind: object) -> None:
+    """Raises ValueError unless `kind` is one of `KINDS`."""
+    if kind not in KINDS:
+        raise ValueError(
+            f"tokens must be one of {', '.join(map(repr, KINDS))}, got {kind!r}."
+            f"{suggestion(str(kind), KINDS)}"
+        )
+
+
+def choose_tokenizer(
+    kind: str | None,
+    function: Function | None,
+    texts: Callable[[], Iterable[str]],
+    *,
+    lowercase: bool,
+) -> Tokenizer:
+    """Returns the tokenizer of a training, before units of scripts without spaces are learned.
+
+    Args:
+      kind: one of `KINDS`; None is "words".
+      function: a function from a text to its tokens, or None.
+      texts: a function that returns the training texts, from which pieces of words are learned.
+      lowercase: True learns pieces without case.
+
+    Raises:
+      ValueError: for an unknown kind, for a function and a kind together, or if a package is
+        missing.
+    """
+    if function is not None:
+        return Tokenizer(CUSTOM, function=function)
+    kind = "words" if kind is None else kind
+    check_kind(kind)
+    if kind != "bpe":
+        return Tokenizer(kind)
+    try:
+        rule = Tokenizer(kind, lowercase=lowercase)
+        return dataclasses.replace(
+            rule, pieces=BytePairs.train(map(rule.prepare, texts()), _PIECES)
+        )
+    except ImportError as error:
+        raise ValueError(f"tokens='bpe': {error}") from None
+
+
+def check_function(function: Any) -> None:
+    """Checks that a tokenizer of a user can be called and returns tokens.
+
+    Raises:
+      TypeError: if it cannot be called.
+      ValueError: if it returns no tokens for a sample text.
+    """
+    if not callable(function):
+        raise TypeError(
+            "tokenizer must be a function from a text to a list of its tokens, got "
+            f"{type(function).__name__}: for a rule of this library give tokens="
+        )
+    _check_tokens(function, _PROBE)
+
+
+def import_path(function: Any) -> str | None:
+    """Returns "module:name" of a function, or None if this path does not lead to it.
+
+    >>> import_path(split_words)
+    'gatedjax.text._tokens:split_words'
+    """
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    if not module or not name or module == "__main__":
+        return None
+    value: Any
+    try:
+        value = importlib.import_module(module)
+        for part in name.split("."):
+            value = getattr(value, part)
+    except (ImportError, AttributeError):
+        return None
+    return f"{module}:{name}" if value is function else None
+
+
+def _check_tokens(function: Function, text: str) -> tuple[str, ...]:
+    """Returns the tokens that a function of a user gives for a text, as plain strings."""
+    tokens = function(text)
+    # A text is iterable too: its characters would silently become the tokens.
+    listed = () if isinstance(tokens, str | bytes) else tuple(tokens)
+    if isinstance(tokens, str | bytes) or not all(isinstance(t, str) for t in listed):
+        raise ValueError(
+            f"tokenizer must return a list of texts, got {tokens!r:.80} for the text {text!r:.40}"
+        )
+    return tuple(str(token) for token in listed if token)

@@ -1,0 +1,187 @@
+"""The fit of lexicons whose gates see the neighbours of a word."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from itertools import compress
+
+import numpy as np
+
+from gatedjax.lexicon import (
+    DENSITIES,
+    Lexicon,
+    WindowLexicon,
+    compute_gains,
+    fit_lexicon,
+)
+from gatedjax.lexicon._features import Words, number_words
+from gatedjax.lexicon._fit import scale_weights
+from gatedjax.lexicon._window import add_logits, find_neighbours
+
+# Words that occur less often share a gate, which also serves words that training has not seen.
+_LEAST = 2
+# Initial gates: the mean logit, and the largest distance from it in standard deviations.
+_START, _SPREAD = 3.0, 3.0
+# Texts are trained on up to this number of words, because the arrays are padded to the longest.
+_LONGEST = 512
+
+
+def fit_window(
+    texts: Sequence[Sequence[str]],
+    labels: np.ndarray,
+    num_classes: int,
+    densities: Sequence[float] = DENSITIES,
+    *,
+    sample_weight: np.ndarray | None = None,
+    seed: int = 0,
+    room_for: Sequence[Sequence[str]] | None = None,
+) -> Iterator[WindowLexicon]:
+    """Fits lexicons whose gates see the neighbours, and yields a `WindowLexicon` for each density.
+
+    A lexicon of all words gives the initial class scores, and the initial gate logits: 3 + the
+    standardised logarithm of the mean gain of a word. `models.window.fit_gates` trains the gates,
+    the threshold is set so that the share of open training words is the density, and a new lexicon
+    is fitted to the open words.
+
+    Args:
+      texts: the words of each text.
+      labels: int [n], the class of each text, from 0.
+      num_classes: the number of classes, at least 2.
+      densities: the shares of the words that are open, falling, in (0, 1].
+      sample_weight: [n], the weight of each text in both fits, as in `fit_lexicon`; None gives all
+        texts the same weight.
+      seed: the seed of the order of the texts and of the noise of the gates.
+      room_for: texts of a later fit, for which the arrays get room, so that both fits use the same
+        compiled program.
+
+    Yields:
+      The lexicon of each density.
+
+    Raises:
+      ValueError: as `fit_lexicon`.
+    """
+    # JAX is imported for a fit and not for a prediction.
+    from gatedjax.models.window import Room, fit_gates
+
+    labels = np.asarray(labels)
+    if sample_weight is not None:
+        sample_weight = scale_weights(sample_weight, len(texts))
+    first = next(fit_lexicon(texts, labels, num_classes, [1.0], sample_weight=sample_weight))
+    numbered = number_words(texts)
+    counts = np.bincount(numbered.ids, minlength=len(numbered.types))
+    # The gate of rare words comes after those of the frequent words.
+    frequent = np.flatnonzero(counts >= _LEAST)
+    gate_of = np.full(len(counts), len(frequent))
+    gate_of[frequent] = np.arange(len(frequent))
+    words = tuple(numbered.types[i] for i in frequent.tolist())
+    weights, squares = first.weigh(numbered.types)
+    size = len(frequent) + 1
+    initial_logits = _initial_logits(
+        first, texts, numbered, labels, weights, squares, gate_of, size, sample_weight
+    )
+    ends = np.cumsum([len(text) for text in texts])[:-1]
+    ids = np.split(numbered.ids, ends)
+    # The bias of two classes is stored as one number.
+    bias = first.bias if num_classes > 2 else np.concatenate([-first.bias / 2, first.bias / 2])
+    larger = texts if room_for is None else room_for
+    room = Room(
+        texts=len(larger),
+        words=len({word for text in larger for word in text}),
+        length=min(max(map(len, larger)), _LONGEST),
+    )
+    neighbours = find_neighbours(gate_of[numbered.ids], numbered.rows, len(initial_logits))
+    for density in densities:
+        if density == 1:
+            everything = np.zeros((len(words) + 2, 3), np.float32)
+            yield WindowLexicon(words, everything, -1.0, first, density)
+            continue
+        gates = fit_gates(
+            [text[:_LONGEST] for text in ids],
+            labels,
+            gate_of,
+            initial_logits,
+            weights,
+            bias,
+            squares,
+            density,
+            seed=seed,
+            room=room,
+            sample_weight=sample_weight,
+        )
+        if len(frequent) == len(counts):
+            # No rare word has trained the gate of unknown words.
+            gates[-2] = gates[:-2].mean(axis=0)
+        logits = add_logits(gates, neighbours)
+        lexicon = WindowLexicon(words, gates, find_cut(logits, density), first, density)
+        yield _with_reader(lexicon, texts, labels, sample_weight)
+
+
+def _with_reader(
+    lexicon: WindowLexicon,
+    texts: Sequence[Sequence[str]],
+    labels: np.ndarray,
+    sample_weight: np.ndarray | None,
+) -> WindowLexicon:
+    is_open, _ = lexicon.select(texts)
+    selected = [
+        list(compress(text, gates.tolist())) for text, gates in zip(texts, is_open, strict=True)
+    ]
+    fit = fit_lexicon(selected, labels, lexicon.num_classes, [1.0], sample_weight=sample_weight)
+    return dataclasses.replace(lexicon, reader=next(fit))
+
+
+def _initial_logits(
+    first: Lexicon,
+    texts: Sequence[Sequence[str]],
+    numbered: Words,
+    labels: np.ndarray,
+    weights: np.ndarray,
+    squares: np.ndarray,
+    gate_of: np.ndarray,
+    size: int,
+    sample_weight: np.ndarray | None,
+) -> np.ndarray:
+    """Returns the initial gate logits [size] from the mean gains of the words of each gate.
+
+    Args:
+      first: the lexicon of all words.
+      texts: the words of each text.
+      numbered: the same, as numbers.
+      labels: int [n], the class of each text.
+      weights, squares: the weights of each word [types, C] and the squared length of its features.
+      gate_of: int [types], the gate of each word.
+      size: the number of gates.
+      sample_weight: [n], the weight of each text in the gains; None is 1.
+    """
+    logits = np.log(np.maximum(first.read(texts).probabilities, 1e-30))
+    length = np.sqrt(np.bincount(numbered.rows, squares[numbered.ids], numbered.num_texts))
+    shares = weights[numbered.ids] / np.maximum(length, 1e-9)[numbered.rows, None]
+    gains = compute_gains(logits, shares, numbered.rows, labels)
+    if sample_weight is not None:
+        gains = gains * sample_weight[numbered.rows]
+    gates = gate_of[numbered.ids]
+    means = np.bincount(gates, gains, size) / (np.bincount(gates, minlength=size) + 1)
+    positive = means > 0
+    if not positive.any():
+        return np.full(size, _START)
+    # A word that raises the loss gets the lowest logit.
+    logs = np.log(np.where(positive, means, means[positive].min()))
+    return _START + np.clip((logs - logs.mean()) / max(logs.std(), 1e-9), -_SPREAD, _SPREAD)
+
+
+def find_cut(logits: np.ndarray, density: float) -> float:
+    """Returns the threshold above which the share of the logits is nearest to a density.
+
+    Equal logits are on the same side of the threshold, and at least one logit is above it.
+
+        >>> find_cut(np.array([3.0, 1.0, 1.0, 0.0]), 0.25)
+        2.0
+
+    Args:
+      logits: [n], at least one number.
+      density: the share.
+    """
+    values, counts = np.unique(logits.astype(np.float64), return_counts=True)
+    shares = np.cumsum(counts[::-1])[::-1] / len(logits)
+    lowest = int(np.argmin(np.abs(shares - density)))
+    below = values[lowest - 1] if lowest else values[0] - 2
+    return float((values[lowest] + below) / 2)

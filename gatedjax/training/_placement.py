@@ -1,0 +1,241 @@
+"""Shardings of parameters and of optimizer states: which part of an array each device has."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from flax import linen
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+ParamRule = Callable[[str, Any], PartitionSpec]
+"""A function (path, array) -> PartitionSpec of a parameter; `array` has a shape and a dtype."""
+
+
+def fsdp_rule(mesh: Mesh, batch_axis: str | Sequence[str] = "data", *, min_size: int = 1024) -> Any:
+    """Returns a rule that splits the largest dimension of each parameter over the batch axis.
+
+    A dimension of n numbers on k devices is split into k parts of n / k numbers, so only dimensions
+    that k divides are split. Of several dimensions of equal size the first is split. A parameter
+    without such a dimension, or with fewer than `min_size` numbers, is copied to each device.
+
+        >>> mesh = jax.make_mesh((1,), ("data",), devices=jax.devices()[:1])
+        >>> rule = fsdp_rule(mesh)
+        >>> rule("dense/kernel", jax.ShapeDtypeStruct((64, 256), "float32"))
+        P(None, 'data')
+
+    Args:
+      mesh: the mesh of devices.
+      batch_axis: the mesh axis, or several mesh axes, over which the rows of a batch are split.
+      min_size: the smallest number of elements of a parameter that is split. A smaller parameter
+        takes more time to exchange than it saves memory.
+
+    Returns:
+      A function (path, array) -> PartitionSpec, for `make_parallel(param_sharding=...)`. A rule of
+      your own may call it for the parameters that it does not treat itself.
+
+    Raises:
+      ValueError: if the mesh lacks the batch axis.
+    """
+    axes = check_batch_axis(mesh, batch_axis)
+    count = math.prod(mesh.shape[axis] for axis in axes)
+
+    def rule(path: str, array: Any) -> PartitionSpec:
+        fitting = [n for n, size in enumerate(array.shape) if size and size % count == 0]
+        if not fitting or math.prod(array.shape) < min_size:
+            return PartitionSpec()
+        largest = max(fitting, key=lambda n: array.shape[n])
+        return PartitionSpec(*[None] * largest, as_entry(axes))
+
+    return rule
+
+
+def check_batch_axis(mesh: Mesh, batch_axis: str | Sequence[str]) -> tuple[str, ...]:
+    """Returns the names of the batch axes as a tuple, after checking that the mesh has them.
+
+    Raises:
+      ValueError: if the mesh lacks an axis, or no axis is given.
+    """
+    axes = (batch_axis,) if isinstance(batch_axis, str) else tuple(batch_axis)
+    missing = [axis for axis in axes if axis not in mesh.axis_names]
+    if missing or not axes:
+        raise ValueError(
+            f"mesh must have the axis over which the rows of a batch are split, batch_axis="
+            f"{batch_axis!r}, got the axes {mesh.axis_names}: name one of them as batch_axis"
+        )
+    return axes
+
+
+def as_auto_mesh(mesh: Mesh) -> Mesh:
+    """Returns the mesh with automatic axes, for which the compiler chooses the communication."""
+    auto = (jax.sharding.AxisType.Auto,) * len(mesh.axis_names)
+    return Mesh(mesh.devices, mesh.axis_names, axis_types=auto)
+
+
+def param_shardings(params: Any, mesh: Mesh, rule: ParamRule) -> Any:
+    """Returns the sharding of each parameter.
+
+    The names in the metadata of Linen (`nn.with_partitioning`, `nn.with_logical_partitioning`) come
+    before the rule. Logical names are translated by `nn.logical_axis_rules`.
+
+    Args:
+      params: the parameters, or their shapes and dtypes.
+      mesh: the mesh of devices.
+      rule: maps the path of a parameter, such as "dense/kernel", and its shape and dtype to a
+        PartitionSpec.
+
+    Returns:
+      A tree like `params` of `NamedSharding`.
+
+    Raises:
+      TypeError: if the rule returns no PartitionSpec.
+      ValueError: if a PartitionSpec does not fit the mesh or the shape of its parameter.
+    """
+
+    def place(path: Any, leaf: Any) -> Any:
+        name = jax.tree_util.keystr(path, simple=True, separator="/")
+        if _is_box(leaf):
+            spec = _spec_of_box(name, leaf, mesh)
+            return leaf.replace(value=_sharding(name, spec, leaf.value.shape, mesh))
+        shape = jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+        return _sharding(name, rule(name, shape), leaf.shape, mesh)
+
+    return jax.tree_util.tree_map_with_path(place, params, is_leaf=_is_box)
+
+
+def opt_state_shardings(opt_state: Any, params: Any, shardings: Any, mesh: Mesh) -> Any:
+    """Returns the sharding of each array of an optimizer state.
+
+    An array belongs to a parameter if its path ends with the path of the parameter, as the moments
+    of Adam do. It is split like its parameter if it has the same shape, perhaps after a first axis
+    over several past updates. The remaining arrays, such as counters, are copied to each device.
+
+    Args:
+      opt_state: the optimizer state, or its shapes and dtypes.
+      params: the parameters, or their shapes and dtypes.
+      shardings: the result of `param_shardings`.
+      mesh: the mesh of devices.
+
+    Returns:
+      A tree like `opt_state` of `NamedSharding`.
+    """
+    placed = {
+        _names(path): (leaf.shape, sharding.spec)
+        for (path, leaf), sharding in zip(
+            jax.tree.leaves_with_path(params), jax.tree.leaves(shardings), strict=True
+        )
+    }
+
+    def place(path: Any, leaf: Any) -> NamedSharding:
+        names = _names(path)
+        for start in range(len(names) + 1):
+            shape, spec = placed.get(names[start:], (None, None))
+            if shape is None:
+                continue
+            if leaf.shape == shape:
+                return NamedSharding(mesh, spec)
+            if leaf.shape[1:] == shape:
+                return NamedSharding(mesh, PartitionSpec(None, *spec))
+        return NamedSharding(mesh, PartitionSpec())
+
+    return jax.tree_util.tree_map_with_path(place, opt_state)
+
+
+def without_axes(shardings: Any, axes: Sequence[str]) -> Any:
+    """Returns shardings that are not split over some mesh axes.
+
+    Args:
+      shardings: a tree of `NamedSharding`.
+      axes: the names of the mesh axes. The splits over the remaining axes are unchanged.
+    """
+
+    def drop(sharding: NamedSharding) -> NamedSharding:
+        kept = [tuple(a for a in _axes(entry) if a not in axes) for entry in sharding.spec]
+        return NamedSharding(sharding.mesh, PartitionSpec(*map(as_entry, kept)))
+
+    return jax.tree.map(drop, shardings)
+
+
+def _names(path: Any) -> tuple[str, ...]:
+    return tuple(jax.tree_util.keystr((key,), simple=True) for key in path)
+
+
+def _is_box(leaf: Any) -> bool:
+    return isinstance(leaf, linen.Partitioned)
+
+
+def _spec_of_box(name: str, box: Any, mesh: Mesh) -> PartitionSpec:
+    """Returns the PartitionSpec in Linen's metadata of the parameter `name`, in axes of the mesh.
+
+    Raises:
+      ValueError: if no rule translates the logical names of the parameter.
+    """
+    spec = PartitionSpec(*box.names)
+    if not isinstance(box, linen.LogicallyPartitioned):
+        return spec
+    rules = box.rules or linen.get_logical_axis_rules()
+    translated = {rule[0] for rule in rules}
+    unknown = [n for n in box.names if n is not None and n not in translated]
+    if any(axis not in mesh.axis_names for axis in unknown):
+        raise ValueError(
+            f"parameter {name!r} has the logical axes {box.names}, and no rule translates "
+            f"{unknown}: call fit inside `with nn.logical_axis_rules(rules):` with a pair (logical "
+            "name, mesh axis or None) for each name"
+        )
+    return linen.logical_to_mesh_axes(box.names, rules) or PartitionSpec()
+
+
+def as_entry(axes: tuple[str, ...]) -> Any:
+    """Returns mesh axes as an entry of a PartitionSpec: None, a name, or a tuple of names."""
+    if len(axes) > 1:
+        return axes
+    return axes[0] if axes else None
+
+
+def _axes(entry: Any) -> tuple[Any, ...]:
+    """Returns the mesh axes of an entry of a PartitionSpec: None, a name, or a tuple of names."""
+    if entry is None:
+        return ()
+    return tuple(entry) if isinstance(entry, tuple | list) else (entry,)
+
+
+def _sharding(name: str, spec: Any, shape: tuple[int, ...], mesh: Mesh) -> NamedSharding:
+    """Returns the sharding of a parameter, after checking its PartitionSpec.
+
+    Args:
+      name: the path of the parameter, for the message.
+      spec: the PartitionSpec that a rule or the metadata gives it.
+      shape: the shape of the parameter.
+      mesh: the mesh of devices.
+
+    Raises:
+      TypeError, ValueError: see `param_shardings`.
+    """
+    if not isinstance(spec, PartitionSpec):
+        raise TypeError(
+            f"param_sharding must return a jax.sharding.PartitionSpec, got {spec!r} for the "
+            f"parameter {name!r}: return PartitionSpec() to copy it to each device"
+        )
+    problem = f"the sharding of parameter {name!r}, {spec}, must fit its shape {list(shape)}"
+    if len(spec) > len(shape):
+        raise ValueError(f"{problem}: it has {len(spec)} entries for {len(shape)} dimensions")
+    used: list[Any] = []
+    for number, entry in enumerate(spec):
+        axes = _axes(entry)
+        if missing := [axis for axis in axes if axis not in mesh.axis_names]:
+            raise ValueError(
+                f"the sharding of parameter {name!r}, {spec}, must name axes of the mesh, got "
+                f"{missing[0]!r}, but the mesh has {mesh.axis_names}: name one of them, or give "
+                "make_parallel a mesh with this axis"
+            )
+        used.extend(axes)
+        count = math.prod(mesh.shape[axis] for axis in axes)
+        if shape[number] % count:
+            raise ValueError(
+                f"{problem}: dimension {number} has {shape[number]} numbers, which {count} devices "
+                "cannot share equally. Leave the dimension whole (None), or make its size a "
+                f"multiple of {count}"
+            )
+    if len(set(used)) < len(used):
+        raise ValueError(f"{problem}: a mesh axis may split only one dimension")
+    return NamedSharding(mesh, spec)

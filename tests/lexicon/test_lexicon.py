@@ -1,0 +1,328 @@
+"""The gated lexicon against loops over texts, and what its gates promise."""
+
+import dataclasses
+import itertools
+import math
+import random
+import subprocess
+import sys
+import unicodedata
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from gatedjax.lexicon import (
+    EmptyLexicon,
+    choose_words,
+    compute_gains,
+    fit_lexicon,
+    fit_weights,
+    spell,
+)
+from gatedjax.lexicon._features import count_features, number_words, weigh_cells
+from gatedjax.text._tokens import Splitter, Tokenizer, learn_units
+from tests.conftest import ROOT
+
+GOOD, BAD = ["fine", "moving", "bright", "warm"], ["dull", "slow", "flat", "cold"]
+TEXTS = [
+    f"a {one} and {two} film , {end}".split()
+    for words in (GOOD, BAD)
+    for one, two in itertools.permutations(words, 2)
+    for end in ("see it .", "the end !", "he said")
+]
+LABELS = np.repeat([1, 0], len(TEXTS) // 2)
+
+
+def lexicons(num_classes=2, densities=(1.0, 0.5, 0.25)):
+    """A lexicon of each density; with three classes the first texts have a class of their own."""
+    labels = LABELS.copy()
+    if num_classes == 3:
+        labels[:6] = 2
+    return list(fit_lexicon(TEXTS, labels, num_classes, densities))
+
+
+def naive_logits(lexicon, words):
+    """The equation of `Lexicon`, feature by feature, of the words that are open."""
+    number = {word: i for i, word in enumerate(lexicon.words)}
+    weighted = len(lexicon.counts)
+    counts = {}
+
+    def add(column):
+        counts[column] = counts.get(column, 0) + 1
+
+    for word in words:
+        if number.get(word, weighted) < weighted:
+            add(number[word])
+        for ngram in spell(word):
+            if ngram in lexicon.ngrams:
+                add(weighted + len(lexicon.pairs) + lexicon.ngrams.index(ngram))
+    pairs = {tuple(pair): i for i, pair in enumerate(lexicon.pairs.tolist())}
+    for pair in itertools.pairwise(words):
+        key = tuple(number.get(word, -1) for word in pair)
+        if key in pairs:
+            add(weighted + pairs[key])
+    values = {c: float(lexicon.scale[c]) * (1 + math.log(n)) for c, n in counts.items()}
+    length = math.sqrt(sum(v * v for v in values.values())) or 1.0
+    scores = lexicon.bias.astype(float)
+    for column, value in values.items():
+        scores = scores + value / length * lexicon.weights[column].astype(float)
+    return np.array([-scores[0] / 2, scores[0] / 2]) if len(scores) == 1 else scores
+
+
+@pytest.mark.parametrize("num_classes", [2, 3])
+def test_probabilities_are_those_of_the_equation(num_classes):
+    for lexicon in lexicons(num_classes):
+        texts = [*TEXTS[::7], ["fine", "fine", "unseen", "and"], ["filmy", "dullish"]]
+        reading = lexicon.read(texts)
+        for words, is_open, row in zip(texts, reading.is_open, reading.probabilities, strict=True):
+            logits = naive_logits(lexicon, list(itertools.compress(words, is_open)))
+            expected = np.exp(logits - logits.max())
+            np.testing.assert_allclose(row, expected / expected.sum(), rtol=1e-12)
+
+
+def test_features_are_counted_as_by_a_loop_by_both_counters(monkeypatch):
+    lexicon = lexicons()[0]
+    words = number_words(TEXTS)
+    prepared = lexicon._prepare(TEXTS)
+    arguments = (words.ids, words.rows, len(TEXTS), lexicon._columns, prepared.known)
+    few = count_features(*arguments, prepared.spelling, len(lexicon.scale))
+    monkeypatch.setattr("gatedjax.lexicon._features._FEW", 0)
+    many = count_features(*arguments, prepared.spelling, len(lexicon.scale))
+    for one, other in zip(few, many, strict=True):
+        np.testing.assert_array_equal(one, other)
+    first = {c: n for r, c, n in zip(*few, strict=True) if r == 0}
+    columns = [i for i, w in enumerate(lexicon.words) if w in TEXTS[0]]
+    assert {c: first[c] for c in columns} == {c: TEXTS[0].count(lexicon.words[c]) for c in columns}
+    values, factors = weigh_cells(few, lexicon.scale.astype(float), len(TEXTS))
+    squares = np.bincount(few.rows, values**2)
+    np.testing.assert_allclose(squares, 1)
+    assert (factors > 0).all()
+
+
+def test_gains_are_differences_of_losses():
+    rng = np.random.default_rng(0)
+    logits, labels, rows = rng.normal(size=(4, 3)), np.array([0, 2, 1, 1]), np.array([0, 0, 1, 3])
+    shares = rng.normal(size=(4, 3))
+
+    def loss(z, y):
+        return math.log(sum(math.exp(v) for v in z)) - z[y]
+
+    expected = [
+        loss(logits[r] - s, labels[r]) - loss(logits[r], labels[r])
+        for r, s in zip(rows, shares, strict=True)
+    ]
+    np.testing.assert_allclose(compute_gains(logits, shares, rows, labels), expected, rtol=1e-12)
+
+
+def test_choose_words_is_a_greedy_loop():
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        scores = rng.integers(-3, 3, 12).astype(float)
+        scores[rng.integers(0, 12, 2)] = -np.inf
+        counts, room = rng.integers(1, 9, 12), float(rng.uniform(0, 40))
+        expected, left = np.zeros(12, bool), room
+        for i in sorted(range(12), key=lambda i: -scores[i]):
+            if scores[i] > -np.inf and counts[i] <= left:
+                expected[i], left = True, left - counts[i]
+        np.testing.assert_array_equal(choose_words(scores, counts, room), expected)
+
+
+@pytest.mark.parametrize("num_classes", [2, 3])
+def test_the_weights_are_a_stationary_point_of_the_loss(num_classes):
+    """The slope by differences of the loss, in loops, is nearly 0 at the weights."""
+    rng = np.random.default_rng(2)
+    features = rng.normal(size=(30, 4)) * (rng.random((30, 4)) < 0.5)
+    labels = rng.integers(0, num_classes, 30)
+    given = rng.uniform(0, 2, 30)
+    weights, bias = fit_weights(csr_matrix(features), labels, num_classes, 5.0, sample_weight=given)
+
+    def loss(point):
+        w, b = point[:-1], point[-1]
+        total = 0.5 * (w**2).sum()
+        for row, label, weight in zip(features, labels, given, strict=True):
+            z = row @ w + b
+            z = np.array([-z[0] / 2, z[0] / 2]) if len(z) == 1 else z
+            total += 5 * weight * (np.log(np.exp(z).sum()) - z[label])
+        return total
+
+    point = np.concatenate([weights, bias[None]])
+    for place in np.ndindex(point.shape):
+        step = np.zeros_like(point)
+        step[place] = 1e-4
+        slope = (loss(point + step) - loss(point - step)) / 2e-4
+        assert abs(slope) / len(labels) < 2e-2
+        assert loss(point + 300 * step) >= loss(point) - 1e-2
+
+
+def social(texts):
+    return Splitter(learn_units(Tokenizer("social"), texts))
+
+
+def random_texts():
+    """Texts of words of the lexicon, of unknown words, and of any characters of Unicode."""
+    rng = random.Random(3)
+    words = [*GOOD, *BAD, "film", "a", "dullness", "xyz", "fine-ish", "it's", "天气好", "ก้า", "İ"]
+    texts = [" ".join(rng.choices(words, k=rng.randrange(1, 12))) for _ in range(300)]
+    for _ in range(300):
+        letters = [chr(rng.randrange(1, 0x2FFFF)) for _ in range(rng.randrange(1, 20))]
+        texts.append("".join(c for c in letters if unicodedata.category(c) != "Cs") + " fine")
+    return texts
+
+
+@pytest.mark.parametrize("num_classes", [2, 3])
+def test_the_open_words_alone_have_the_same_bits(num_classes):
+    splitter = social(["天气好 今天天气好", "天气 今天"] * 3)
+    texts = [splitter.split(text) for text in random_texts()]
+    texts = [words for words in texts if words]
+    for lexicon in lexicons(num_classes):
+        reading = lexicon.read(texts)
+        assert not all(gates.all() for gates in reading.is_open) or lexicon.density == 1
+        remaining = [
+            splitter.split(" ".join(itertools.compress(words, gates)))
+            for words, gates in zip(texts, reading.is_open, strict=True)
+        ]
+        again = lexicon.read(remaining)
+        np.testing.assert_array_equal(reading.probabilities, again.probabilities)
+        assert [len(words) for words in remaining] == [int(g.sum()) for g in reading.is_open]
+        single = [lexicon.read([words]).probabilities[0] for words in texts[::9]]
+        np.testing.assert_array_equal(reading.probabilities[::9], single)
+
+
+def test_removing_a_closed_word_changes_nothing():
+    lexicon = lexicons()[-1]
+    for words in [*TEXTS[::5], ["a", "film", "and"], ["unseen"]]:
+        reading = lexicon.read([words])
+        for place in np.flatnonzero(~reading.is_open[0]):
+            less = lexicon.read([[*words[:place], *words[place + 1 :]]])
+            np.testing.assert_array_equal(less.probabilities, reading.probabilities)
+            np.testing.assert_array_equal(less.is_open[0], np.delete(reading.is_open[0], place))
+
+
+@pytest.mark.parametrize("num_classes", [2, 3])
+def test_shares_sum_to_the_logits(num_classes):
+    for lexicon in lexicons(num_classes):
+        for words in (TEXTS[0], ["fine", "fine", "fine", "dullness"], ["unseen"]):
+            shares = lexicon.share(words)
+            total = shares.bias + shares.words.sum(0) + shares.pairs.sum(0)
+            is_open = lexicon.read([words]).is_open[0]
+            expected = naive_logits(lexicon, list(itertools.compress(words, is_open)))
+            np.testing.assert_allclose(total, expected, atol=1e-12)
+            assert not shares.words[~is_open].any()
+
+
+def test_a_text_without_an_open_word_opens_its_best_word_or_none():
+    lexicon = lexicons()[-1]
+    closed = [w for w, g in zip(lexicon.words, lexicon.is_open, strict=True) if not g]
+    spare = [w for w in lexicon.words[: len(lexicon.counts)] if w in closed]
+    reading = lexicon.read([[spare[0], spare[1], spare[0]], ["qqqq"], []])
+    assert reading.chosen.tolist() == [True, False, False]
+    assert reading.is_empty.tolist() == [False, True, True]
+    weights = lexicon.scale[:, None] * lexicon.weights
+    best = max(spare[:2], key=lambda word: abs(weights[lexicon.words.index(word)]).max())
+    words = [spare[0], spare[1], spare[0]]
+    assert reading.is_open[0].tolist() == [word == best for word in words]
+    np.testing.assert_array_equal(reading.probabilities[1], reading.probabilities[2])
+
+
+def test_open_words_fit_into_the_density_and_stay_closed():
+    stages = lexicons(densities=(1.0, 0.5, 0.3, 0.25))
+    is_open = [np.concatenate(lexicon.read(TEXTS).is_open) for lexicon in stages]
+    for lexicon, gates, before in zip(stages[1:], is_open[1:], is_open, strict=False):
+        assert gates.mean() <= lexicon.density
+        assert not (gates & ~before).any()
+
+
+def test_the_fit_does_not_depend_on_the_hash_seed():
+    code = (
+        "import hashlib, numpy as np\n"
+        "from tests.lexicon.test_lexicon import lexicons, TEXTS\n"
+        "print(hashlib.sha1(lexicons(3)[-1].read(TEXTS).probabilities.tobytes()).hexdigest())"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=ROOT,
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT), "PATH": ""},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(outputs) == 1
+
+
+def test_the_package_does_not_import_jax():
+    code = "import sys, gatedjax.lexicon; assert not {'jax', 'scipy'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_tokens_are_the_ngrams_of_their_script():
+    assert spell("at") == [" a", "at", "t ", " at", "at ", " at "]
+    assert spell("天气") == ["天", "气", "天气"]
+    assert spell("#天")[0] == " #"
+    assert len(spell("x" * 99)) == 31 + 30 + 29
+
+
+def test_weights_of_texts_change_the_fit_and_their_scale_does_not():
+    def fit(weights):
+        return list(fit_lexicon(TEXTS, LABELS, 2, (1.0, 0.5), sample_weight=weights))[-1]
+
+    same, plain = fit(np.full(len(TEXTS), 7)), fit(None)
+    np.testing.assert_array_equal(same.weights, plain.weights)
+    heavy = fit(np.where(LABELS == 1, 9.0, 1.0))
+    ambiguous = [["unseen"], ["film"]]
+    assert (
+        heavy.read(ambiguous).probabilities[:, 1] > plain.read(ambiguous).probabilities[:, 1]
+    ).all()
+    first_half = np.arange(len(TEXTS)) % 3 == 0
+    alone = fit(first_half.astype(float))
+    assert alone.read(TEXTS).probabilities[LABELS == 1, 1].min() > 0.5
+
+
+@pytest.mark.parametrize("num_classes", [2, 3])
+def test_the_temperature_divides_the_logits_and_their_parts(num_classes):
+    plain = lexicons(num_classes)[-1]
+    warm = dataclasses.replace(plain, temperature=2.5)
+    powers = plain.read(TEXTS).probabilities ** (1 / 2.5)
+    expected = powers / powers.sum(1, keepdims=True)
+    np.testing.assert_allclose(warm.read(TEXTS).probabilities, expected, rtol=1e-12)
+    shares = warm.share(TEXTS[0])
+    total = np.exp(shares.bias + shares.words.sum(0) + shares.pairs.sum(0))
+    np.testing.assert_allclose(total / total.sum(), expected[0], rtol=1e-9)
+    with pytest.raises(ValueError, match="temperature must be positive, got 0"):
+        dataclasses.replace(plain, temperature=0).check()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sample_weight": np.ones(3)}, "sample_weight must have shape"),
+        ({"sample_weight": -np.ones(len(TEXTS))}, "finite numbers of at least 0"),
+        ({"sample_weight": np.zeros(len(TEXTS))}, "some above 0"),
+        ({"labels": LABELS[:-1]}, "the same length"),
+        ({"labels": LABELS * 1.0}, "integers in"),
+        ({"labels": LABELS + 1}, "integers in"),
+        ({"num_classes": 1}, "num_classes must be at least 2"),
+        ({"densities": (0.5, 1.0)}, "falling"),
+        ({"densities": ()}, "falling"),
+        ({"densities": (1.0, 0.0)}, "falling"),
+        ({"texts": [[]] * len(TEXTS)}, "at least one word"),
+    ],
+)
+def test_wrong_arguments_are_refused(change, message):
+    arguments = {"texts": TEXTS, "labels": LABELS, "num_classes": 2, "densities": (1.0,)} | change
+    with pytest.raises(ValueError, match=message):
+        next(fit_lexicon(**arguments))
+
+
+def test_a_density_that_leaves_nothing_is_refused():
+    with pytest.raises(EmptyLexicon, match=r"density must leave a word open, got 0\.001"):
+        list(fit_lexicon(TEXTS, LABELS, 2, (1.0, 0.001)))
+
+
+def test_too_many_weights_are_refused(monkeypatch):
+    monkeypatch.setattr("gatedjax.lexicon._fit._MOST_WEIGHTS", 100)
+    with pytest.raises(ValueError, match="at most 100 weights for a lexicon, got "):
+        next(fit_lexicon(TEXTS, LABELS, 2))

@@ -1,0 +1,357 @@
+"""Formats of files: documents, workbooks, compressed files, files without a header, damage."""
+
+import builtins
+import bz2
+import gzip
+import importlib.util
+import io
+import json
+import lzma
+import sys
+import zipfile
+
+import pytest
+
+from gatedjax.data.files import _compressed, _unpack
+from gatedjax.data.files._unpack import VARIABLE, TooLarge
+from gatedjax.text import _documents
+from gatedjax.text._labels import Classes
+from gatedjax.text._lines import suggest_encoding
+from gatedjax.text._read import Columns, Record, infer_task, open_table
+from gatedjax.text._tags import open_tags
+from tests.refusals import refused
+
+ROWS = [("a fine film", "good"), ("a dull , flat film", "bad")]
+CSV = "text,label\n" + "".join(f'"{text}",{label}\n' for text, label in ROWS)
+READ = [(*row,) for row in ROWS]
+
+
+def read(data, columns=None, **options):
+    """(text, label) of each row that is used."""
+    table = open_table(data, columns, **options)
+    rows = list(table)
+    assert rows == list(table)  # a second pass is the first
+    assert all(isinstance(row, Record) for row in rows), rows
+    return [(*row.inputs, row.label) for row in rows]
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(name, content):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write
+
+
+# tables ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "mark"),
+    [("a.csv", "|"), ("a.csv", ";"), ("a.csv", "\t"), ("a.psv", "|"), ("a.tab", "\t")],
+)
+def test_the_fields_may_have_any_usual_delimiter(write, name, mark):
+    rows = [("text", "label"), *ROWS]
+    path = write(name, "".join(f"{mark.join(row)}\n" for row in rows))
+    assert read(path) == READ
+    if name != "a.tab":  # in files with tabs quotes may be text
+        quoted = write(f"q{name}", "".join(mark.join(f'"{v}"' for v in r) + "\n" for r in rows))
+        assert read(quoted) == READ
+
+
+@pytest.mark.parametrize("header", ["Text,Label", "TEXT,label", " text , LABEL "])
+def test_names_of_columns_match_in_any_case(write, header):
+    path = write("a.csv", CSV.replace("text,label", header, 1))
+    assert read(path) == READ
+    assert read({"Text": [t for t, _ in ROWS], "Label": [c for _, c in ROWS]}) == READ
+    assert read([{"TEXT": t, "Label": c} for t, c in ROWS]) == READ
+    lines = write("a.jsonl", "".join(json.dumps({"Text": t, "LABEL": c}) + "\n" for t, c in ROWS))
+    assert read(lines) == READ
+    pairs = write("p.csv", "Premise,Hypothesis,Label\na,b,c\n")
+    assert infer_task(pairs) == "pair"
+
+
+def test_the_exact_name_wins_and_two_alike_names_are_refused(write):
+    assert read(write("a.csv", "Text,text,label\nno,yes,good\n")) == [("yes", "good")]
+    path = write("b.csv", "Text,TEXT,label\nno,yes,good\n")
+    refused(lambda: open_table(path), "text|--text Text --label label")
+
+
+def test_a_file_without_a_header_is_read_by_the_names_of_its_columns(write):
+    body = CSV.split("\n", 1)[1]
+    columns = Columns(header=("text", "label"))
+    assert read(write("a.csv", body), columns) == READ
+    assert read(write("a.tsv", body.replace('"', "").replace(",good", "\tgood")
+                      .replace(",bad", "\tbad")), columns) == READ  # fmt: skip
+    wide = write("b.csv", "7;good;a fine film\n8;bad;a dull , flat film\n")
+    assert read(wide, Columns(header=("", "label", "text"))) == READ
+    refused(lambda: open_table(wide, columns), "3|columns.header|'text', 'label'")
+    refused(lambda: open_table(write("a.jsonl", "{}"), columns), "columns.header|leave it out")
+    refused(lambda: open_table(wide), "--columns text,label,")
+    refused(lambda: Columns(header=("a", "b")), "columns.header|'text'|'label'")
+    refused(lambda: Columns(header=()), "columns.header|()")
+    assert open_table(write("e.csv", "text,label\n"), columns)  # the first line is a row
+
+
+# JSON --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [{"text": t, "label": c, "id": 1} for t, c in ROWS],
+        [list(row) for row in ROWS],
+        {"text": [t for t, _ in ROWS], "label": [c for _, c in ROWS]},
+    ],
+)
+@pytest.mark.parametrize("indent", [None, 2])
+def test_documents_of_json(write, value, indent):
+    assert read(write("a.json", json.dumps(value, indent=indent))) == READ
+
+
+def test_lines_of_json_may_end_with_json(write):
+    lines = "".join(json.dumps({"text": t, "label": c}) + "\n" for t, c in ROWS)
+    assert read(write("a.json", lines)) == READ
+
+
+@pytest.mark.parametrize(
+    ("content", "parts"),
+    [
+        ("[", "a.json:1|not JSON"),
+        ('[{"text": "a",\n "label": }]', "a.json:2|not JSON"),
+        ("[]", "the array is empty"),
+        ('"text"', "an array of objects|str"),
+        ('{"data": {"text": 1}}', "an array of objects|'data'"),
+        ("[1]", "(text, label)"),
+        ('[{"text": "a", "text": "b"}]', "'text'|more than once"),
+        ("[" * 100_000, "nested too deep"),
+        ('[{"body": "a", "label": 1}]', "'text'|--text body --label label"),
+        (b'[{"text": "caf\xe9" "label": 1}]', "--encoding cp1252"),
+        ("", "the file is empty"),
+    ],
+)
+def test_documents_that_are_not_read(write, content, parts):
+    path = write("a.json", content)
+    refused(lambda: list(open_table(path)), parts)
+
+
+def test_rows_of_a_document_that_cannot_be_used_are_set_aside(write):
+    path = write("a.json", b'[{"text": "caf\xe9", "label": 1}, {"text": "b", "label": 1}, 3]')
+    first, second, third = open_table(path)
+    assert str(first).endswith("a.json:1: not Unicode: byte 0xe9")
+    assert second.label == 1
+    assert third.reason == "not a dict but a int"
+    assert "--encoding cp1252" in suggest_encoding(path, "Unicode")
+    first, second, _ = open_table(path, encoding="cp1252")
+    assert first.inputs == ("café",)
+
+
+def test_a_document_that_is_too_large_is_refused(write, monkeypatch):
+    monkeypatch.setattr(_documents, "MOST_TEXT_BYTES", 20)
+    path = write("a.json", json.dumps([list(row) for row in ROWS]))
+    refused(lambda: open_table(path), "20|.jsonl")
+
+
+# several labels ----------------------------------------------------------------------------------
+
+
+def test_several_labels_are_read_as_a_tuple(write):
+    fast = write("a.txt", "__label__a __label__b two\n__label__a __label__a one\n")
+    assert [row[-1] for row in read(fast)] == [("a", "b"), "a"]
+    lines = '{"text": "x", "label": ["a", 1]}\n{"text": "y", "label": ["b"]}\n'
+    assert [row[-1] for row in read(write("a.jsonl", lines))] == [("a", 1), "b"]
+    assert [row[-1] for row in read([("x", ["a", "b"])])] == [("a", "b")]
+
+
+def test_a_model_with_a_class_for_each_text_refuses_several_labels():
+    classes = Classes("label")
+    refused(lambda: classes.place(("a", "b"), "a.txt", 7), "a.txt:7|'a', 'b'|multi-label")
+    refused(lambda: classes.find(tuple("abcdef"), "a.txt", 7), "'a', 'b', 'c', 'd', ...")
+
+
+# compressed files --------------------------------------------------------------------------------
+
+
+def zipped(content, names=("reviews.csv",)):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in names:
+            archive.writestr(name, content)
+    return file.getvalue()
+
+
+def zstd(content):
+    pyarrow = pytest.importorskip("pyarrow")
+    return pyarrow.compress(content, "zstd", asbytes=True)
+
+
+PACK = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".zst": zstd}
+
+
+@pytest.mark.parametrize("ending", PACK)
+def test_compressed_files_are_the_files_inside(write, ending):
+    assert read(write(f"a.csv{ending}", PACK[ending](CSV.encode()))) == READ
+    document = json.dumps([list(row) for row in ROWS]).encode()
+    assert read(write(f"a.JSON{ending.upper()}", PACK[ending](document))) == READ
+    tags = open_tags(write(f"a.conllu{ending}", PACK[ending](b"1\tin\t_\tADP\n")))
+    assert [sentence.words for sentence in tags] == [("in",)]
+
+
+def test_a_zip_file_has_a_single_file(write):
+    assert read(write("a.zip", zipped(CSV, ["__MACOSX/._r.csv", "r/reviews.csv", ".x"]))) == READ
+    assert infer_task(write("t.zip", zipped("in O\n", ["a.conll"]))) == "tags"
+    for names, parts in (((), "0|none"), (("a.csv", "b.csv"), "2|'a.csv', 'b.csv'|unpack it")):
+        path = write("b.zip", zipped(CSV, names))
+        refused(lambda path=path: open_table(path), f"a single file|{parts}")
+    refused(lambda: open_table(write("c.zip", zipped("", ["a.doc"]))), "'.doc'")
+    refused(lambda: open_table(write("d.zip", zipped("x", ["a.xlsx"]))), ".xlsx|unpack it first")
+
+
+@pytest.mark.parametrize("ending", [*PACK, ".zip"])
+@pytest.mark.parametrize("damage", ["cut", "empty", "foreign"])
+def test_damaged_files_are_refused_in_a_line(write, ending, damage):
+    whole = ("text,label\n" + "".join(f"text {i} {i * i},{i % 2}\n" for i in range(3000))).encode()
+    packed = zipped(whole) if ending == ".zip" else PACK[ending](whole)
+    content = {"cut": packed[: len(packed) // 2], "empty": b"", "foreign": b"text,label\n"}[damage]
+    path = write(f"a.csv{ending}", content)
+    with pytest.raises(ValueError) as caught:
+        list(open_table(path))
+    message = str(caught.value)
+    assert "\n" not in message
+    assert str(path) in message
+    assert "damaged" in message or (damage == "empty" and "the file is empty" in message)
+
+
+def test_a_wrong_encoding_inside_is_no_damage(write):
+    path = write("a.csv.gz", gzip.compress("text,label\na,b\n".encode("utf-16") + b"x"))
+    refused(lambda: list(open_table(path, encoding="utf-16")), "is not utf-16")
+
+
+def test_a_zip_file_with_a_damaged_directory_is_refused(write):
+    packed = bytearray(zipped(CSV))
+    packed[packed.index(b"PK\x01\x02") + 6] = 250  # the version that is needed to unpack
+    refused(lambda: open_table(write("a.zip", bytes(packed))), "a.zip|damaged")
+
+
+@pytest.mark.parametrize("ending", [*PACK, ".zip"])
+def test_files_that_unpack_to_too_much_are_refused(write, ending, monkeypatch):
+    monkeypatch.setenv(VARIABLE, "100KB")
+    content = b"text,label\n" + b"a,b\n" * 100_000
+    packed = zipped(content) if ending == ".zip" else PACK[ending](content)
+    path = write(f"a.csv{ending}", packed)
+    with pytest.raises(TooLarge, match="unpacks to more than 100,000 bytes"):
+        list(open_table(path))
+
+
+def without(monkeypatch, *names):
+    """Makes the import of packages fail."""
+    real = builtins.__import__
+
+    def fake(name, *args, **kwargs):
+        if name.partition(".")[0] in names:
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    for name in list(sys.modules):
+        if name.partition(".")[0] in names:
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(builtins, "__import__", fake)
+    find = importlib.import_module
+
+    def load(name, *args):
+        if name.partition(".")[0] in names:
+            raise ImportError(name)
+        return find(name, *args)
+
+    monkeypatch.setattr(importlib, "import_module", load)
+
+
+def test_a_missing_package_is_named_with_the_command_that_installs_it(write, monkeypatch):
+    packed = write("a.csv.zst", zstd(CSV.encode()))
+    book = write("a.xlsx", zipped("x"))
+    arrow = write("a.parquet", b"PAR1")
+    without(monkeypatch, "compression", "zstandard", "pyarrow", "openpyxl")
+    refused(lambda: open_table(packed), "pip install zstandard")
+    refused(lambda: open_table(book), "pip install openpyxl")
+    refused(lambda: open_table(arrow), "pip install pyarrow")
+
+
+def test_every_reader_of_zstd_gives_the_same_bytes(write, monkeypatch):
+    content = CSV.encode() * 2000
+    path = write("a.csv.zst", zstd(content) + zstd(b"x,y\n"))  # two frames
+    have = [name for name in ("zstandard", "pyarrow") if importlib.util.find_spec(name)]
+    for name in have:
+        with monkeypatch.context() as patch:
+            without(patch, "compression", *({"zstandard", "pyarrow"} - {name}))
+            with _compressed.open_compressed(path) as file:
+                assert file.read() == content + b"x,y\n", name
+
+
+# workbooks and Arrow -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def book(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+
+    def book(name, *sheets):
+        workbook = openpyxl.Workbook()
+        workbook.remove(workbook.active)
+        for number, rows in enumerate(sheets):
+            sheet = workbook.create_sheet(f"S{number}")
+            for row in rows:
+                sheet.append(row)
+        workbook.save(tmp_path / name)
+        return tmp_path / name
+
+    return book
+
+
+def test_the_first_sheet_of_a_workbook_with_cells(book):
+    assert read(book("a.xlsx", [("Text", "Label", "n"), *[(*row, 1) for row in ROWS]])) == READ
+    assert read(book("b.xlsx", [], [("text", "label"), ("x", 3), ("y", True)])) == [
+        *(("x", 3), ("y", True)),
+    ]
+    path = book("c.xlsx", ROWS)
+    assert read(path, Columns(header=("text", "label"))) == READ
+    refused(lambda: open_table(path, Columns(header=("text", "label", ""))), "all 2 columns|3")
+
+
+def test_rows_of_a_workbook_have_their_numbers(book):
+    rows = [("text", "label"), ("x", "a"), (None, None), (7, "a"), ("y", None), ("z", "b")]
+    table = open_table(book("a.xlsx", rows))
+    assert [(row.line, getattr(row, "reason", "")) for row in table] == [
+        (2, ""), (3, "empty line"), (4, "text must be a text, got int 7"), (5, "no label"), (6, ""),
+    ]  # fmt: skip
+
+
+def test_workbooks_that_are_not_read(book, write, monkeypatch):
+    refused(lambda: open_table(book("a.xlsx", [])), "a.xlsx|empty")
+    refused(lambda: open_table(book("b.xlsx", [("text", "label")])), "no row after the header")
+    refused(lambda: open_table(book("c.xlsx", [("a", "b"), ("c", "d")])), "'text'|'a', 'b'")
+    refused(lambda: open_table(write("d.xlsx", b"no workbook")), "d.xlsx|not a workbook")
+    refused(lambda: open_table(write("e.xlsx", zipped("x", ["a.xml"]))), "e.xlsx|not a workbook")
+    path = book("f.xlsx", [("text", "label"), *[("x" * 50, "a")] * 4000])
+    monkeypatch.setenv(VARIABLE, "100KB")
+    monkeypatch.setattr(_unpack, "RATIO", 1)
+    refused(lambda: open_table(path), "unpacks to more than 100,000 bytes", TooLarge)
+
+
+def test_arrow_streams_and_files(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    table = pyarrow.table({"Text": [t for t, _ in ROWS], "label": [c for _, c in ROWS]})
+    for name, new in (("s", pyarrow.ipc.new_stream), ("f", pyarrow.ipc.new_file)):
+        path = tmp_path / f"{name}.arrow"
+        with path.open("wb") as file, new(file, table.schema) as writer:
+            writer.write_table(table)
+        assert read(path) == READ
+    broken = tmp_path / "b.arrow"
+    broken.write_bytes(b"\xff\xff\xff\xff\x10\0\0\0nonsense nonsense")
+    refused(lambda: open_table(broken), "b.arrow|damaged")
+    stream = bytearray((tmp_path / "s.arrow").read_bytes())
+    offset = stream.rindex(len(ROWS[0][1]).to_bytes(4, "little"), 0, stream.rindex(b"goodbad"))
+    stream[offset : offset + 4] = (1 << 30).to_bytes(4, "little")
+    broken.write_bytes(stream)
+    refused(lambda: list(open_table(broken)), "b.arrow|damaged")

@@ -1,0 +1,252 @@
+"""`gatedjax look`: the survey of a file against counts of the test, its problems, and no JAX."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from gatedjax.__main__ import main
+from gatedjax.text import _corpus
+from gatedjax.text._read import open_table
+from tests._programs import environment
+from tests.text._own import TEXTS, write_csv
+
+ROWS = [
+    *[(f"a dull film number{i} http://t.co/{i}", "bad") for i in range(20)],
+    *[(f"a fine film number{i} @ann", "good") for i in range(19)],
+    ("a fine film number0 @ann", "bad"),
+    ("电影好看", "good"),
+    ("lonely", "rare"),
+]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_csv(tmp_path / "reviews.csv", ROWS, ("Text", "Label"))
+    return tmp_path
+
+
+def look(*args):
+    return main(["look", *args])
+
+
+def looked(capsys, *args, status=0):
+    """The JSON object of the command."""
+    assert look(*args, "--json") == status
+    return json.loads(capsys.readouterr().out)
+
+
+def test_the_survey_has_the_counts_of_the_file(here, capsys):
+    report = looked(capsys, "reviews.csv")
+    assert report["columns"] == {"names": ["Text", "Label"], "text": ["Text"], "label": "Label"}
+    assert report["texts"] == len(ROWS)
+    assert report["classes"] == [["bad", 21], ["good", 20], ["rare", 1]]
+    assert report["features"] == {"links": 20, "@user": 20}
+    assert (report["duplicates"]["copies"], report["duplicates"]["conflicts"]) == (1, 1)
+    assert report["duplicates"]["examples"] == [[[22, "good"], [41, "bad"]]]
+    assert report["split"]["single_text_classes"] == ["rare"]
+    assert sum(report["split"][part] for part in ("training", "validation")) == len(ROWS)
+    assert set(report["scripts"]) == {"Latin", "Han"}
+    assert sum(report["scripts"].values()) == pytest.approx(1)
+    assert (report["model"], report["tokens"]["kind"]) == ("lexicon", "social")
+    assert report["words"]["max_len"] is None
+    network = looked(capsys, "reviews.csv", "--max-len", "4")
+    assert (network["model"], network["tokens"]["kind"]) == ("ganet", "words")
+    assert network["words"]["longer"] > 30
+    assert report["problems"] == []
+    social = looked(capsys, "reviews.csv", "--tokens", "social", "--min-class", "2")
+    assert social["tokens"]["sample"] == ["a", "dull", "film", "number0", "http://t.co"]
+    assert social["split"]["left_out"] == [["rare", 1]]
+    assert social["words"]["quantiles"]["longest"] == 5
+
+
+def test_the_split_is_that_of_the_training(here, capsys):
+    report = looked(capsys, "reviews.csv", "--held-out", "0.3")
+    corpus, _ = _corpus.read_training(open_table(here / "reviews.csv"), here, lowercase=True)
+    training, validation = _corpus.split_training(corpus, 0.3)
+    assert report["split"]["training"] == len(training)
+    assert report["split"]["validation"] == len(validation)
+
+
+def test_the_lines_of_a_survey(here, capsys):
+    assert look("reviews.csv") == 0
+    out = capsys.readouterr().out
+    for part in (
+        "reviews.csv: 42 texts, 3 classes",
+        "columns: Text (text), Label (label)",
+        "classes: bad 21 (50.0%), good 20 (47.6%), rare 1 (2.4%)",
+        "shortest 1,",
+        "copies: 1 line with a text that an earlier line has",
+        "contradictions: 1 text with different labels (2 lines)",
+        "'good' in line 22 and 'bad' in line 41",
+        "set aside: no lines",
+        "model: lexicon",
+        "tokens: social,",
+        "validation cannot check: rare (--min-class 2 leaves them out)",
+        "train reviews.csv --out model\n",
+    ):
+        assert part in out
+    assert look("reviews.csv", "--tokens=social", "--min-class=2", "--text", "Text") == 0
+    end = capsys.readouterr().out
+    assert "train reviews.csv --out model --text Text --tokens social --min-class 2\n" in end
+    assert "--tokens social keeps" not in end
+    assert look("reviews.csv", "--max-len", "9") == 0
+    end = capsys.readouterr().out
+    assert "links in 20 texts, @user in 20 texts: --tokens social keeps them whole" in end
+    assert "train reviews.csv --out model --model ganet --max-len 9\n" in end
+
+
+def test_lines_set_aside_are_counted_by_reason(here, capsys):
+    text = "text,label\n" + "a,x\nb,y\nc,x\nd,y\n" * 10 + ",x\n,y\nc\n"
+    (here / "a.csv").write_text(text)
+    report = looked(capsys, "a.csv", status=1)
+    assert report["aside"]["lines"] == 3
+    assert report["aside"]["reasons"] == {"no text": 2, "1 field where the header has 2": 1}
+    assert report["aside"]["first"][0] == "a.csv:42: no text"
+    (problem,) = report["problems"]
+    assert "3 of 43 lines cannot be used" in problem
+    assert "--max-aside 0.07 leaves them out" in problem
+    assert looked(capsys, "a.csv", "--max-aside=0.07")["problems"] == []
+
+
+@pytest.mark.parametrize(
+    ("content", "parts"),
+    [
+        ("a,x\nb,x\n", ["at least two classes for a classifier, got only 'x'"]),
+        ("a,x\nb,y\n", ["a class with two different texts"]),
+        ("".join(f"t{i},{i / 7}\n" for i in range(9)), ["9 of 9 labels are distinct"]),
+    ],
+)
+def test_data_that_cannot_be_trained_are_described_with_the_problem(here, content, parts, capsys):
+    (here / "a.csv").write_text(f"text,label\n{content}")
+    report = looked(capsys, "a.csv", status=1)
+    assert report["texts"] == content.count("\n")
+    for part in parts:
+        assert any(part in problem for problem in report["problems"]), report["problems"]
+    assert look("a.csv") == 1
+    assert "training would stop: a.csv" in capsys.readouterr().out
+
+
+def test_a_least_class_that_leaves_none_is_a_problem(here, capsys):
+    report = looked(capsys, "reviews.csv", "--min-class", "99", status=1)
+    assert "--min-class must be at most 21" in report["problems"][0]
+
+
+def test_several_labels_are_counted_and_refused_for_training(here, capsys):
+    (here / "a.txt").write_text("__label__a __label__b x\n__label__a y\n__label__c z\n")
+    report = looked(capsys, "a.txt", status=1)
+    assert report["several_labels"] == 1
+    assert report["classes"] == [["a", 2], ["b", 1], ["c", 1]]
+    assert "a.txt:1: label must be a single label" in report["problems"][0]
+    assert look("a.txt") == 1
+    assert "several labels: 1 text\n" in capsys.readouterr().out
+
+
+def test_pairs_and_tags(here, capsys):
+    (here / "p.csv").write_text(
+        "premise,hypothesis,label\n" + "a b,c,x\na,b,y\n" * 4 + "c,d,x\nd,c,y\n"
+    )
+    report = looked(capsys, "p.csv")
+    assert report["task"] == "pair"
+    assert report["columns"]["text"] == ["premise", "hypothesis"]
+    assert report["duplicates"]["copies"] == 6
+    (here / "t.conll").write_text("in O\nParis LOC\n\nno O\nto O\n\n")
+    report = looked(capsys, "t.conll")
+    assert (report["task"], report["texts"]) == ("tags", 2)
+    assert report["classes"] == [["O", 3], ["LOC", 1]]
+    assert look("t.conll") == 0
+    assert "t.conll: 2 sentences, 2 tags\n" in capsys.readouterr().out
+
+
+def test_the_set_that_is_part_of_the_program(here, capsys):
+    report = looked(capsys, "demo")
+    assert report["name"] == "demo (generated sentences)"
+    assert report["texts"] == 4000
+    assert dict(report["classes"]) == {"negative": 2000, "positive": 2000}
+    assert looked(capsys, "demo", "--split", "test")["texts"] == 1000
+    (here / "demo").mkdir()
+    for name in ("good", "bad"):  # a folder of the user wins
+        (here / "demo" / name).mkdir()
+        for i in range(2):
+            (here / "demo" / name / f"{i}.txt").write_text(f"{name} film {i}")
+    assert looked(capsys, "demo")["texts"] == 4
+
+
+@pytest.mark.parametrize(
+    ("args", "parts"),
+    [
+        ([], ["DATA must be given"]),
+        (["nowhere.csv"], ["there is no such file"]),
+        (["review.csv"], ["did you mean reviews.csv?"]),
+        (["empty.csv"], ["the file is empty"]),
+        (["one.csv"], ["there is no column 'label'", "'text'"]),
+        (["bare.csv"], ["--columns text,label"]),
+        (["reviews.csv", "--columns", "a,b"], ["'text'", "'a', 'b'"]),
+        (["reviews.csv", "--columns", "text,label,x"], ["--columns must name all 2 columns"]),
+        (["reviews.csv", "--tokens", "word"], ["--tokens", "words"]),
+        (["reviews.csv", "--held-out", "1"], ["--held-out must be in (0, 1)"]),
+        (["reviews.csv", "--min-class", "0"], ["--min-class must be at least 1"]),
+        (["reviews.csv", "--text", "Text", "Label"], ["no column 'label'"]),
+        (["reviews.csv", "--word", "1"], ["--word and --tag are only for files of tags"]),
+        (["reviews.csv", "--titel", "x"], ["--titel"]),
+    ],
+)
+def test_a_stranger_is_told_in_one_line(here, args, parts, capsys):
+    (here / "empty.csv").write_text("")
+    (here / "one.csv").write_text("text\na\n")
+    (here / "bare.csv").write_text("a fine film,good\na dull film,bad\n")
+    with pytest.raises(SystemExit) as stop:
+        look(*args)
+    assert stop.value.code == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("error: ")
+    assert captured.err.count("\n") == 1
+    for part in parts:
+        assert part in captured.err
+
+
+def test_a_file_without_a_header(here, capsys):
+    (here / "bare.csv").write_text("a fine film,good\na dull film,bad\nnew,bad\nold,good\n")
+    report = looked(capsys, "bare.csv", "--columns", "text,label")
+    assert report["texts"] == 4
+    assert look("bare.csv", "--columns", "text,label") == 0
+    assert "--out model --columns text,label\n" in capsys.readouterr().out
+
+
+def test_names_of_classes_do_not_control_the_terminal(here, capsys):
+    (here / "a.csv").write_text("text,label\n\x1b]0;t\x07a,\x1b[31mx\nb,y\nc,y\nd,\x1b[31mx\n")
+    assert look("a.csv") == 0
+    out = capsys.readouterr().out
+    assert not {"\x1b", "\x07"} & set(out)
+
+
+def test_the_command_imports_no_jax_and_stops_with_a_line(here):
+    code = (
+        "import sys\nfrom gatedjax.__main__ import main\n"
+        "status = main(['look', 'reviews.csv', '--json'])\n"
+        "assert not {'jax', 'flax', 'optax', 'orbax'} & set(sys.modules)\nsys.exit(status)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), cwd=here, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert json.loads(done.stdout)["texts"] == len(ROWS)
+
+
+def test_ctrl_c_ends_with_a_word(here, capsys, monkeypatch):
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gatedjax.text._survey.survey_texts", interrupt)
+    assert look("reviews.csv") == 130
+    assert capsys.readouterr().err == "stopped\n"
+
+
+def test_copies_of_the_tests_of_training_are_known(tmp_path):
+    corpus, _ = _corpus.read_training(open_table(TEXTS), tmp_path, lowercase=True)
+    training, validation = _corpus.split_training(corpus, 0.1)
+    assert len(training) + len(validation) == len(TEXTS)
+    assert len(validation) >= 2

@@ -1,0 +1,216 @@
+"""Tokenizers of models: what is learned, what a folder stores, what is refused."""
+
+import functools
+import json
+import random
+
+import pytest
+
+from gatedjax import TextClassifier
+from gatedjax.__main__ import main
+from gatedjax.text._corpus import read_training
+from gatedjax.text._options import TextOptions, check_options
+from gatedjax.text._read import open_table
+from gatedjax.text._tokens import (
+    NeedsTokenizer,
+    Splitter,
+    Tokenizer,
+    check_function,
+    choose_tokenizer,
+    import_path,
+    learn_units,
+    split_words,
+)
+from tests.lexicon.test_lexicon import random_texts
+from tests.refusals import refused
+from tests.text._own import options
+
+HAN = [
+    (f"{first}{second}电影 #新片", label)
+    for label, words in (("bad", ("难看", "无聊")), ("good", ("好看", "精彩")))
+    for first in words
+    for second in ("的", "又", "很", "真")
+] * 2
+
+
+def commas(text):
+    """A tokenizer of a user."""
+    return [part.strip() for part in text.split(",")]
+
+
+def upper_commas(text):
+    """Another tokenizer of a user."""
+    return [part.strip().upper() for part in text.split(",")]
+
+
+def texts(rows):
+    return lambda: (text for text, _ in rows)
+
+
+@pytest.mark.parametrize("text", ["It's 3.5!", "a\u200bb don't", "http://a.b/c", "电影abc", ""])
+def test_words_are_those_of_older_folders(text):
+    assert Tokenizer().split(text) == split_words(text)
+    assert Tokenizer.from_json(None) == Tokenizer()
+    assert Tokenizer().to_json() is None
+
+
+@pytest.mark.parametrize("kind", ["words", "social", "characters", "bpe"])
+def test_a_tokenizer_is_the_same_after_it_is_stored(kind, tmp_path):
+    if kind == "bpe":
+        pytest.importorskip("tokenizers")
+    corpus, numbers = read_training(open_table(HAN), tmp_path, lowercase=True, tokens=kind)
+    rule = numbers.tokenizer
+    assert rule.kind == kind
+    assert (rule.units is not None) == (kind in ("words", "social"))
+    stored = json.loads(json.dumps(rule.to_json(), ensure_ascii=False))
+    again = Tokenizer.from_json(stored)
+    for text in ["好看的电影 #新片", "NEW words, 12:30", "", "@me 难看"]:
+        assert again.split(text) == rule.split(text)
+        assert rule.split(text, 2) == rule.split(text)[:2]
+    words = list(numbers.ids)
+    assert [words[i] for i in corpus.texts[0][0]] == list(rule.split(HAN[0][0]))
+    if kind in ("words", "social"):
+        assert {"难看", "无聊", "好看"} < set(numbers.ids)
+    if kind == "social":
+        assert "#新片" in numbers.ids
+
+
+def test_texts_with_spaces_learn_no_units_and_are_read_once(tmp_path, monkeypatch):
+    passes = []
+    table = open_table([("a dull film", "x"), ("ein schöner Film", "y")])
+    monkeypatch.setattr(
+        type(table.form), "rows", _counting(type(table.form).rows, passes), raising=True
+    )
+    _, numbers = read_training(table, tmp_path, lowercase=True)
+    assert numbers.tokenizer == Tokenizer()
+    assert len(passes) == 1
+
+
+def _counting(rows, passes):
+    def counted(self, columns):
+        passes.append(self)
+        return rows(self, columns)
+
+    return counted
+
+
+def test_functions_of_users():
+    assert import_path(commas) == "tests.text.test_tokens:commas"
+    for function in (lambda text: text.split(), functools.partial(commas)):
+        assert import_path(function) is None
+    rule = choose_tokenizer(None, commas, texts(HAN), lowercase=True)
+    assert rule.split("a b, c,") == ("a b", "c")
+    refused(lambda: check_function("words"), "tokenizer|tokens=|str", TypeError)
+    refused(lambda: check_function(lambda text: text), "a list of texts")
+    refused(lambda: check_function(lambda text: [1]), "a list of texts|[1]")
+
+
+def test_a_function_is_passed_again_and_compared():
+    stored = Tokenizer("custom", function=commas).to_json()
+    assert Tokenizer.from_json(stored, commas).split("a, b") == ("a", "b")
+    again = functools.partial(commas)  # the same tokens, another function
+    assert Tokenizer.from_json(stored, again).split("a, b") == ("a", "b")
+    refused(lambda: Tokenizer.from_json(stored), "tests.text.test_tokens:commas|tokenizer=commas",
+            NeedsTokenizer)  # fmt: skip
+    refused(lambda: Tokenizer.from_json(stored, upper_commas), "commas|tokenizer", NeedsTokenizer)
+    nameless = Tokenizer("custom", function=lambda text: [text]).to_json()
+    refused(lambda: Tokenizer.from_json(nameless), "without an import path", NeedsTokenizer)
+    refused(lambda: Tokenizer.from_json(None, commas), "'words'|left out", NeedsTokenizer)
+
+
+@pytest.mark.parametrize(
+    ("value", "parts"),
+    [
+        ([], "tokens|[]"),
+        ({"kind": "sociel"}, "tokens|'social'|'sociel'|Did you mean"),
+        ({"kind": "words", "units": []}, "units"),
+        ({"kind": "words", "units": {"a": 0}, "total": 3}, "units|0"),
+        ({"kind": "words", "units": {"a": 1}}, "units"),
+    ],
+)
+def test_damaged_tokenizers_are_refused(value, parts):
+    refused(lambda: Tokenizer.from_json(value), parts)
+
+
+def test_options_that_exclude_each_other():
+    refused(lambda: check_options(TextOptions(tokens="word"), "text"), "tokens|'words'|'word'")
+    refused(lambda: check_options(TextOptions(tokens="social", tokenizer=commas), "text"),
+            "tokens|tokenizer|'social'")  # fmt: skip
+    for wrong in ({"tokens": "bpe"}, {"tokenizer": commas}, {"min_class": 2}):
+        refused(lambda wrong=wrong: check_options(TextOptions("ssan", **wrong), "tags"), "taggers")
+
+
+def test_a_model_keeps_its_tokens(tmp_path, capsys):
+    trained = TextClassifier.train(HAN, tokens="social", **options("gru", min_class=2))
+    assert trained.save(tmp_path / "social")
+    again = TextClassifier.load(tmp_path / "social")
+    assert again.tokens == "social"
+    before, after = (model.predict(["真难看的电影 #新片"])[0] for model in (trained, again))
+    assert before == after
+    assert "#新片" in after.kept
+    assert "".join(after.kept) == "真难看的电影#新片"
+    assert 3 < len(after.kept) < 8  # units, neither characters nor the whole run
+    assert main(["predict", str(tmp_path / "social"), "好看"]) == 0
+    assert json.loads(capsys.readouterr().out)["label"] in ("good", "bad")
+
+
+def test_a_model_of_a_function_is_loaded_with_it(tmp_path, capsys):
+    rows = [(f"{text}, film {i}", label) for i, (text, label) in enumerate(HAN)]
+    trained = TextClassifier.train(rows, tokenizer=commas, **options("gru"))
+    trained.save(tmp_path / "model")
+    again = TextClassifier.load(tmp_path / "model", tokenizer=commas)
+    assert again.predict(["a b, c"])[0].kept == ["a b", "c"]
+    refused(lambda: TextClassifier.load(tmp_path / "model"), "tokenizer=commas")
+    with pytest.raises(SystemExit):
+        main(["predict", str(tmp_path / "model"), "a, b"])
+    assert "tokenizer=commas" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+@pytest.mark.parametrize("kind", ["words", "social", "characters"])
+def test_tokens_stay_the_same_if_tokens_are_left_out(kind, lowercase):
+    texts = ["天气好 今天天气好", "天气 今天", "สวัสดี ครับ สวัสดี"] * 3
+    splitter = Splitter(learn_units(Tokenizer(kind), texts), lowercase)
+    rng = random.Random(4)
+    hard = [
+        "a天@b.c",
+        "x_y n't U.S. don't",
+        "3️⃣ &amp;lt; <br />",
+        "İI ﬁ www.天.org @天气",
+        "a@b.c天",
+    ]
+    for text in [*hard, *random_texts()]:
+        words = splitter.split(text)
+        remaining = [word for word in words if rng.random() < 0.6]
+        assert splitter.split(" ".join(remaining)) == remaining
+        assert splitter.split_again(remaining) == remaining
+    fresh = Splitter(splitter.tokenizer, lowercase)
+    # The tokens of a text do not depend on the texts before it.
+    assert [fresh.split(text) for text in reversed(hard)] == [*map(splitter.split, hard[::-1])]
+
+
+def test_the_tokens_of_a_function_are_not_split_again():
+    splitter = Splitter(Tokenizer("custom", function=commas))
+    assert splitter.split("A b, c") == ["a b", "c"]
+    assert splitter.split_again(["a b", "c"]) == ["a b", "c"]
+
+
+@pytest.mark.parametrize("kind", ["words", "characters", "bpe", "custom"])
+def test_a_lexicon_uses_every_tokenizer(kind, tmp_path):
+    if kind == "bpe":
+        pytest.importorskip("tokenizers")
+    given = {"tokenizer": commas} if kind == "custom" else {"tokens": kind}
+    rows = [(f"{word}, {thing}", word) for word in ("Dull", "Fine") for thing in "abcdefghij"]
+    model = TextClassifier.train(rows, **given)
+    report = model.report_["validation"]["same_answer"]
+    assert report["equal"] == report["texts"] > 0
+    model.save(tmp_path / "model")
+    function = given.get("tokenizer")
+    again = TextClassifier.load(tmp_path / "model", tokenizer=function)
+    assert again.get_params()["tokens"] == given.get("tokens")
+    query = ["Fine, film"]
+    assert again.predict(query)[0] == model.predict(query)[0]
+    assert json.loads((tmp_path / "model" / "config.json").read_text())["tokens"] == kind
+    if kind == "custom":
+        assert "fine" in again.predict(query)[0].kept
+        refused(lambda: TextClassifier.load(tmp_path / "model"), "tokenizer=commas")
