@@ -11,10 +11,16 @@
 # $$y_0 = s_0, \qquad T_l = \sigma(W^t_l s_l + b^t_l), \qquad
 # y_l = T_l \odot \tanh\big(W^f_l [y_{l-1}; s_l] + b^f_l\big) + (1 - T_l) \odot y_{l-1}$$
 #
-# The paper reads its layers as a composition of phrases. This notebook shows the layers, and which
-# conclusions they support.
+# The paper reads its layers as a composition of phrases.
+#
+# **You learn** what the layers and gates of a trained network select, how to test whether selected
+# neighbours are phrases, and which layers the network needs.
+#
+# **It takes** fifteen minutes to read, and the cells run for two minutes on two free CPU cores. You
+# should know what attention is.
 
 # %%
+import csv
 import tempfile
 from pathlib import Path
 
@@ -81,8 +87,8 @@ configs = {
 nets = {name: models.AGT(config, len(vocabulary), 2) for name, config in configs.items()}
 train_config = training.TrainConfig(
     num_steps=STEPS,
-    log_every=max(STEPS // 20, 1),
-    eval_every=max(STEPS // 10, 1),
+    log_every=STEPS // 20,
+    eval_every=STEPS // 10,
     checkpoint_every=STEPS,
     best_metric="accuracy",
     progress=False,
@@ -99,7 +105,8 @@ for name, right in correct.items():
     size = np.sqrt(right.mean() * (1 - right.mean()) / len(right))
     print(f"{name:8s} test accuracy {right.mean():.3f} ± {size:.3f} (n = {len(right)}, one seed)")
 for name in ("highway", "average"):
-    print(f"AGT against {name}: {analysis.mcnemar(correct['AGT'], correct[name])}")
+    tested = analysis.mcnemar(correct["AGT"], correct[name])
+    print(f"only AGT right {tested.b}, only {name} right {tested.c}, p = {tested.p_value:.1e}")
 
 # %% [markdown]
 # ± is the standard error from the number of test sentences only. The test compares the same
@@ -115,8 +122,40 @@ chosen = phrases.select(r, mask)
 shown = int(np.argmax([len(words) for words in tokens]))
 for layer, found in enumerate(phrases.trace(tokens[shown], chosen[shown])):
     print(f"L{layer + 1}: {' '.join(found.words)}")
+
+# %% hide-input
 analysis.plot_word_layers(
-    tokens[shown], r[shown, :, : len(tokens[shown])], title="Rescaled attention of one sentence"
+    tokens[shown],
+    r[shown, :, : len(tokens[shown])],
+    title="Layers select different words",
+)
+
+# %% [markdown]
+# ## A review that a person wrote
+# `reviews.csv` has 40 short reviews. The networks saw only generated sentences; words that they do
+# not know share a single vector.
+
+# %%
+with open("reviews.csv", newline="", encoding="utf-8") as file:
+    reviews = list(csv.DictReader(file))
+written = [data.tokenize(review["text"]) for review in reviews]
+own = {
+    "tokens": analysis.pad([vocabulary.encode(one) for one in written]).astype(np.int32),
+    "lengths": np.array([len(one) for one in written], np.int32),
+}
+answers = np.array([review["label"] == "positive" for review in reviews])
+output = jax.device_get(nets["AGT"].apply({"params": params}, own))
+share = np.mean(np.argmax(output.logits, -1) == answers)
+print(f"AGT is right in {share:.0%} of {len(reviews)} reviews")
+own_mask = np.asarray(F.length_mask(own["lengths"], own["tokens"].shape[1]))
+own_r = phrases.normalise(output.attention, own_mask)
+
+# %% hide-input
+place = 4
+analysis.plot_word_layers(
+    written[place],
+    own_r[place, :, : len(written[place])],
+    title=f"A {reviews[place]['label']} review: the layers look for polar words",
 )
 
 # %% [markdown]
@@ -140,20 +179,20 @@ for layer in range(LAYERS):
 # The figures show the attention of each layer, the lengths of runs of selected words, and the
 # gates.
 
-# %%
+# %% hide-input
 gates = phrases.gate_histogram(outputs["AGT"].gates)
 analysis.plot_layer_histograms(
     {
         "rescaled attention": phrases.weight_histogram(r, mask),
         "words in a run": phrases.phrase_length_histogram(chosen),
     },
-    title="What the layers select",
+    title="Most weights are near 0, and most runs have a single word",
 )
 
-# %%
+# %% hide-input
 analysis.plot_layer_histograms(
     {"gate": gates.pooled},
-    title="What the layers let through",
+    title="How much each layer may change the state (gate 1: all of it)",
     layers=[f"L{i + 2}" for i in range(LAYERS - 1)],
 )
 
@@ -192,6 +231,7 @@ axis.plot(layers, measured, color="#0072b2", marker="o", label="as the text stan
 axis.plot(layers, chance, color="black", marker="s", linestyle=":", label="words shuffled")
 axis.set(xlabel="layer", ylabel="mean words in a run", xticks=layers)
 axis.legend(frameon=False)
+figure.suptitle("Are the runs longer than chance makes them?", fontsize=10)
 
 # %% [markdown]
 # ## Which layers the network needs
@@ -213,3 +253,14 @@ def accuracy_up_to(last):
 
 for last in range(LAYERS):
     print(f"state of L{last + 1}: {accuracy_up_to(last):.3f}")
+
+# %% [markdown]
+# ## Summary
+# - All attentions of AGT are computed at once from the words; only the gated stack has an order.
+# - Its layers prefer words that decide the label, three to four times as often as chance.
+# - Runs of selected words are phrases only as far as they are longer than in shuffled text. The
+#   network itself has no information about order.
+# - Shutting the upper layers of a trained network shows that they are used. It does not show that
+#   many layers are needed; the highway network with a single attention is the fair comparison.
+#
+# Next: [AGT](../docs/agt.md) has the results of the paper's experiments.

@@ -4,10 +4,11 @@ People edit and review the text copy: cells begin with `# %%`, and prose with `#
 Words after `# %%` are tags of the cell: `# %% parameters` marks the numbers that papermill may
 replace, and `# %% hide-input` folds code that only draws. `--execute` runs the cells and stores
 their outputs; without it outputs stay where a cell has not changed. `--check` compares, and
-requires outputs in all notebooks.
+requires outputs in all notebooks. A cell with links to the file and to Colab follows the first one.
 """
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import nbformat
@@ -15,6 +16,29 @@ import nbformat
 FOLDER = Path(__file__).resolve().parent
 LIMIT = 1_000_000
 """Bytes of a notebook with its outputs."""
+REPOSITORY = "OWNER/gatedjax"
+"""The repository on GitHub. OWNER has to be replaced once the repository is public."""
+LINKS = """
+[Download this notebook](https://github.com/{repository}/raw/main/notebooks/{name}.ipynb) ·
+[Open it in Colab](https://colab.research.google.com/github/{repository}/blob/main/notebooks/{name}.ipynb)
+
+Both links are right once the repository is public; until then `OWNER` stands in place of its owner.
+On Colab, run these lines first:
+
+```
+!git clone --depth 1 https://github.com/{repository}
+%pip install './gatedjax[notebooks,sklearn]'
+%cd gatedjax/notebooks
+```
+"""
+
+
+def links(name: str) -> nbformat.NotebookNode:
+    """Returns the cell with the links of a notebook. The site has its own (docs/_ext)."""
+    cell = nbformat.v4.new_markdown_cell(LINKS.strip().format(repository=REPOSITORY, name=name))
+    cell.metadata["tags"] = ["links"]
+    cell["id"] = "links"
+    return cell
 
 
 def cells(text: str) -> list[nbformat.NotebookNode]:
@@ -40,7 +64,8 @@ def cells(text: str) -> list[nbformat.NotebookNode]:
 
 def notebook(source: Path) -> nbformat.NotebookNode:
     """The notebook of a text copy, without outputs."""
-    node = nbformat.v4.new_notebook(cells=cells(source.read_text(encoding="utf-8")))
+    first, *others = cells(source.read_text(encoding="utf-8"))
+    node = nbformat.v4.new_notebook(cells=[first, links(source.stem), *others])
     node.metadata["kernelspec"] = {
         "display_name": "Python 3",
         "language": "python",
@@ -65,15 +90,36 @@ def keep_outputs(node: nbformat.NotebookNode, target: Path) -> None:
 
 
 def execute(node: nbformat.NotebookNode) -> None:
-    """Runs every cell; what a machine says of itself (times, progress) is not kept."""
+    """Runs the cells of a notebook, and keeps the outputs that a reader needs.
+
+    Times, progress and the objects that plotting calls return are left out.
+    """
     import nbclient
 
-    nbclient.NotebookClient(node, timeout=3600, kernel_name="python3").execute()
+    # The cells read files that are next to the notebook.
+    where = {"metadata": {"path": str(FOLDER)}}
+    nbclient.NotebookClient(node, timeout=3600, kernel_name="python3", resources=where).execute()
     node.metadata.pop("language_info", None)
     for cell in node.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
-            cell.outputs = [out for out in cell.outputs if out.get("name") != "stderr"]
+            cell.outputs = join_streams(
+                out
+                for out in cell.outputs
+                if out.get("name") != "stderr"
+                and not (out.output_type == "execute_result" and set(out.data) == {"text/plain"})
+            )
+
+
+def join_streams(outputs: Iterable[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
+    """Joins printed texts that follow each other, because a kernel may send each line alone."""
+    joined: list[nbformat.NotebookNode] = []
+    for output in outputs:
+        if joined and output.output_type == joined[-1].output_type == "stream":
+            joined[-1].text += output.text
+        else:
+            joined.append(output)
+    return joined
 
 
 def faults(source: Path, target: Path) -> list[str]:

@@ -13,8 +13,15 @@
 # Draws are hard, and gradients are the gradients of a relaxation (straight-through). In evaluation
 # $A_{ij} = [\sigma(\cdot) > 1/2]$. The paper claims that the selector helps the network to see word
 # order and structure.
+#
+# **You learn** how selection and attention fit together, how to train encoders with and without a
+# selector on a probe of word order, and how to measure distances and trees in their attention.
+#
+# **It takes** twenty minutes to read, and the cells run for two minutes on two free CPU cores. You
+# should know self-attention.
 
 # %%
+import csv
 import tempfile
 from pathlib import Path
 
@@ -29,7 +36,7 @@ from gatedjax.functional import selective_attention
 WORK = Path(tempfile.mkdtemp())
 
 # %% parameters
-STEPS = 1500  # training steps of each network
+STEPS = 400  # training steps of each network
 
 # %% [markdown]
 # ## The attention as a function
@@ -62,6 +69,9 @@ print("gradient at the gates of query 1:", np.round(jax.grad(first_feature)(gate
 # This is a probe of the paper, on sentences of a grammar that is part of the library (`polarity`):
 # in half of the sentences two neighbouring words were inverted. The cell trains a standard encoder
 # (SAN) and an encoder with a selector in layer 1 (SSAN), with the same seed and the same batches.
+# In both, one head of each layer begins with attention to the word before and one to the word
+# after (`relative="local"`). Without this, encoders as small as these stay at chance on sentences
+# that they have not seen.
 
 # %%
 text = {split: data.load("polarity", split) for split in ("train", "validation", "test")}
@@ -73,27 +83,33 @@ source = {
 }
 vocabulary = data.Vocabulary.build([source["train"]])
 encoded = {split: data.encode(one, vocabulary) for split, one in source.items()}
-edges = (20, 32)
+edges = (32,)
 train = data.Batches(encoded["train"], batch_size=64, bucket_edges=edges)
 validation, test = (
     data.Batches.eval(encoded[split], batch_size=250, bucket_edges=edges)
     for split in ("validation", "test")
 )
-small = {"num_layers": 2, "hidden": 32, "filter_size": 64, "num_heads": 2, "head_hidden": (32,)}
 configs = {
-    name: models.SSANProbeConfig(gates=models.SelectorConfig(select_layers=layers), **small)
+    name: models.SSANProbeConfig(
+        gates=models.SelectorConfig(select_layers=layers),
+        num_layers=2,
+        hidden=32,
+        filter_size=64,
+        num_heads=2,
+        head_hidden=(32,),
+        order={"relative": "local"},
+        dropouts={"dropout": 0.0, "attention_dropout": 0.0, "relu_dropout": 0.0},
+    )
     for name, layers in {"SAN": (0,), "SSAN": (1,)}.items()
 }
 train_config = training.TrainConfig(
     num_steps=STEPS,
-    log_every=max(STEPS // 30, 1),
-    eval_every=max(STEPS // 10, 1),
+    log_every=STEPS // 20,
+    eval_every=STEPS // 10,
     checkpoint_every=STEPS,
     best_metric="accuracy",
     progress=False,
-    optimizer=training.OptimizerConfig(
-        learning_rate=2e-3, schedule="rsqrt", warmup_steps=STEPS // 10, clip_norm=5.0
-    ),
+    optimizer=training.OptimizerConfig(learning_rate=2e-3, warmup_steps=STEPS // 10, clip_norm=5.0),
 )
 nets = {name: models.SSANProbe(one, len(vocabulary), 2) for name, one in configs.items()}
 best, scores = {}, {}
@@ -103,8 +119,14 @@ for name, net in nets.items():
     result = training.fit(task, train, validation, train_config, WORK / name, parallel=parallel)
     best[name] = result.best_params
     scores[name] = training.evaluate(task, result.best_params, test, parallel)
+
+# %% hide-input
 curves = {name: analysis.read_metrics(WORK / name / "metrics.jsonl") for name in nets}
-analysis.plot_learning_curves(curves, metrics=("loss", "accuracy"), title="BShift of polarity")
+analysis.plot_learning_curves(
+    curves,
+    metrics=("loss", "accuracy"),
+    title="Both encoders learn to see that words changed places",
+)
 
 # %%
 right = {}
@@ -116,11 +138,27 @@ found = analysis.mcnemar(right["SSAN"], right["SAN"])
 print(f"exact McNemar test of the two: p = {found.p_value:.3f} (one seed each)")
 
 # %% [markdown]
+# ## Sentences that a person wrote
+# `reviews.csv` has 40 short reviews. The cell inverts two neighbours in half of them, as in the
+# training sentences. Which sentences are possible, the encoders know only from the grammar.
+
+# %%
+with open("reviews.csv", newline="", encoding="utf-8") as file:
+    reviews = [data.tokenize(line["text"].lower()) for line in csv.DictReader(file)]
+shifted = data.bigram_shift(reviews, seed=3, split="test", base=30_000)
+for example in shifted[:3]:
+    print(" ".join(example["tokens"]), "(inverted)" if example["label"] else "")
+own = data.Batches.eval(data.encode(shifted, vocabulary), batch_size=40, bucket_edges=edges)
+for name, net in nets.items():
+    metrics, _ = training.evaluate(models.SSANProbeTask(net), best[name], own, parallel)
+    print(f"{name:5s} accuracy on the reviews {metrics['accuracy']:.3f} (chance 0.5)")
+
+# %% [markdown]
 # ## The share of selected pairs
 # The figure shows the share of pairs that the draws select in training. A share near 0 or 1 would
 # mean that the selector makes no useful choice.
 
-# %%
+# %% hide-input
 rates = [line for line in curves["SSAN"] if "selected_1" in line]
 series = {
     "pairs (%)": {
@@ -128,7 +166,7 @@ series = {
         for name, key in (("selected", "selected_1"), ("words without a key", "empty_1"))
     }
 }
-analysis.plot_lines(series, xlabel="step", title="Selector of layer 1 in training")
+analysis.plot_lines(series, xlabel="step", title="The share of pairs that the selector opens")
 
 # %%
 metrics = scores["SSAN"][0]
@@ -156,7 +194,14 @@ inverted = [x for x in source["test"] if x["position"] >= 0 and 8 <= len(x["toke
 example = inverted[0]
 maps = {name: attention(name, example["tokens"]) for name in nets}
 moved = [example["position"], example["position"] + 1]
-analysis.plot_attention(example["tokens"], maps, title="an inverted sentence", marked=moved)
+
+# %% hide-input
+analysis.plot_attention(
+    example["tokens"],
+    maps,
+    title="Do the words that changed places attract attention?",
+    marked=moved,
+)
 
 # %% [markdown]
 # ## The distance of the attention
@@ -171,7 +216,10 @@ for name in nets:
         total += analysis.distance_counts(one[None], [len(one)])
     counts[name] = total
     print(f"{name:5s} {100 * total.shares()[1]:.1f} % of a word's attention goes to its neighbours")
-analysis.plot_distances(counts, max_distance=12)
+
+# %% hide-input
+figure = analysis.plot_distances(counts, max_distance=12)
+figure.suptitle("How far away are the words that a word attends to?")
 
 # %% [markdown]
 # ## Does attention know the grammar's trees?
@@ -197,7 +245,19 @@ for name, make in makers.items():
         f"{name:16s} precision {score.precision:.3f}  recall {score.recall:.3f}  F1 {score.f1:.3f}"
     )
 
-# %%
+# %% hide-input
 words, gold = next(pair for pair in pairs if 9 <= len(pair[0]) <= 13)
 drawn = {"gold": gold, **{name: makers[f"{name}, layer 1"](words) for name in nets}}
-analysis.plot_trees(words, drawn, title="Trees of one sentence", gold=gold)
+analysis.plot_trees(words, drawn, title="Trees from attention differ from the true tree", gold=gold)
+
+# %% [markdown]
+# ## Summary
+# - A selector decides for each pair of words whether attention may use it, with hard draws and
+#   gradients that also reach the pairs that were not selected.
+# - On this probe both encoders learn to find inverted words. The test of the same sentences shows
+#   whether one is better; a share of selected pairs or a map of attention does not.
+# - Trees from attention have to be compared with trees that ignore the words. Here a left-branching
+#   tree is a strong baseline.
+# - The encoders have learned this grammar and not English, as the reviews show.
+#
+# Next: [SSAN](../docs/ssan.md) has the results of the paper's experiments.
