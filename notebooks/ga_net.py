@@ -177,8 +177,9 @@ found, shares = (
     analysis.gate_truth(gates, analysis.pad(truth), lengths),
     analysis.density(gates, lengths),
 )
-print(f"open words that decide the label {found.precision:.2f}, deciding words that are open")
-print(f"{found.recall:.2f}; open words of a sentence {shares.sentence:.3f}")
+print(f"{shares.sentence:.1%} of the words of a sentence are open")
+print(f"{found.precision:.0%} of the open words decide the label")
+print(f"{found.recall:.0%} of the deciding words are open")
 
 # %% hide-input
 shown = int(np.argmax(lengths))
@@ -256,7 +257,8 @@ def score(h):
 capacity = F.plan_capacity(np.asarray(open_gates.sum(1)))
 compact = F.compact_attention_pool(score, states, open_gates, capacity=capacity)
 dense = F.attention_pool(states, F.gated_softmax(score(states), open_gates))
-print("capacity", capacity, "of 231; largest difference", float(abs(compact.pooled - dense).max()))
+difference = float(abs(compact.pooled - dense).max())
+print(f"capacity {capacity} of 231; largest difference from all words {difference:.1e}")
 
 # %% [markdown]
 # ## Summary
