@@ -1,12 +1,18 @@
-"""Writes notebooks from their text copies: `python notebooks/build.py [--check|--execute] [NAME]`.
+"""Writes notebooks from their text copies.
 
-People edit and review the text copy: cells begin with `# %%`, and prose with `# %% [markdown]`.
-Words after `# %%` are tags of the cell: `# %% parameters` marks the numbers that papermill may
-replace, and `# %% hide-input` folds code that only draws. `--execute` runs the cells and stores
-their outputs; without it outputs stay where a cell has not changed. `--check` compares, and
-requires outputs in all notebooks. A cell with links to the file and to Colab follows the first one.
+    python notebooks/build.py [--check|--execute] [NAME]
+
+People edit and review the text copy: cells begin with `# %%`, and prose with
+`# %% [markdown]`. Words after `# %%` are tags of the cell: `# %% parameters`
+marks the numbers that papermill may replace, and `# %% hide-input` folds code
+that only draws. A cell with links to the file and to Colab follows the first.
+
+`--execute` runs the cells and stores their outputs; without it outputs stay
+where a cell computes what it did, so that comments and line breaks may change.
+`--check` compares, and requires outputs in all notebooks.
 """
 
+import ast
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -27,28 +33,34 @@ On Colab, run these lines first:
 
 ```
 !git clone --depth 1 https://github.com/{repository}
-%pip install './gatedjax[notebooks,sklearn]'
-%cd gatedjax/notebooks
+%cd gatedjax
+%pip install '.[notebooks,sklearn]'
+%cd notebooks
 ```
 """
 
 
 def links(name: str) -> nbformat.NotebookNode:
     """Returns the cell with the links of a notebook. The site has its own (docs/_ext)."""
-    cell = nbformat.v4.new_markdown_cell(LINKS.strip().format(repository=REPOSITORY, name=name))
+    cell = nbformat.v4.new_markdown_cell(
+        LINKS.strip().format(repository=REPOSITORY, name=name)
+    )
     cell.metadata["tags"] = ["links"]
     cell["id"] = "links"
     return cell
 
 
 def cells(text: str) -> list[nbformat.NotebookNode]:
-    """The cells of a text copy; what stands before the first mark is left out."""
-    found = []
+    """Returns the cells of a text copy, without the text before the first mark."""
+    collected = []
     for number, part in enumerate(text.split("\n# %%")[1:]):
         kind, _, body = part.partition("\n")
         body = body.strip("\n")
         if "[markdown]" in kind:
-            prose = "\n".join(line.removeprefix("#").removeprefix(" ") for line in body.split("\n"))
+            prose = "\n".join(
+                line.removeprefix("#").removeprefix(" ")
+                for line in body.split("\n")
+            )
             cell = nbformat.v4.new_markdown_cell(prose)
         else:
             cell = nbformat.v4.new_code_cell(body)
@@ -58,12 +70,12 @@ def cells(text: str) -> list[nbformat.NotebookNode]:
                 # JupyterLab folds by this entry, and the site by the tag.
                 cell.metadata["jupyter"] = {"source_hidden": True}
         cell["id"] = f"cell-{number}"
-        found.append(cell)
-    return found
+        collected.append(cell)
+    return collected
 
 
 def notebook(source: Path) -> nbformat.NotebookNode:
-    """The notebook of a text copy, without outputs."""
+    """Makes the notebook of a text copy, without outputs."""
     first, *others = cells(source.read_text(encoding="utf-8"))
     node = nbformat.v4.new_notebook(cells=[first, links(source.stem), *others])
     node.metadata["kernelspec"] = {
@@ -75,18 +87,23 @@ def notebook(source: Path) -> nbformat.NotebookNode:
 
 
 def keep_outputs(node: nbformat.NotebookNode, target: Path) -> None:
-    """Takes over the outputs of an earlier notebook for cells that are what they were."""
+    """Takes over the outputs of an earlier notebook for cells that compute the same."""
     if not target.exists():
         return
     before = {
-        cell.source: cell
+        syntax(cell.source): cell
         for cell in nbformat.read(target, as_version=4).cells
         if cell.cell_type == "code"
     }
     for cell in node.cells:
-        if cell.cell_type == "code" and cell.source in before:
-            cell.outputs = before[cell.source].outputs
-            cell.execution_count = before[cell.source].execution_count
+        if cell.cell_type == "code" and syntax(cell.source) in before:
+            cell.outputs = before[syntax(cell.source)].outputs
+            cell.execution_count = before[syntax(cell.source)].execution_count
+
+
+def syntax(source: str) -> str:
+    """Returns the syntax tree of a cell as text, which has no comments and line breaks."""
+    return ast.dump(ast.parse(source))
 
 
 def execute(node: nbformat.NotebookNode) -> None:
@@ -98,7 +115,9 @@ def execute(node: nbformat.NotebookNode) -> None:
 
     # The cells read files that are next to the notebook.
     where = {"metadata": {"path": str(FOLDER)}}
-    nbclient.NotebookClient(node, timeout=3600, kernel_name="python3", resources=where).execute()
+    nbclient.NotebookClient(
+        node, timeout=3600, kernel_name="python3", resources=where
+    ).execute()
     node.metadata.pop("language_info", None)
     for cell in node.cells:
         cell.metadata.pop("execution", None)
@@ -107,11 +126,16 @@ def execute(node: nbformat.NotebookNode) -> None:
                 out
                 for out in cell.outputs
                 if out.get("name") != "stderr"
-                and not (out.output_type == "execute_result" and set(out.data) == {"text/plain"})
+                and not (
+                    out.output_type == "execute_result"
+                    and set(out.data) == {"text/plain"}
+                )
             )
 
 
-def join_streams(outputs: Iterable[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
+def join_streams(
+    outputs: Iterable[nbformat.NotebookNode],
+) -> list[nbformat.NotebookNode]:
     """Joins printed texts that follow each other, because a kernel may send each line alone."""
     joined: list[nbformat.NotebookNode] = []
     for output in outputs:
@@ -123,24 +147,31 @@ def join_streams(outputs: Iterable[nbformat.NotebookNode]) -> list[nbformat.Note
 
 
 def faults(source: Path, target: Path) -> list[str]:
-    """How a notebook differs from its text copy, or what it lacks."""
+    """Lists the differences of a notebook from its text copy, and what it lacks."""
     if not target.exists():
         return ["there is none"]
-    wanted, found = notebook(source), nbformat.read(target, as_version=4)
+    from_text, committed = notebook(source), nbformat.read(target, as_version=4)
     kinds = [
-        [(cell.cell_type, cell.source, cell.metadata.get("tags")) for cell in book.cells]
-        for book in (wanted, found)
+        [
+            (cell.cell_type, cell.source, cell.metadata.get("tags"))
+            for cell in book.cells
+        ]
+        for book in (from_text, committed)
     ]
     if kinds[0] != kinds[1]:
         return [f"it differs from {source.name}: run python notebooks/build.py"]
-    code = [cell for cell in found.cells if cell.cell_type == "code"]
+    code = [cell for cell in committed.cells if cell.cell_type == "code"]
     lacking = []
     if not all(cell.execution_count for cell in code):
-        lacking.append("cells without outputs: run python notebooks/build.py --execute")
+        lacking.append(
+            "cells without outputs: run python notebooks/build.py --execute"
+        )
     if any(out.output_type == "error" for cell in code for out in cell.outputs):
         lacking.append("a cell failed")
     if target.stat().st_size > LIMIT:
-        lacking.append(f"it has {target.stat().st_size:,} bytes, at most {LIMIT:,} are wanted")
+        lacking.append(
+            f"it has {target.stat().st_size:,} bytes, at most {LIMIT:,} are wanted"
+        )
     return lacking
 
 

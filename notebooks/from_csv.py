@@ -15,6 +15,7 @@ import csv
 import subprocess
 import sys
 import tempfile
+import textwrap
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -27,14 +28,19 @@ WORK = Path(tempfile.mkdtemp())
 
 
 def show(line):
-    """Prints a line without the name of the temporary folder."""
-    print(line.replace(f"{WORK}/", ""))
+    """Prints lines in 80 columns, without the name of the temporary folder."""
+    for part in line.replace(f"{WORK}/", "").splitlines():
+        print(textwrap.fill(part, 80, subsequent_indent="    "))
 
 
 def gatedjax(*arguments):
     """Runs a command of the terminal, and prints the lines that it prints."""
     command = [sys.executable, "-m", "gatedjax", *map(str, arguments)]
-    show(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    show(
+        subprocess.run(
+            command, capture_output=True, text=True, check=True
+        ).stdout
+    )
 
 
 # %% parameters
@@ -50,12 +56,20 @@ STEPS = 1400  # training steps of the network
 # %%
 NAMES = ("negative", "positive")
 rows = {
-    split: [(" ".join(x["tokens"]), NAMES[x["label"]]) for x in data.load("polarity", split)]
+    split: [
+        (" ".join(x["tokens"]), NAMES[x["label"]])
+        for x in data.load("polarity", split)
+    ]
     for split in ("train", "test")
 }
 text, label = rows["train"][0]
 other = NAMES[label == "negative"]
-rows["train"] += [(text, label), (text, label), (text, other), ("the cast is strong .", "")]
+rows["train"] += [
+    (text, label),
+    (text, label),
+    (text, other),
+    ("the cast is strong .", ""),
+]
 for split, lines in rows.items():
     with open(WORK / f"{split}.csv", "w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([("text", "label"), *lines])
@@ -73,7 +87,9 @@ gatedjax("look", WORK / "train.csv")
 # computed from the open words alone.
 
 # %%
-lexicon = TextClassifier.train(WORK / "train.csv", test=WORK / "test.csv", say=show)
+lexicon = TextClassifier.train(
+    WORK / "train.csv", test=WORK / "test.csv", say=show
+)
 
 # %% [markdown]
 # The report already compares the model with logistic regression on the same texts. The test texts
@@ -87,16 +103,26 @@ lexicon = TextClassifier.train(WORK / "train.csv", test=WORK / "test.csv", say=s
 
 # %% hide-input
 def plot_densities(report, title):
-    """Draws the accuracy on the validation texts against the share of open words."""
+    """Draws the validation accuracy against the share of open words."""
     count = report["validation"]["n"]
     words = np.array([100 * stage["words"] for stage in report["curve"]])
     accuracy = np.array([stage["accuracy"] for stage in report["curve"]])
     error = np.sqrt(accuracy * (1 - accuracy) / count)
-    chosen = [stage["density"] for stage in report["curve"]].index(report["density"])
+    place_chosen = [stage["density"] for stage in report["curve"]].index(
+        report["density"]
+    )
     figure, axis = plt.subplots(figsize=(6.5, 3.2), layout="constrained")
-    axis.errorbar(words, accuracy, yerr=error, fmt="o-", color="#0072B2", capsize=3)
+    axis.errorbar(
+        words, accuracy, yerr=error, fmt="o-", color="#0072B2", capsize=3
+    )
     axis.plot(
-        words[chosen], accuracy[chosen], "o", ms=14, mfc="none", mec="#D55E00", label="chosen"
+        words[place_chosen],
+        accuracy[place_chosen],
+        "o",
+        ms=14,
+        mfc="none",
+        mec="#D55E00",
+        label="chosen",
     )
     axis.set(xlabel="open words (%)", ylabel="validation accuracy")
     axis.invert_xaxis()
@@ -104,7 +130,10 @@ def plot_densities(report, title):
     figure.suptitle(title, fontsize=10)
 
 
-plot_densities(lexicon.report_, "Few words are enough, but no share of them solves the task")
+plot_densities(
+    lexicon.report_,
+    "Few words are enough, but no share of them solves the task",
+)
 
 # %% [markdown]
 # ## The texts that it gets wrong
@@ -114,13 +143,14 @@ plot_densities(lexicon.report_, "Few words are enough, but no share of them solv
 
 # %%
 def worst(model, count=6):
-    """Prints the texts whose true label has the lowest probability; returns which are right."""
+    """Prints the texts with the largest errors; returns which are right."""
     texts, labels = zip(*rows["test"], strict=True)
     column = [model.classes_.tolist().index(label) for label in labels]
     probability = model.predict_proba(texts)[np.arange(len(texts)), column]
     for i in np.argsort(probability)[:count]:
-        kept = " ".join(model.predict([texts[i]])[0].kept)
-        print(f"{probability[i]:.2f} for {labels[i]}: {texts[i]}\n     read: {kept}")
+        open_words = " ".join(model.predict([texts[i]])[0].kept)
+        show(f"{probability[i]:.2f} for {labels[i]}: {texts[i]}")
+        show(f"    read: {open_words}")
     return model.predict(texts).labels == np.array(labels)
 
 
@@ -155,11 +185,15 @@ right["network"] = worst(network, count=3)
 
 # %%
 tested = analysis.mcnemar(right["network"], right["lexicon"])
-print(f"only the network is right: {tested.b} texts, only the lexicon: {tested.c}")
+print(
+    f"only the network is right: {tested.b} texts, only the lexicon: {tested.c}"
+)
 print(f"exact two-sided p = {tested.p_value:.1e}\n")
 
 words = [set(text.split()) for text, _ in rows["test"]]
-negated = np.array([bool(w & {"not", "never", "hardly", "far", "means"}) for w in words])
+negated = np.array(
+    [bool(w & {"not", "never", "hardly", "far", "means"}) for w in words]
+)
 contrast = np.array([bool(w & {"but", "although"}) for w in words])
 kinds = {
     "neither": ~negated & ~contrast,
@@ -167,46 +201,77 @@ kinds = {
     "contrast": ~negated & contrast,
     "both": negated & contrast,
 }
-for name, found in right.items():
-    error = np.sqrt(found.mean() * (1 - found.mean()) / len(found))
-    parts = "  ".join(f"{kind} {found[rows_].mean():.3f}" for kind, rows_ in kinds.items())
-    print(f"{name:8s} {found.mean():.3f} ± {error:.3f}   {parts}")
+for name, is_right in right.items():
+    error = np.sqrt(is_right.mean() * (1 - is_right.mean()) / len(is_right))
+    parts = "  ".join(
+        f"{kind} {is_right[rows_].mean():.3f}" for kind, rows_ in kinds.items()
+    )
+    print(f"{name:8s} all {is_right.mean():.3f} ± {error:.3f}\n    {parts}")
 
 # %% hide-input
 figure, axis = plt.subplots(figsize=(6.5, 3), layout="constrained")
-for offset, (name, colour) in enumerate({"lexicon": "#D55E00", "network": "#0072B2"}.items()):
+for offset, (name, colour) in enumerate(
+    {"lexicon": "#D55E00", "network": "#0072B2"}.items()
+):
     place = np.arange(len(kinds)) + 0.4 * offset - 0.2
     share = np.array([right[name][rows_].mean() for rows_ in kinds.values()])
     count = np.array([rows_.sum() for rows_ in kinds.values()])
     error = np.sqrt(share * (1 - share) / count)
-    axis.bar(place, share, 0.38, yerr=error, color=colour, label=name, capsize=3)
+    axis.bar(
+        place, share, 0.38, yerr=error, color=colour, label=name, capsize=3
+    )
 axis.axhline(0.5, color="black", lw=0.8, ls=":")
 axis.text(-0.68, 0.51, "chance", fontsize=8)
-axis.set_xticks(range(len(kinds)), [f"{k}\n({int(v.sum())} texts)" for k, v in kinds.items()])
+axis.set_xticks(
+    range(len(kinds)),
+    [f"{k}\n({int(v.sum())} texts)" for k, v in kinds.items()],
+)
 axis.set(ylabel="test accuracy", ylim=(0, 1.05), xlim=(-0.7, len(kinds) - 0.4))
-axis.legend(frameon=False, ncols=2, loc="upper center", bbox_to_anchor=(0.5, 1.15))
-figure.suptitle("The lexicon fails where the order of words decides", fontsize=10)
+axis.legend(
+    frameon=False, ncols=2, loc="upper center", bbox_to_anchor=(0.5, 1.15)
+)
+figure.suptitle(
+    "The lexicon fails where the order of words decides", fontsize=10
+)
 
 # %% [markdown]
 # ## Why this label?
-# `explain` runs the model again without each word. Read the column *if removed*: it shows on which
-# words the prediction rests. The attention is no answer to this question. A word can get much
-# attention and change nothing when it is removed.
+# `explain` runs the model again without each word. The effect of a word is the probability with it
+# minus the probability without it. The attention is no answer to this question: a word can get much
+# attention and change nothing when it is removed. `print(explained.render())` prints the table.
 
 # %%
-explained = network.explain("I expected a boring sequel; this one is far from boring.")
-print(explained.render())
+explained = network.explain(
+    "I expected a boring sequel; this one is far from boring."
+)
+for line in explained.render().splitlines()[:4]:
+    show(line)
 
 # %% hide-input
 figure, axis = plt.subplots(figsize=(8, 2.8), layout="constrained")
-effect = np.array([explained.probability - change.probability for change in explained.removed])
+effect = np.array(
+    [explained.probability - change.probability for change in explained.removed]
+)
 places = np.arange(len(effect))
-axis.bar(places - 0.2, effect, 0.38, color="#0072B2", label="effect of removing the word")
-axis.bar(places + 0.2, explained.attention, 0.38, color="0.7", label="attention")
+axis.bar(
+    places - 0.2,
+    effect,
+    0.38,
+    color="#0072B2",
+    label="effect of removing the word",
+)
+axis.bar(
+    places + 0.2, explained.attention, 0.38, color="0.7", label="attention"
+)
 axis.axhline(0, color="black", lw=0.8)
 axis.set_xticks(places, explained.tokens, rotation=45, ha="right")
-axis.legend(frameon=False, ncols=2, loc="upper center", bbox_to_anchor=(0.5, 1.22))
-figure.suptitle("The words with the most attention are not the words that decide", fontsize=10)
+axis.legend(
+    frameon=False, ncols=2, loc="upper center", bbox_to_anchor=(0.5, 1.22)
+)
+figure.suptitle(
+    "The words with the most attention are not the words that decide",
+    fontsize=10,
+)
 
 # %% [markdown]
 # ## Sentences from elsewhere
@@ -226,13 +291,13 @@ for name, model in {"lexicon": lexicon, "network": network}.items():
     print(f"{name:8s} {share:.3f} ± {error:.3f} (n = {len(texts)})")
 tested = analysis.mcnemar(elsewhere["network"], elsewhere["lexicon"])
 print(f"exact two-sided p = {tested.p_value:.3f}\n")
-for (text, label), found in zip(reviews, elsewhere["network"], strict=True):
-    if not found:
-        print(f"{label}, not found by the network: {text}")
+for (text, label), is_right in zip(reviews, elsewhere["network"], strict=True):
+    if not is_right:
+        print(f"the network is wrong, {label}: {text}")
 
 # %% [markdown]
 # The network still is better, but 40 texts are too few to show it: differences of this size are
-# common by chance. Its errors have unknown words (*nobody*, *would*, *nothing*) or unknown turns.
+# common by chance. Its errors have unknown words (*would*, *nothing*, *even*) or unknown turns.
 #
 # ## The model folder
 # `save` writes parameters, vocabulary, report, digests of all files, and a model card for the next
@@ -244,14 +309,16 @@ accuracy = network.report_["test"]["accuracy"]
 card = ModelCard(
     name="Film sentences, positive or negative",
     description="A BiLSTM behind gates that reads 40 % of the words.",
-    data="4,000 generated sentences about films (the data set polarity of gatedjax).",
+    data="4,000 generated sentences about films (the data set polarity of "
+    "gatedjax).",
     metrics={
         "test accuracy": accuracy,
         "accuracy on 40 reviews": float(elsewhere["network"].mean()),
     },
     seeds=(0,),
     licence="Apache-2.0",
-    limitations="One seed. Words that are not in the training sentences carry no meaning.",
+    limitations="One seed. Words that are not in the training sentences carry "
+    "no meaning.",
 )
 folder = network.save(WORK / "model", card=card)
 for path in sorted(folder.iterdir()):
@@ -259,7 +326,11 @@ for path in sorted(folder.iterdir()):
 
 again = TextClassifier.load(folder)
 assert (again.predict_proba(texts) == network.predict_proba(texts)).all()
-gatedjax("predict", folder, "The drama is never dull, although the plot is quite simple.")
+gatedjax(
+    "predict",
+    folder,
+    "The drama is never dull, although the plot is quite simple.",
+)
 
 # %% [markdown]
 # ## Summary

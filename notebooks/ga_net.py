@@ -54,14 +54,26 @@ print("half open   ", F.gated_softmax(scores, jnp.array([1.0, 0.5, 1.0])))
 # %% hide-input
 noise = F.logistic_noise(jax.random.key(0), (20_000,))
 logits = jnp.full_like(noise, 0.5)
-figure, axes = plt.subplots(1, 3, figsize=(9, 2.6), sharey=True, layout="constrained")
+figure, axes = plt.subplots(
+    1, 3, figsize=(9, 2.6), sharey=True, layout="constrained"
+)
 for axis, tau in zip(axes, (2.0, 1.0, 0.1), strict=True):
-    axis.hist(F.gumbel_sigmoid(logits, noise, temperature=tau), bins=40, color="#0072B2")
+    axis.hist(
+        F.gumbel_sigmoid(logits, noise, temperature=tau),
+        bins=40,
+        color="#0072B2",
+    )
     axis.set(title=f"temperature {tau}", xlabel="gate")
 axes[0].set_ylabel("draws")
-figure.suptitle("The lower the temperature, the closer a soft gate is to 0 or 1", fontsize=10)
-opened = float(jnp.mean(F.sample_gates(logits, key=jax.random.key(0))))
-print(f"share of open draws {opened:.3f}, sigmoid(0.5) = {float(jax.nn.sigmoid(0.5)):.3f}")
+figure.suptitle(
+    "The lower the temperature, the closer a soft gate is to 0 or 1",
+    fontsize=10,
+)
+open_share = float(jnp.mean(F.sample_gates(logits, key=jax.random.key(0))))
+print(
+    f"share of open draws {open_share:.3f}, sigmoid(0.5) = "
+    f"{float(jax.nn.sigmoid(0.5)):.3f}"
+)
 
 # %% [markdown]
 # ## Two models on sentences with known deciding words
@@ -69,14 +81,19 @@ print(f"share of open draws {opened:.3f}, sigmoid(0.5) = {float(jax.nn.sigmoid(0
 # the label are marked.
 
 # %%
-source = {split: data.load("polarity", split) for split in ("train", "validation", "test")}
+source = {
+    split: data.load("polarity", split)
+    for split in ("train", "validation", "test")
+}
 vocabulary = data.Vocabulary.build([source["train"]])
 encoded = {split: data.encode(s, vocabulary) for split, s in source.items()}
 example = source["train"][0]
 print(
     " ".join(
         w.upper() if d else w
-        for w, d in zip(*(example[k] for k in ("tokens", "decides")), strict=True)
+        for w, d in zip(
+            *(example[k] for k in ("tokens", "decides")), strict=True
+        )
     )
 )
 
@@ -90,7 +107,10 @@ soft_config = models.GANetConfig(
     gates=models.GateConfig(penalty=1e-3),
     dropouts={"embedding_dropout": 0.1, "pool_dropout": 0.1},
 )
-configs = {"soft": soft_config, "ganet": dataclasses.replace(soft_config, system="ganet")}
+configs = {
+    "soft": soft_config,
+    "ganet": dataclasses.replace(soft_config, system="ganet"),
+}
 train_config = training.TrainConfig(
     num_steps=STEPS,
     log_every=STEPS // 20,
@@ -103,18 +123,28 @@ train_config = training.TrainConfig(
 )
 edges = (int(max(e.lengths.max() for e in encoded.values())),)
 train = data.Batches(encoded["train"], batch_size=32, bucket_edges=edges)
-validation = data.Batches.eval(encoded["validation"], batch_size=128, bucket_edges=edges)
+validation = data.Batches.eval(
+    encoded["validation"], batch_size=128, bucket_edges=edges
+)
 test = data.Batches.eval(encoded["test"], batch_size=128, bucket_edges=edges)
 vectors = data.random_embeddings(vocabulary, 50)
 tasks, results = {}, {}
 for name, config in configs.items():
     model = models.GANet(config, len(vocabulary), 2, embeddings=vectors)
     tasks[name] = models.GANetTask(model)
-    results[name] = training.fit(tasks[name], train, validation, train_config, WORK / name)
-    print(f"{name:6s} validation accuracy {results[name].best_metrics['accuracy']:.4f}")
+    results[name] = training.fit(
+        tasks[name], train, validation, train_config, WORK / name
+    )
+    print(
+        f"{name:6s} validation accuracy "
+        f"{results[name].best_metrics['accuracy']:.4f}"
+    )
 
 # %% hide-input
-curves = {name: analysis.read_metrics(WORK / name / "metrics.jsonl") for name in configs}
+curves = {
+    name: analysis.read_metrics(WORK / name / "metrics.jsonl")
+    for name in configs
+}
 analysis.plot_learning_curves(
     curves, title="GA-Net learns as fast as soft attention, with few words"
 )
@@ -141,19 +171,22 @@ for mode in ("sample", "threshold", "expected", "relaxed"):
 # %%
 step = 3
 example = int(train[step]["example_id"][5])
-alone, rngs = training.replay(train, train_config.seed, step, example)
+single, rngs = training.replay(train, train_config.seed, step, example)
 
 
 @jax.jit
 def apply(batch):
-    """The network in this step of training."""
+    """Runs the network as in this step of training."""
     params = {"params": results["ganet"].best_params}
     return tasks["ganet"].model.apply(params, batch, train=True, rngs=rngs)
 
 
-once = np.asarray(apply(alone).gates[0])
+gates_alone = np.asarray(apply(single).gates[0])
 in_batch = np.asarray(apply(train[step]).gates[5])
-print(f"example {example}: the largest difference of a gate is {abs(once - in_batch).max():.1e}")
+print(
+    f"example {example}: the largest difference of a gate is "
+    f"{abs(gates_alone - in_batch).max():.1e}"
+)
 
 # %% [markdown]
 # ## The words with an open gate
@@ -165,7 +198,9 @@ print(f"example {example}: the largest difference of a gate is {abs(once - in_ba
 batch = test[0]
 rngs = {"gate": jax.random.key(0)}
 outputs = {
-    name: jax.jit(tasks[name].model.apply)({"params": results[name].best_params}, batch, rngs=rngs)
+    name: jax.jit(tasks[name].model.apply)(
+        {"params": results[name].best_params}, batch, rngs=rngs
+    )
     for name in configs
 }
 rows = test.rows(0)
@@ -173,26 +208,31 @@ words = [encoded["test"].tokens(int(row)) for row in rows]
 truth = [encoded["test"].extra(int(row), "decides") for row in rows]
 lengths = batch["lengths"][: len(rows)]
 gates = np.asarray(outputs["ganet"].gates)[: len(rows)]
-found, shares = (
+truth_scores, shares = (
     analysis.gate_truth(gates, analysis.pad(truth), lengths),
     analysis.density(gates, lengths),
 )
 print(f"{shares.sentence:.1%} of the words of a sentence are open")
-print(f"{found.precision:.0%} of the open words decide the label")
-print(f"{found.recall:.0%} of the deciding words are open")
+print(f"{truth_scores.precision:.0%} of the open words decide the label")
+print(f"{truth_scores.recall:.0%} of the deciding words are open")
 
 # %% hide-input
-shown = int(np.argmax(lengths))
-size = int(lengths[shown])
+longest = int(np.argmax(lengths))
+size = int(lengths[longest])
 analysis.plot_heatmap(
     [
         (
             "GA-Net",
-            words[shown],
-            np.asarray(outputs["ganet"].attention[shown, :size]),
-            gates[shown],
+            words[longest],
+            np.asarray(outputs["ganet"].attention[longest, :size]),
+            gates[longest],
         ),
-        ("soft", words[shown], np.asarray(outputs["soft"].attention[shown, :size]), None),
+        (
+            "soft",
+            words[longest],
+            np.asarray(outputs["soft"].attention[longest, :size]),
+            None,
+        ),
     ],
     title="GA-Net opens few words; soft attention has a weight for each",
 )
@@ -206,36 +246,42 @@ analysis.plot_heatmap(
 # %%
 with open("reviews.csv", newline="", encoding="utf-8") as file:
     reviews = list(csv.DictReader(file))
-written = [data.tokenize(review["text"]) for review in reviews]
-own = {
-    "tokens": analysis.pad([vocabulary.encode(one) for one in written]).astype(np.int32),
-    "lengths": np.array([len(one) for one in written], np.int32),
-    "example_id": np.arange(len(written), dtype=np.int32),
+review_words = [data.tokenize(review["text"]) for review in reviews]
+review_batch = {
+    "tokens": analysis.pad(
+        [vocabulary.encode(review) for review in review_words]
+    ).astype(np.int32),
+    "lengths": np.array([len(review) for review in review_words], np.int32),
+    "example_id": np.arange(len(review_words), dtype=np.int32),
 }
 answers = np.array([review["label"] == "positive" for review in reviews])
-read = {
-    name: jax.jit(tasks[name].model.apply)({"params": results[name].best_params}, own, rngs=rngs)
+review_outputs = {
+    name: jax.jit(tasks[name].model.apply)(
+        {"params": results[name].best_params}, review_batch, rngs=rngs
+    )
     for name in configs
 }
-for name, output in read.items():
+for name, output in review_outputs.items():
     share = np.mean(np.argmax(output.logits, axis=-1) == answers)
-    print(f"{name:6s} is right in {share:.0%} of {len(written)} reviews")
+    print(f"{name:6s} is right in {share:.0%} of {len(review_words)} reviews")
 
 # %% hide-input
-guesses = np.argmax(read["ganet"].logits, axis=-1)
+guesses = np.argmax(review_outputs["ganet"].logits, axis=-1)
 marked = [
     (
-        f"{reviews[i]['label']}, {'right' if guesses[i] == answers[i] else 'wrong'}",
-        written[i],
-        np.asarray(read["ganet"].attention[i]),
-        np.asarray(read["ganet"].gates[i]),
+        f"{reviews[i]['label']}, "
+        f"{'right' if guesses[i] == answers[i] else 'wrong'}",
+        review_words[i],
+        np.asarray(review_outputs["ganet"].attention[i]),
+        np.asarray(review_outputs["ganet"].gates[i]),
     )
     for i in range(2, 8)
 ]
 page = html.escape(analysis.highlight_html(marked, "Open words of six reviews"))
 # The page is in a frame, because its style sheet must not reach the notebook.
 HTML(
-    f'<div><iframe srcdoc="{page}" title="Open words of six reviews" width="100%" height="560">'
+    f'<div><iframe srcdoc="{page}" title="Open words of six reviews" '
+    'width="100%" height="560">'
     "</iframe></div>"
 )
 
@@ -246,11 +292,13 @@ HTML(
 # %%
 states = jax.random.normal(jax.random.key(1), (32, 231, 200))
 kernel = 0.1 * jax.random.normal(jax.random.key(2), (200,))
-open_gates = (jax.random.uniform(jax.random.key(3), (32, 231)) < 0.2).astype(jnp.float32)
+open_gates = (jax.random.uniform(jax.random.key(3), (32, 231)) < 0.2).astype(
+    jnp.float32
+)
 
 
 def score(h):
-    """Zhou et al.'s score: w . tanh(h)."""
+    """Computes the score w . tanh(h) of Zhou et al."""
     return jnp.tanh(h) @ kernel
 
 
@@ -258,7 +306,10 @@ capacity = F.plan_capacity(np.asarray(open_gates.sum(1)))
 compact = F.compact_attention_pool(score, states, open_gates, capacity=capacity)
 dense = F.attention_pool(states, F.gated_softmax(score(states), open_gates))
 difference = float(abs(compact.pooled - dense).max())
-print(f"capacity {capacity} of 231; largest difference from all words {difference:.1e}")
+print(
+    f"capacity {capacity} of 231; largest difference from all words "
+    f"{difference:.1e}"
+)
 
 # %% [markdown]
 # ## Summary

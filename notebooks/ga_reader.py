@@ -50,12 +50,23 @@ far = 0.0
 for i in range(6):
     scores = query[0, :2] @ document[0, i]
     alpha = jnp.exp(scores) / jnp.exp(scores).sum()
-    far = max(far, float(abs(gated[0, i] - document[0, i] * (alpha @ query[0, :2])).max()))
-print(f"largest difference from the formula {far:.1e}; a padded word gets {attention[0, 0, 2]}")
+    far = max(
+        far,
+        float(abs(gated[0, i] - document[0, i] * (alpha @ query[0, :2])).max()),
+    )
+print(
+    f"largest difference from the formula {far:.1e}; a padded word gets "
+    f"{attention[0, 0, 2]}"
+)
 
-occurrence = jnp.array([[1, 0, 0, 1, 0, 0], [0, 1, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]], bool).T[None]
+occurrence = jnp.array(
+    [[1, 0, 0, 1, 0, 0], [0, 1, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]], bool
+).T[None]
 log_probs = pointer_sum(jax.random.normal(keys[2], (1, 6)), occurrence)
-print("a candidate at two places, one at one, one that does not occur:", jnp.exp(log_probs)[0])
+print(
+    "a candidate at two places, one at one, one that does not occur:",
+    jnp.exp(log_probs)[0],
+)
 
 # %% [markdown]
 # ## Questions that take two facts
@@ -67,21 +78,33 @@ print("a candidate at two places, one at one, one that does not occur:", jnp.exp
 # fact.
 
 # %%
-source = {split: data.load("two_facts", split) for split in ("train", "validation", "test")}
+source = {
+    split: data.load("two_facts", split)
+    for split in ("train", "validation", "test")
+}
 for example in source["test"][:2]:
     print(" ".join(example["tokens"]))
-    candidates = ", ".join(" ".join(candidate) for candidate in example["candidates"])
-    print(f"  {' '.join(example['query'])}   ({candidates}: {example['answer'][0]})\n")
+    candidates = ", ".join(
+        " ".join(candidate) for candidate in example["candidates"]
+    )
+    print(
+        f"  {' '.join(example['query'])}   ({candidates}: "
+        f"{example['answer'][0]})\n"
+    )
 
 vocabulary = data.cloze_vocabulary(list(source.values()))
-encoded = {split: data.encode_cloze(questions, vocabulary) for split, questions in source.items()}
+encoded = {
+    split: data.encode_cloze(questions, vocabulary)
+    for split, questions in source.items()
+}
 shapes = data.plan_cloze_shapes(list(encoded.values()), max_shapes=1)
 train = data.ClozeBatches(encoded["train"], batch_size=32, shapes=shapes)
 validation, test = (
     data.ClozeBatches.eval(encoded[split], batch_size=100, shapes=shapes)
     for split in ("validation", "test")
 )
-print({name: array.shape for name, array in train[0].items()})
+for name, array in train[0].items():
+    print(f"{name:16s} {array.shape}")
 
 # %% [markdown]
 # ## One hop and two
@@ -118,9 +141,14 @@ for hops in (1, 2):
     params[name] = result.best_params
 
 # %% hide-input
-curves = {f"K = {k}": analysis.read_metrics(WORK / str(k) / "metrics.jsonl") for k in (1, 2)}
+curves = {
+    f"K = {k}": analysis.read_metrics(WORK / str(k) / "metrics.jsonl")
+    for k in (1, 2)
+}
 analysis.plot_learning_curves(
-    curves, metrics=("loss", "accuracy"), title="A single hop does not learn to join two facts"
+    curves,
+    metrics=("loss", "accuracy"),
+    title="A single hop does not learn to join two facts",
 )
 
 # %%
@@ -128,32 +156,47 @@ parallel = training.make_parallel("single")
 right = {}
 for name, network in readers.items():
     task = models.GAReaderTask(network)
-    found, predictions = training.evaluate(task, params[name], test, parallel)
+    metrics, predictions = training.evaluate(task, params[name], test, parallel)
     right[name] = predictions["correct"][np.argsort(predictions["example_id"])]
-    print(f"{name}: test accuracy {found['accuracy']:.3f} (chance {1 / 3:.3f})")
+    print(
+        f"{name}: test accuracy {metrics['accuracy']:.3f} (chance {1 / 3:.3f})"
+    )
 tested = analysis.mcnemar(right["K = 2"], right["K = 1"], alternative="greater")
-print(f"only K = 2 right {tested.b}, only K = 1 right {tested.c}, one-sided p {tested.p_value:.1e}")
+print(
+    f"only K = 2 right {tested.b}, only K = 1 right {tested.c}, one-sided p "
+    f"{tested.p_value:.1e}"
+)
 
 # %% [markdown]
 # ## The attention of the two-hop reader
 # The figure shows a question under the reader with two hops. Rows are the places of all names in
 # the document. The panel shows $\alpha$, the attention of each place to the question in the gating
 # between the hops. The bars are the last hop's attention over the document. Orange is the answer.
+#
+# Only the places are candidates, and the probabilities are normalised over the candidates. Weight
+# at a thing or a holder is therefore lost, and the small weights at the places decide. A bar at a
+# holder is no error of the reader, but no explanation of its answer either.
 
 # %% hide-input
 index = int(np.argmax(right["K = 2"]))
-taken = encoded["test"].take(np.array([index]))
-one = data.ClozeBatches.eval(taken, batch_size=1, shapes=shapes)[0]
+selection = encoded["test"].take(np.array([index]))
+question_batch = data.ClozeBatches.eval(selection, batch_size=1, shapes=shapes)[
+    0
+]
 example = source["test"][index]
-output = readers["K = 2"].apply({"params": params["K = 2"]}, one)
-words, asked = example["tokens"], ("@begin", *example["query"], "@end")
+output = readers["K = 2"].apply({"params": params["K = 2"]}, question_batch)
+words, query = example["tokens"], ("@begin", *example["query"], "@end")
 places = [i for i, word in enumerate(words) if word != "."]
 analysis.plot_attention_grid(
     [f"{words[i]} · {i + 1}" for i in places],
-    asked,
-    [analysis.GridPanel("hop 1", np.asarray(output.attention[0][0])[places, : len(asked)])],
+    query,
+    [
+        analysis.GridPanel(
+            "hop 1", np.asarray(output.attention[0][0])[places, : len(query)]
+        )
+    ],
     np.asarray(output.document_attention[0])[places],
-    title=f"Where is the {example['query'][0]}? The last hop points at the {example['answer'][0]}",
+    title=f"Where is the {example['query'][0]}? ({example['answer'][0]})",
     groups=[i // 3 for i in places],
     marked=[words[i] == example["answer"][0] for i in places],
     final_name="last hop",
@@ -167,19 +210,28 @@ analysis.plot_attention_grid(
 
 # %%
 network = readers["K = 2"]
-asked = encoded["test"].take(np.arange(200))
-(batch,) = data.ClozeBatches.eval(asked, batch_size=200, shapes=shapes)
+subset = encoded["test"].take(np.arange(200))
+(batch,) = data.ClozeBatches.eval(subset, batch_size=200, shapes=shapes)
 other = {**batch, "query": batch["query"].copy()}
 for row in range(200):
-    words, name = asked.example(row)["tokens"], asked.example(row)["query"][0]
-    holders = set(words[1::3])  # a sentence is a thing, its place and a full stop
-    another = next(word for word in words[0::3] if word not in holders and word != name)
+    words, name = subset.example(row)["tokens"], subset.example(row)["query"][0]
+    holders = set(
+        words[1::3]
+    )  # a sentence is a thing, its place and a full stop
+    another = next(
+        word for word in words[0::3] if word not in holders and word != name
+    )
     other["query"][row, 1] = vocabulary.encode([another])[0]
 before, after = (
-    np.asarray(network.apply({"params": params["K = 2"]}, one).logits).argmax(axis=-1)
-    for one in (batch, other)
+    np.asarray(
+        network.apply({"params": params["K = 2"]}, questions).logits
+    ).argmax(axis=-1)
+    for questions in (batch, other)
 )
-print(f"another thing asked for: the answer changes in {(before != after).sum()} of 200 questions")
+print(
+    "another thing asked for: the answer changes in "
+    f"{(before != after).sum()} of 200 questions"
+)
 
 # %% [markdown]
 # ## Stories that a person wrote
@@ -188,25 +240,37 @@ print(f"another thing asked for: the answer changes in {(before != after).sum()}
 
 # %%
 STORIES = {
-    "things first": """Grandmother put the key into the jar. The old map lies in the box.
-        We carried the jar up to the attic. The bag hangs in the kitchen. I saw a coin in the bag.
-        Somebody took the box to the library.""",
-    "things first, again": """A ring fell into the box. In winter the bag is kept in the tower.
-        The box was left in the garden. My brother hides his pen in a jar. A flute is in the bag,
-        and nobody plays it. On Sundays the jar stands in the office.""",
-    "places first": """In the bag there is a rope. In the cellar there is the bag. In the hall you
-        will find a jar. In the jar lies a candle. In the stable stands a box. In the box somebody
-        has left a shoe.""",
+    "things first": """
+        Grandmother put the key into the jar. The old map lies in the box.
+        We carried the jar up to the attic. The bag hangs in the kitchen.
+        I saw a coin in the bag. Somebody took the box to the library.
+    """,
+    "things first, again": """
+        A ring fell into the box. In winter the bag is kept in the tower.
+        The box was left in the garden. My brother hides his pen in a jar.
+        A flute is in the bag. On Sundays the jar stands in the office.
+    """,
+    "places first": """
+        In the bag there is a rope. In the cellar there is the bag.
+        In the hall you will find a jar. In the jar lies a candle.
+        In the stable stands a box. In the box somebody has left a shoe.
+    """,
 }
 ANSWERS = {
     "things first": {"key": "attic", "map": "library", "coin": "kitchen"},
-    "things first, again": {"ring": "garden", "pen": "office", "flute": "tower"},
+    "things first, again": {
+        "ring": "garden",
+        "pen": "office",
+        "flute": "tower",
+    },
     "places first": {"rope": "cellar", "candle": "hall", "shoe": "stable"},
 }
-known = {word for question in source["train"] for word in question["tokens"]}
+nouns = {word for question in source["train"] for word in question["tokens"]}
 questions = []
 for name, story in STORIES.items():
-    words = tuple(word for word in data.tokenize(story.lower()) if word in known)
+    words = tuple(
+        word for word in data.tokenize(story.lower()) if word in nouns
+    )
     places = tuple((place,) for place in sorted(ANSWERS[name].values()))
     questions += [
         {
@@ -220,16 +284,31 @@ for name, story in STORIES.items():
         }
         for number, (thing, place) in enumerate(ANSWERS[name].items())
     ]
-own = data.encode_cloze(data.Source(questions, source["test"].info), vocabulary)
-(batch,) = data.ClozeBatches.eval(own, batch_size=len(questions), shapes=shapes)
-chosen = {
-    name: np.asarray(readers[name].apply({"params": params[name]}, batch).logits).argmax(axis=-1)
+encoded_stories = data.encode_cloze(
+    data.Source(questions, source["test"].info), vocabulary
+)
+(batch,) = data.ClozeBatches.eval(
+    encoded_stories, batch_size=len(questions), shapes=shapes
+)
+choices = {
+    name: np.asarray(
+        readers[name].apply({"params": params[name]}, batch).logits
+    ).argmax(axis=-1)
     for name in readers
 }
 print(" ".join(questions[0]["tokens"]), "\n")
+print(
+    f"{'where is the':12s} {'right':9s}",
+    "  ".join(f"{name:7s}" for name in choices),
+)
 for row, question in enumerate(questions):
-    said = {name: question["candidates"][found[row]][0] for name, found in chosen.items()}
-    print(f"where is the {question['query'][0]:7s} {question['answer'][0]:8s} {said}")
+    answers = (
+        question["candidates"][places[row]][0] for places in choices.values()
+    )
+    print(
+        f"{question['query'][0]:12s} {question['answer'][0]:9s}",
+        "  ".join(f"{answer:7s}" for answer in answers),
+    )
 
 # %% [markdown]
 # ## Summary

@@ -40,7 +40,7 @@ DRAWS = 2000  # draws of each estimator
 
 # %%
 def loss(gates, weights):
-    """A sigmoid of a weighted sum of gates."""
+    """Computes a sigmoid of a weighted sum of gates."""
     return jax.nn.sigmoid(gates @ weights - 2)
 
 
@@ -51,9 +51,9 @@ print("expectation", truth.expectation, " gradient", truth.gradient.round(4))
 # %% [markdown]
 # ## The error of an estimator
 # `expectation` returns a function whose gradient is the estimate. `report` compares many estimators
-# at a point with the exact gradient. The left panel shows the length of the bias with its standard
-# error: a bar that reaches 0 is not shown to be biased. The right panel shows the variance of a
-# single estimate.
+# at a point with the exact gradient (`print(report)` shows all columns). The left panel shows the
+# length of the bias with its standard error: a bar that reaches 0 is not shown to be biased. The
+# right panel shows the variance of a single estimate.
 
 # %%
 estimators = [
@@ -69,13 +69,21 @@ estimators = [
     gates.Rebar(0.5),
     gates.LocalExpectation(),
 ]
-report = gates.report(loss, logits, estimators, weights, key=jax.random.key(0), draws=DRAWS)
-print(report)
+report = gates.report(
+    loss, logits, estimators, weights, key=jax.random.key(0), draws=DRAWS
+)
+print(f"{'':20s} {'bias':>7s} {'variance':>9s} {'evaluations':>12s}")
+for row in report.rows:
+    bias = np.linalg.norm(row.bias)
+    name = type(row.estimator).__name__
+    print(f"{name:20s} {bias:7.4f} {row.variance:9.4f} {row.evaluations:12d}")
 
 # %% hide-input
 rows = report.rows[::-1]
 colours = ["#0072B2" if row.estimator.unbiased else "#D55E00" for row in rows]
-figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.6), sharey=True, layout="constrained")
+figure, (left, right) = plt.subplots(
+    1, 2, figsize=(8, 3.6), sharey=True, layout="constrained"
+)
 for place, (row, colour) in enumerate(zip(rows, colours, strict=True)):
     bias, error = np.linalg.norm(row.bias), np.linalg.norm(row.standard_error)
     left.errorbar(bias, place, xerr=error, fmt="o", color=colour, capsize=3)
@@ -84,19 +92,26 @@ left.set(xlabel="length of the bias", yticks=range(len(rows)))
 left.set_yticklabels([type(row.estimator).__name__ for row in rows])
 right.barh(range(len(rows)), [row.variance for row in rows], color=colours)
 right.set(xlabel="variance of one estimate")
-figure.suptitle("Estimators without bias (blue) pay for it with variance", fontsize=10)
+figure.suptitle(
+    "Estimators without bias (blue) pay for it with variance", fontsize=10
+)
 # %% [markdown]
 # ## Modes that disagree
 # The same gates can be drawn, thresholded at one half, replaced by their probabilities or chosen
 # for the smallest loss. These are different networks.
 
 # %% hide-input
-shown = gates.enumerate(loss, logits, weights, key=jax.random.key(1)).modes
+losses = gates.enumerate(loss, logits, weights, key=jax.random.key(1)).modes
 figure, axis = plt.subplots(figsize=(6, 2.4), layout="constrained")
 names = ["sample", "expected", "relaxed", "threshold", "best"]
-axis.barh(names[::-1], [float(shown[name]) for name in names[::-1]], color="#0072B2")
+axis.barh(
+    names[::-1], [float(losses[name]) for name in names[::-1]], color="#0072B2"
+)
 axis.set(xlabel="loss", xlim=(0, 1))
-axis.set_title("The same gates give five different losses, by the rule that uses them", fontsize=10)
+axis.set_title(
+    "The same gates give five different losses, by the rule that uses them",
+    fontsize=10,
+)
 # %% [markdown]
 # ## A trained network
 # The cell trains GA-Net on `polarity`, a small generated corpus, in three ways: with the relaxation
@@ -104,12 +119,17 @@ axis.set_title("The same gates give five different losses, by the rule that uses
 # A Lagrange multiplier fixes the share of open words at 0.3 in all three networks.
 
 # %%
-source = {split: data.load("polarity", split) for split in ("train", "validation", "test")}
+source = {
+    split: data.load("polarity", split)
+    for split in ("train", "validation", "test")
+}
 vocabulary = data.Vocabulary.build([source["train"]])
 encoded = {split: data.encode(s, vocabulary) for split, s in source.items()}
 edges = (int(max(e.lengths.max() for e in encoded.values())),)
 train = data.Batches(encoded["train"], batch_size=32, bucket_edges=edges)
-validation = data.Batches.eval(encoded["validation"], batch_size=128, bucket_edges=edges)
+validation = data.Batches.eval(
+    encoded["validation"], batch_size=128, bucket_edges=edges
+)
 test = data.Batches.eval(encoded["test"], batch_size=128, bucket_edges=edges)
 train_config = training.TrainConfig(
     num_steps=STEPS,
@@ -138,12 +158,15 @@ for number, (name, options) in enumerate(kinds.items()):
     vectors = data.random_embeddings(vocabulary, 50)
     nets[name] = models.GANet(config, len(vocabulary), 2, embeddings=vectors)
     task = models.GANetTask(nets[name])
-    result = training.fit(task, train, validation, train_config, WORK / str(number))
+    result = training.fit(
+        task, train, validation, train_config, WORK / str(number)
+    )
     params[name] = result.best_params
-    found = result.best_metrics
+    metrics = result.best_metrics
     print(
-        f"{name:20s} sampled {found['accuracy_sample']:.3f}  "
-        f"thresholded {found['accuracy_threshold']:.3f}  density {found['density_sample']:.3f}"
+        f"{name:20s} sampled {metrics['accuracy_sample']:.3f}  "
+        f"thresholded {metrics['accuracy_threshold']:.3f}  density "
+        f"{metrics['density_sample']:.3f}"
     )
 
 # %% [markdown]
@@ -155,25 +178,34 @@ for number, (name, options) in enumerate(kinds.items()):
 batch = test[0]
 row = int(np.argmin(np.abs(batch["lengths"][:64] - 9)))
 size = int(batch["lengths"][row])
-one = {
-    name: value[row : row + 1, :size] if value.ndim > 1 else value[row : row + 1]
+sentence = {
+    name: value[row : row + 1, :size]
+    if value.ndim > 1
+    else value[row : row + 1]
     for name, value in batch.items()
 }
-net, held = nets["DisARM"], params["DisARM"]
+net, weights_fixed = nets["DisARM"], params["DisARM"]
 
 
-def sentence_loss(pattern, params, one):
-    """Negative log-likelihood of the label under one pattern."""
-    output = net.apply({"params": params}, one, pattern[None, None], method=net.with_gates)
-    return -jax.nn.log_softmax(output.logits[0, 0])[one["label"][0]]
+def sentence_loss(pattern, params, sentence):
+    """Computes the negative log-likelihood of the label for a pattern."""
+    output = net.apply(
+        {"params": params}, sentence, pattern[None, None], method=net.with_gates
+    )
+    return -jax.nn.log_softmax(output.logits[0, 0])[sentence["label"][0]]
 
 
-gate_logits = jax.jit(net.apply)({"params": held}, one).gate_logits[0]
-held, one = jax.tree.map(jnp.asarray, (held, one))
-truth = gates.enumerate(sentence_loss, gate_logits, held, one)
+gate_logits = jax.jit(net.apply)(
+    {"params": weights_fixed}, sentence
+).gate_logits[0]
+weights_fixed, sentence = jax.tree.map(jnp.asarray, (weights_fixed, sentence))
+truth = gates.enumerate(sentence_loss, gate_logits, weights_fixed, sentence)
 words = encoded["test"].tokens(int(test.rows(0)[row]))
 for word, logit, effect in zip(words, gate_logits, truth.effects, strict=True):
-    print(f"{word:12s} open with {float(jax.nn.sigmoid(logit)):.2f}   effect {float(effect):+.4f}")
+    print(
+        f"{word:12s} open with {float(jax.nn.sigmoid(logit)):.2f}   effect "
+        f"{float(effect):+.4f}"
+    )
 print({name: round(float(value), 4) for name, value in truth.modes.items()})
 
 # %% [markdown]
@@ -188,12 +220,25 @@ print({name: round(float(value), 4) for name, value in truth.modes.items()})
 
 # %%
 for name, net in nets.items():
-    found = analysis.faithfulness(
-        net, params[name], test[0], against=["random", "attention"], samples=1000
+    measures = analysis.faithfulness(
+        net,
+        params[name],
+        test[0],
+        against=["random", "attention"],
+        samples=1000,
     )
-    print(f"{name}: leak {found.mean('leak'):.3f}, labels it changes {found.mean('flipped'):.1%}")
-    for rationale, label in (("own", "its open words"), ("random", "as many random words")):
-        print(f"    {label}: comprehensiveness {found.mean('comprehensiveness', rationale):.3f}")
+    print(
+        f"{name}: leak {measures.mean('leak'):.3f}, labels it changes "
+        f"{measures.mean('flipped'):.1%}"
+    )
+    for rationale, label in (
+        ("own", "its open words"),
+        ("random", "as many random words"),
+    ):
+        print(
+            f"    {label}: comprehensiveness "
+            f"{measures.mean('comprehensiveness', rationale):.3f}"
+        )
 
 # %% [markdown]
 # ## Reviews that a person wrote
@@ -204,19 +249,28 @@ for name, net in nets.items():
 with open("reviews.csv", newline="", encoding="utf-8") as file:
     reviews = list(csv.DictReader(file))
 rows = [data.tokenize(review["text"]) for review in reviews]
-own = {
-    "tokens": analysis.pad([vocabulary.encode(words) for words in rows]).astype(np.int32),
+review_batch = {
+    "tokens": analysis.pad([vocabulary.encode(words) for words in rows]).astype(
+        np.int32
+    ),
     "lengths": np.array([len(words) for words in rows], np.int32),
     "example_id": np.arange(len(rows), dtype=np.int32),
 }
 answers = np.array([review["label"] == "positive" for review in reviews])
 for name, net in nets.items():
-    output = jax.jit(net.apply)({"params": params[name]}, own, rngs={"gate": jax.random.key(0)})
+    output = jax.jit(net.apply)(
+        {"params": params[name]}, review_batch, rngs={"gate": jax.random.key(0)}
+    )
     accuracy = np.mean(np.argmax(output.logits, axis=-1) == answers)
     print(f"{name}: right in {accuracy:.0%} of {len(rows)} reviews")
-    for words, opened in list(zip(rows, np.asarray(output.gates), strict=True))[2:5]:
-        shown = zip(words, opened, strict=False)
-        print("   ", " ".join(w.upper() if g > 0.5 else w.lower() for w, g in shown))
+    for words, open_gates in list(
+        zip(rows, np.asarray(output.gates), strict=True)
+    )[2:5]:
+        pairs = zip(words, open_gates, strict=False)
+        print(
+            "   ",
+            " ".join(w.upper() if g > 0.5 else w.lower() for w, g in pairs),
+        )
 
 # %% [markdown]
 # ## Summary

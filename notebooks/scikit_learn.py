@@ -41,7 +41,9 @@ FOLDS = 5  # parts of the cross-validation
 # %%
 with open("messages.csv", newline="", encoding="utf-8") as file:
     rows = list(csv.DictReader(file))
-texts, labels = (np.array([row[name] for row in rows]) for name in ("text", "label"))
+texts, labels = (
+    np.array([row[name] for row in rows]) for name in ("text", "label")
+)
 for name in np.unique(labels):
     print(f"{name:9s} {(labels == name).sum()}  {texts[labels == name][0]}")
 
@@ -58,7 +60,8 @@ classifiers = {
         TfidfVectorizer(ngram_range=(1, 2)), LogisticRegression(C=10)
     ),
     "logistic regression, characters": make_pipeline(
-        TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4)), LogisticRegression(C=10)
+        TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4)),
+        LogisticRegression(C=10),
     ),
     "lexicon, half of the words": TextClassifier(density=0.5),
     "lexicon, 30 % of the words": TextClassifier(density=0.3),
@@ -66,23 +69,33 @@ classifiers = {
 }
 scores = {}
 for name, classifier in classifiers.items():
-    found = cross_validate(classifier, texts, labels, cv=folds)
-    scores[name] = found["test_score"]
+    results = cross_validate(classifier, texts, labels, cv=folds)
+    scores[name] = results["test_score"]
     error = scores[name].std(ddof=1) / np.sqrt(FOLDS)
     print(f"{name:32s} {scores[name].mean():.3f} ± {error:.3f}")
 
 # %% hide-input
 figure, axis = plt.subplots(figsize=(7, 2.8), layout="constrained")
-for place, (name, found) in enumerate(reversed(scores.items())):
+for place, (name, accuracies) in enumerate(reversed(scores.items())):
     colour = "0.5" if name.startswith("logistic") else "#0072B2"
-    axis.plot(found, np.full(FOLDS, place), "o", color=colour, alpha=0.35, mec="none")
-    axis.plot(found.mean(), place, "|", color=colour, ms=16, mew=3)
+    axis.plot(
+        accuracies,
+        np.full(FOLDS, place),
+        "o",
+        color=colour,
+        alpha=0.35,
+        mec="none",
+    )
+    axis.plot(accuracies.mean(), place, "|", color=colour, ms=16, mew=3)
 axis.axvline(0.25, color="black", lw=0.8, ls=":")
 axis.text(0.26, len(scores) - 0.75, "chance", fontsize=8)
 axis.set_ylim(-0.5, len(scores) - 0.3)
 axis.set_yticks(range(len(scores)), list(reversed(scores)))
 axis.set(xlabel="accuracy of a fold (dots) and of all folds (bars)")
-figure.suptitle("Half of the words are enough to be level with logistic regression", fontsize=10)
+figure.suptitle(
+    "Half of the words are enough to be level with logistic regression",
+    fontsize=10,
+)
 
 # %% [markdown]
 # The folds overlap in their training texts, so ± is too small rather than too large. Models that
@@ -102,15 +115,32 @@ print(f"cross-validated accuracy {search.best_score_:.3f}")
 # %% hide-input
 figure, axis = plt.subplots(figsize=(6.5, 3.2), layout="constrained")
 results = search.cv_results_
-for rule, colour, mark in (("social", "#0072B2", "o"), ("words", "#D55E00", "s")):
-    chosen = np.array([p["tokens"] == rule for p in results["params"]])
-    density = [100 * p["density"] for p, c in zip(results["params"], chosen, strict=True) if c]
-    error = results["std_test_score"][chosen] / np.sqrt(FOLDS - 1)
-    mean = results["mean_test_score"][chosen]
-    axis.errorbar(density, mean, yerr=error, fmt=f"{mark}-", color=colour, capsize=3, label=rule)
+for rule, colour, mark in (
+    ("social", "#0072B2", "o"),
+    ("words", "#D55E00", "s"),
+):
+    has_rule = np.array([p["tokens"] == rule for p in results["params"]])
+    density = [
+        100 * p["density"]
+        for p, c in zip(results["params"], has_rule, strict=True)
+        if c
+    ]
+    error = results["std_test_score"][has_rule] / np.sqrt(FOLDS - 1)
+    mean = results["mean_test_score"][has_rule]
+    axis.errorbar(
+        density,
+        mean,
+        yerr=error,
+        fmt=f"{mark}-",
+        color=colour,
+        capsize=3,
+        label=rule,
+    )
 axis.set(xlabel="open words (%)", ylabel="cross-validated accuracy")
 axis.legend(title="tokens", frameon=False)
-figure.suptitle("Between 35 and 70 % of the words the accuracy hardly changes", fontsize=10)
+figure.suptitle(
+    "Between 35 and 70 % of the words the accuracy hardly changes", fontsize=10
+)
 
 # %% [markdown]
 # The best score of a search is a little too good, because it is the largest of eight. A nested
@@ -119,14 +149,25 @@ figure.suptitle("Between 35 and 70 % of the words the accuracy hardly changes", 
 # ## Would more messages help?
 
 # %%
-sizes, _, found = learning_curve(
-    search.best_estimator_, texts, labels, cv=folds, train_sizes=[0.25, 0.5, 0.75, 1.0]
+sizes, _, accuracies = learning_curve(
+    search.best_estimator_,
+    texts,
+    labels,
+    cv=folds,
+    train_sizes=[0.25, 0.5, 0.75, 1.0],
 )
 
 # %% hide-input
 figure, axis = plt.subplots(figsize=(6.5, 3), layout="constrained")
-error = found.std(axis=1, ddof=1) / np.sqrt(FOLDS)
-axis.errorbar(sizes, found.mean(axis=1), yerr=error, fmt="o-", color="#0072B2", capsize=3)
+error = accuracies.std(axis=1, ddof=1) / np.sqrt(FOLDS)
+axis.errorbar(
+    sizes,
+    accuracies.mean(axis=1),
+    yerr=error,
+    fmt="o-",
+    color="#0072B2",
+    capsize=3,
+)
 axis.set(xlabel="training messages", ylabel="cross-validated accuracy")
 figure.suptitle("The curve still rises: more messages would help", fontsize=10)
 
@@ -139,8 +180,12 @@ predicted = cross_val_predict(search.best_estimator_, texts, labels, cv=folds)
 
 # %% hide-input
 figure, axis = plt.subplots(figsize=(4.6, 4), layout="constrained")
-ConfusionMatrixDisplay.from_predictions(labels, predicted, ax=axis, cmap="Blues", colorbar=False)
-figure.suptitle("Messages about a delivery are taken for a defect most often", fontsize=10)
+ConfusionMatrixDisplay.from_predictions(
+    labels, predicted, ax=axis, cmap="Blues", colorbar=False
+)
+figure.suptitle(
+    "Messages about a delivery are taken for a defect most often", fontsize=10
+)
 
 # %% [markdown]
 # The large numbers off the diagonal are the pairs of classes to look at. Take an error apart:
@@ -149,7 +194,9 @@ figure.suptitle("Messages about a delivery are taken for a defect most often", f
 
 # %%
 wrong = np.flatnonzero((predicted != labels) & (labels == "delivery"))
-train, test = next((a, b) for a, b in folds.split(texts, labels) if wrong[0] in b)
+train, test = next(
+    (a, b) for a, b in folds.split(texts, labels) if wrong[0] in b
+)
 model = TextClassifier(**search.best_params_).fit(texts[train], labels[train])
 print(f"{texts[wrong[0]]}\n(true class: {labels[wrong[0]]})\n")
 print(model.explain(texts[wrong[0]]).render())
@@ -177,10 +224,16 @@ for share in (0.25, 0.5, 0.75, 1.0):
 # %% hide-input
 figure, axis = plt.subplots(figsize=(6.5, 3), layout="constrained")
 answered = np.arange(1, len(is_right) + 1)
-axis.plot(100 * answered / len(is_right), np.cumsum(is_right) / answered, color="#0072B2")
+axis.plot(
+    100 * answered / len(is_right),
+    np.cumsum(is_right) / answered,
+    color="#0072B2",
+)
 axis.axhline(is_right.mean(), color="black", lw=0.8, ls=":")
 axis.set(
-    xlabel="messages that are answered, the surest first (%)", ylabel="accuracy", xlim=(5, 100)
+    xlabel="messages that are answered, the surest first (%)",
+    ylabel="accuracy",
+    xlim=(5, 100),
 )
 figure.suptitle("The surest predictions are right more often", fontsize=10)
 

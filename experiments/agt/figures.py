@@ -133,7 +133,7 @@ def _figure3(record: Record, stem: Path, title: str) -> list[Path]:
         panels[f"gate, example sentence {first['number']}"] = in_unit(first["gates"])
     # The first layer has no gate, because no layer is below it.
     names = [f"L{i + 2}" for i in range(len(gates.counts))]
-    heading = f"How much each layer may change the state ({title})"
+    heading = f"How open gates are ({title})"
     analysis.plot_layer_histograms(panels, stem, title=heading, layers=names)
     return [stem]
 
