@@ -200,7 +200,7 @@ analysis.plot_word_layers(
 # that decide the label. The corpus marks these words; the marks were not used in training.
 
 # %%
-common = phrases.first_words(tokens, r).most_common(8)
+common = phrases.first_words(tokens, r).most_common(5)
 print(", ".join(f"{word} {count}" for word, count in common))
 decides = np.zeros_like(mask)
 for row, number in enumerate(rows):

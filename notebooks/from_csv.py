@@ -293,7 +293,7 @@ tested = analysis.mcnemar(elsewhere["network"], elsewhere["lexicon"])
 print(f"exact two-sided p = {tested.p_value:.3f}\n")
 for (text, label), is_right in zip(reviews, elsewhere["network"], strict=True):
     if not is_right:
-        print(f"the network is wrong, {label}: {text}")
+        show(f"wrong, {label}: {text}")
 
 # %% [markdown]
 # The network still is better, but 40 texts are too few to show it: differences of this size are

@@ -63,10 +63,9 @@ occurrence = jnp.array(
     [[1, 0, 0, 1, 0, 0], [0, 1, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]], bool
 ).T[None]
 log_probs = pointer_sum(jax.random.normal(keys[2], (1, 6)), occurrence)
-print(
-    "a candidate at two places, one at one, one that does not occur:",
-    jnp.exp(log_probs)[0],
-)
+names = ("at two places", "at one place", "that does not occur")
+for name, probability in zip(names, jnp.exp(log_probs)[0], strict=True):
+    print(f"a candidate {name}: {float(probability):.3f}")
 
 # %% [markdown]
 # ## Questions that take two facts
@@ -315,7 +314,7 @@ for row, question in enumerate(questions):
 # - A hop multiplies each word of the document by its view of the question. A second reading then
 #   finds words that belong to the question only through other words.
 # - On questions that need two facts, a reader with two hops is right almost always, and a reader
-#   with one hop is right in two of three, with the same budget.
+#   with one hop is right in three of five, with the same budget.
 # - Replacing the thing in the question changes the answer, so the reader uses the question.
 # - It has learned the sentences of its training, with the thing before the place. Stories with
 #   another order are another task.

@@ -93,7 +93,7 @@ left.set_yticklabels([type(row.estimator).__name__ for row in rows])
 right.barh(range(len(rows)), [row.variance for row in rows], color=colours)
 right.set(xlabel="variance of one estimate")
 figure.suptitle(
-    "Estimators without bias (blue) pay for it with variance", fontsize=10
+    "Unbiased estimators (blue) need variance or more evaluations", fontsize=10
 )
 # %% [markdown]
 # ## Modes that disagree
@@ -109,7 +109,7 @@ axis.barh(
 )
 axis.set(xlabel="loss", xlim=(0, 1))
 axis.set_title(
-    "The same gates give five different losses, by the rule that uses them",
+    "A threshold has another loss than the draws of training",
     fontsize=10,
 )
 # %% [markdown]
@@ -211,7 +211,7 @@ print({name: round(float(value), 4) for name, value in truth.modes.items()})
 # %% [markdown]
 # All effects are close to 0: whichever gates are open, the network answers the same. The states of
 # a BiLSTM contain what their neighbours say, so each open word can stand for the sentence. The
-# gates of this network are no explanation, although its accuracy is the best of the three.
+# gates of this network are no explanation, although its accuracy is as good as any here.
 #
 # ## Were closed words unused?
 # The cell deletes the closed words from the input and runs the encoder again. The change of the
@@ -243,7 +243,7 @@ for name, net in nets.items():
 # %% [markdown]
 # ## Reviews that a person wrote
 # `reviews.csv` has 40 short reviews. The networks saw only generated sentences, so a wrong gate
-# shows here first. Bold words have an open gate.
+# shows here first. Words in capitals have an open gate.
 
 # %%
 with open("reviews.csv", newline="", encoding="utf-8") as file:
@@ -274,11 +274,13 @@ for name, net in nets.items():
 
 # %% [markdown]
 # ## Summary
-# - An estimator without bias is not always the better one: the relaxations are biased, and their
-#   variance is a third of DisARM's. `gates.report` shows both for your loss.
+# - An estimator without bias is not always the better one: straight-through gradients have a small
+#   bias and half of DisARM's variance. The local expectation has neither, but evaluates the loss
+#   more often the more gates there are. `gates.report` shows this for your loss.
 # - Draws, thresholds and probabilities are different networks. Compare them in evaluation.
 # - A high accuracy with few open words does not show that the other words were not used. Only gates
 #   that also act on the input of the encoder have a leak of 0. This costs accuracy here.
-# - The reviews show which network has learned something about words and which about the grammar.
+# - On the reviews all three networks are weaker. The gates on the input open the words that a
+#   reader would name; the two other networks also open words that only carry a state.
 #
 # Next: [gates](../docs/gates.md) has all estimators, maps and modes.

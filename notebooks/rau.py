@@ -299,7 +299,7 @@ for name in COLOURS:
         gate = attend(name, params[name], wiped)[:, t]
         moved.append(abs(gate - gates[name][:, t]).sum(-1) / (2 * HIDDEN))
         units.append(np.exp(entropy(gate)).mean())
-    print(f"\n{name:28s}" + "".join(f"  row {t}" for t in time))
+    print(f"\n{name:26s}" + "".join(f" row {t}" for t in time))
     lines = {
         "effective units, with ink": effective[name].mean(0),
         "effective units, wiped": units,
@@ -310,7 +310,7 @@ for name in COLOURS:
         ],
     }
     for label, values in lines.items():
-        print(f"{label:28s}" + "".join(f"{value:7.2f}" for value in values))
+        print(f"{label:26s}" + "".join(f"{value:6.2f}" for value in values))
 
 # %% [markdown]
 # The last printed line correlates, over the test images, the ink of a row with its effective units.

@@ -72,10 +72,8 @@ def first_feature(gates):
     ]
 
 
-print(
-    "gradient at the gates of query 1:",
-    np.round(jax.grad(first_feature)(gates)[0, 0, 1], 2),
-)
+gradient = jax.grad(first_feature)(gates)[0, 0, 1]
+print("gradient at its gates:", " ".join(f"{value:.2f}" for value in gradient))
 
 # %% [markdown]
 # ## Have two words changed places?
