@@ -196,6 +196,7 @@ analysis.plot_word_layers(
 )
 
 # %% [markdown]
+# ## How often the selected words decide
 # The next cell prints the most selected words of the first layer, and how often layers select words
 # that decide the label. The corpus marks these words; the marks were not used in training.
 

@@ -6,8 +6,9 @@
 # The recurrent attention unit of Zhong, Yue and Ling (2018) is a GRU whose candidate has two
 # halves. The second half is weighted by an attention over the $n$ features of the state:
 #
-# $$h_t = (1 - z_t)\, h_{t-1} + \tfrac{1}{2} z_t\, c_t + \tfrac{1}{2} z_t\, s_t, \qquad
-# s_t = \tanh\big(U_t \odot (W_u [x_t, h_{t-1}] + b_u)\big), \qquad
+# $$h_t = (1 - z_t)\, h_{t-1} + \tfrac{1}{2} z_t\, c_t + \tfrac{1}{2} z_t\, s_t$$
+#
+# $$s_t = \tanh\big(U_t \odot (W_u [x_t, h_{t-1}] + b_u)\big), \qquad
 # U_t = \mathrm{softmax}(W_a [x_t, h_{t-1}] + b_a)$$
 #
 # $z_t$ and $c_t$ are the update gate and the candidate of the GRU. The paper does not define the
@@ -218,11 +219,12 @@ fresh = {name: attend(name, start, test) for name in COLOURS}
 for name in COLOURS:
     before, after = entropy(fresh[name]), entropy(gates[name])
     print(
-        f"{name:14s} entropy / log n {before.mean() / np.log(HIDDEN):.2f} "
-        "before training, "
-        f"{after.mean() / np.log(HIDDEN):.2f} after; effective units "
-        f"{np.exp(before).mean():.1f} and {np.exp(after).mean():.1f} of "
-        f"{HIDDEN}"
+        f"{name:14s} entropy / log n {before.mean() / np.log(HIDDEN):.2f} before "
+        f"training, {after.mean() / np.log(HIDDEN):.2f} after"
+    )
+    print(
+        f"{'':14s} effective units {np.exp(before).mean():.1f} before "
+        f"training, {np.exp(after).mean():.1f} after"
     )
 
 # %% hide-input
