@@ -112,6 +112,11 @@ def test_outputs_are_printed_texts_and_figures(build):
                     assert 'title="' in frame, path
 
 
+def test_a_comment_or_a_line_break_does_not_change_a_cell(build):
+    assert build.syntax("f(1, 2)  # a sum") == build.syntax("f(\n    1,\n    2,\n)")
+    assert build.syntax("f(1, 2)") != build.syntax("f(2, 1)")
+
+
 @pytest.fixture(scope="module")
 def kernel():
     """One kernel for all: five would import the same libraries, and trace what they share."""
