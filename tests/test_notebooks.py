@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 
@@ -11,6 +12,8 @@ from tests._programs import environment
 from tests.conftest import ROOT
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+FEW = {"STEPS": 20, "DRAWS": 20, "FOLDS": 2}
+"""Values of the parameters with which the tests run the notebooks."""
 
 
 def test_notebooks_equal_their_text_copies_and_hold_outputs_of_less_than_a_megabyte():
@@ -41,7 +44,8 @@ def test_outputs_stay_with_the_cells_that_have_not_changed(build, tmp_path):
     source, target = tmp_path / "a.py", tmp_path / "a.ipynb"
     source.write_text('"""Copy."""\n\n# %%\nprint(1)\n\n# %%\nprint(2)\n', encoding="utf-8")
     node = build.notebook(source)
-    for number, cell in enumerate(node.cells, 1):
+    code = [cell for cell in node.cells if cell.cell_type == "code"]
+    for number, cell in enumerate(code, 1):
         cell.outputs = [nbformat.v4.new_output("stream", text=f"{number}\n")]
         cell.execution_count = number
     target.write_text(nbformat.writes(node), encoding="utf-8")
@@ -50,16 +54,67 @@ def test_outputs_stay_with_the_cells_that_have_not_changed(build, tmp_path):
     assert build.faults(source, target) == ["it differs from a.py: run python notebooks/build.py"]
     again = build.notebook(source)
     build.keep_outputs(again, target)
-    assert [len(cell.outputs) for cell in again.cells] == [1, 0]
+    assert [len(cell.get("outputs", "")) for cell in again.cells] == [1, 0, 0]
     target.write_text(nbformat.writes(again), encoding="utf-8")
     (fault,) = build.faults(source, target)
     assert "--execute" in fault
-    again.cells[1].outputs = [nbformat.v4.new_output("error", ename="E", evalue="", traceback=[])]
-    again.cells[1].execution_count = 2
+    again.cells[2].outputs = [nbformat.v4.new_output("error", ename="E", evalue="", traceback=[])]
+    again.cells[2].execution_count = 2
     target.write_text(nbformat.writes(again) + " " * build.LIMIT, encoding="utf-8")
     failed, large = build.faults(source, target)
     assert failed == "a cell failed"
     assert "at most 1,000,000" in large
+
+
+def test_links_follow_the_title(build):
+    import nbformat
+
+    for path in NOTEBOOKS:
+        first, links, *_ = nbformat.read(path, as_version=4).cells
+        assert first.source.startswith("# ")
+        assert links.metadata["tags"] == ["links"]
+        assert f"{build.REPOSITORY}/raw/main/notebooks/{path.name})" in links.source
+        assert f"/github/{build.REPOSITORY}/blob/main/notebooks/{path.name})" in links.source
+        assert "once the repository is public" in links.source
+
+
+def test_a_reader_learns_the_aim_and_the_time_first_and_a_summary_last(build):
+    import nbformat
+
+    for path in NOTEBOOKS:
+        book = nbformat.read(path, as_version=4)
+        assert "**You learn**" in book.cells[0].source, path
+        assert "**It takes**" in book.cells[0].source, path
+        assert "## Summary" in book.cells[-1].source, path
+        for cell in book.cells:
+            if cell.cell_type == "code":
+                assert not re.search("# (noqa|fmt:)", cell.source), path
+                # A cell that only draws is folded, and a heading says what to see.
+                if "suptitle" in cell.source or "plt.subplots" in cell.source:
+                    assert cell.metadata.get("tags") == ["hide-input"], (path, cell.source)
+                    assert "title" in cell.source, (path, cell.source)
+
+
+def test_outputs_are_printed_texts_and_figures(build):
+    import nbformat
+
+    new = nbformat.v4.new_output
+    texts = [new("stream", text=f"{letter}\n") for letter in "abc"]
+    joined = build.join_streams([*texts[:2], new("display_data", data={}), texts[2]])
+    assert [one.get("text") for one in joined] == ["a\nb\n", None, "c\n"]
+    for path in NOTEBOOKS:
+        for cell in nbformat.read(path, as_version=4).cells:
+            for one in cell.get("outputs", ()):
+                # Values that plotting calls return, and warnings, are no use to a reader.
+                assert one.get("name") != "stderr", path
+                assert set(one.get("data", "_")) != {"text/plain"}, (path, cell.source)
+                for frame in re.findall("<iframe [^>]*>", one.get("data", {}).get("text/html", "")):
+                    assert 'title="' in frame, path
+
+
+def test_a_comment_or_a_line_break_does_not_change_a_cell(build):
+    assert build.syntax("f(1, 2)  # a sum") == build.syntax("f(\n    1,\n    2,\n)")
+    assert build.syntax("f(1, 2)") != build.syntax("f(2, 1)")
 
 
 @pytest.fixture(scope="module")
@@ -70,12 +125,15 @@ def kernel():
     # one device, as a reader has: eight would share each of its small batches
     flags = os.environ["XLA_FLAGS"].replace("--xla_force_host_platform_device_count=8", "")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GATEDJAX_NOTEBOOK_STEPS", "2")
         # the kernel's own choice draws into the notebook
         patch.delenv("MPLBACKEND", raising=False)
         for name, value in environment(XLA_FLAGS=flags).items():
             patch.setenv(name, value)
-        owner = nbclient.NotebookClient(nbformat.v4.new_notebook(), kernel_name="python3")
+        owner = nbclient.NotebookClient(
+            nbformat.v4.new_notebook(),
+            kernel_name="python3",
+            resources={"metadata": {"path": str(ROOT / "notebooks")}},
+        )
         with owner.setup_kernel(cleanup_kc=True):
             yield owner.km
 
@@ -91,6 +149,13 @@ def test_notebook_runs(path, kernel):
     # processes, cycles are searched for less often
     first = "%reset -f\n__import__('gc').set_threshold(50_000, 20, 20)"
     book.cells.insert(0, nbformat.v4.new_code_cell(first))
+    # As papermill does it: a cell after the parameters replaces them.
+    (place,) = (
+        i for i, cell in enumerate(book.cells) if "parameters" in cell.metadata.get("tags", [])
+    )
+    names = re.findall(r"^(\w+) =", book.cells[place].source, re.MULTILINE)
+    few = "\n".join(f"{name} = {FEW[name]}" for name in names)
+    book.cells.insert(place + 1, nbformat.v4.new_code_cell(few))
     client = nbclient.NotebookClient(book, timeout=600, km=kernel)
     try:
         client.execute()

@@ -2,9 +2,11 @@
 
 import importlib
 import importlib.util
+import json
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
@@ -246,6 +248,26 @@ def test_the_menu_of_the_papers_has_the_five_papers():
             map(mark, WORDS)
         )
         assert f'experiments/results/{name}/RESULTS.md\n:start-after: "## Claims"' in page
+
+
+@pytest.mark.parametrize("repository", ["", "someone/gatedjax"])
+def test_the_links_of_a_notebook_are_right_on_the_site(monkeypatch, repository):
+    pytest.importorskip("sphinx")
+    monkeypatch.setenv("GITHUB_REPOSITORY", repository)
+    path = ROOT / "notebooks" / "gates.ipynb"
+    app = SimpleNamespace(env=SimpleNamespace(doc2path=lambda page: f"{page}.ipynb"))
+    source = [path.read_text(encoding="utf-8")]
+    load("site_parts").link_notebook(app, "notebooks/gates", source)
+    first, links, *others = json.loads(source[0])["cells"]
+    assert links["source"].startswith("{download}`Download this notebook <gates.ipynb>`")
+    assert "OWNER" not in links["source"]
+    colab = f"/github/{repository}/blob/main/notebooks/gates.ipynb)"
+    assert (colab in links["source"]) == bool(repository)
+    assert (f"git clone --depth 1 https://github.com/{repository}" in links["source"]) == bool(
+        repository
+    )
+    before = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    assert [first, *others] == [before[0], *before[2:]]
 
 
 def test_no_page_of_the_site_asks_another_machine_for_scripts_or_fonts():

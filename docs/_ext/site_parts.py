@@ -2,6 +2,8 @@
 
 import importlib
 import inspect
+import json
+import os
 from pathlib import Path
 
 import drawing
@@ -95,6 +97,31 @@ class Ideas(SphinxTransform):
                 node.replace_self(nodes.raw("", picture, format="html"))
 
 
+def link_notebook(app: Sphinx, page: str, source: list[str]) -> None:
+    """Replaces the links in a notebook by links that are right on this site.
+
+    The download is a file of the site. The link to Colab needs the address of the repository, which
+    only GitHub Actions knows (docs/conf.py).
+    """
+    if Path(app.env.doc2path(page)).suffix != ".ipynb":
+        return
+    notebook = json.loads(source[0])
+    name = Path(page).name
+    lines = f"{{download}}`Download this notebook <{name}.ipynb>`"
+    if repository := os.environ.get("GITHUB_REPOSITORY", ""):
+        colab = f"https://colab.research.google.com/github/{repository}/blob/main"
+        lines += f" · [Open it in Colab]({colab}/notebooks/{name}.ipynb)"
+    for cell in notebook["cells"]:
+        if "links" in cell["metadata"].get("tags", []):
+            # Text of several lines is a list in the files that nbformat writes.
+            text = cell["source"] if isinstance(cell["source"], str) else "".join(cell["source"])
+            *_, colab_lines = text.partition("On Colab")
+            if repository:
+                lines += "\n\nOn Colab" + colab_lines.replace("OWNER/gatedjax", repository)
+            cell["source"] = lines
+    source[0] = json.dumps(notebook)
+
+
 def check(app: Sphinx) -> None:
     """Writes the pages of the public names; raises ExtensionError if the lists have faults."""
     faults = reference.faults()
@@ -111,4 +138,5 @@ def setup(app: Sphinx) -> ExtensionMetadata:
     app.add_directive("mermaid", Mermaid)
     app.add_transform(Ideas)
     app.connect("builder-inited", check)
+    app.connect("source-read", link_notebook)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -115,7 +115,9 @@ def _figure2(record: Record, stem: Path, title: str) -> list[Path]:
         above += f"; runs above 0.95: {1 - phrases:.1%} one word"
         lengths = {}
     panels = {"rescaled attention r of a word": attention, above: above_first(attention), **lengths}
-    analysis.plot_layer_histograms(panels, stem, title=f"{title}: test sentences")
+    analysis.plot_layer_histograms(
+        panels, stem, title=f"How much attention each layer gives a word ({title})"
+    )
     return [stem]
 
 
@@ -131,7 +133,8 @@ def _figure3(record: Record, stem: Path, title: str) -> list[Path]:
         panels[f"gate, example sentence {first['number']}"] = in_unit(first["gates"])
     # The first layer has no gate, because no layer is below it.
     names = [f"L{i + 2}" for i in range(len(gates.counts))]
-    analysis.plot_layer_histograms(panels, stem, title=title, layers=names)
+    heading = f"How open gates are ({title})"
+    analysis.plot_layer_histograms(panels, stem, title=heading, layers=names)
     return [stem]
 
 
@@ -147,7 +150,7 @@ def _figure4(record: Record, stem: Path, title: str) -> list[Path]:
             example["tokens"],
             np.asarray(example["attention"]),
             stems[-1],
-            title=f"{title}: label {example['label']}, predicted {example['predicted']}",
+            title=f"Selected words: {example['label']}, predicted {example['predicted']}",
         )
     return stems
 
@@ -159,7 +162,9 @@ def _optimizers(job: Job, data: str, stem: Path) -> list[Path]:
         for name in job.paper.tables["optimizers"].variants
     }
     lines = panels(records, "curve", {"validation accuracy": 2, "validation loss": 1})
-    analysis.plot_lines(lines, stem, xlabel="step", title=f"AGT on {NAMES[data]}")
+    analysis.plot_lines(
+        lines, stem, xlabel="step", title=f"AGT learns by optimizer ({NAMES[data]})"
+    )
     return [stem]
 
 

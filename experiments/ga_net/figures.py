@@ -168,7 +168,7 @@ def figure4(job: Job) -> None:
             title = f"{job.paper.variants[name].title}: {seen.predicted}"
             rows.append((title, seen.tokens, seen.attention, seen.gates))
         stem = job.options.results / f"figure4_{number}"
-        analysis.plot_heatmap(rows, stem, title=f"SST-2 test sentence {number}, label: {label}")
+        analysis.plot_heatmap(rows, stem, title=f"The words that attention sees (SST-2, {label})")
         say(f"wrote {stem}.png and .svg")
 
 
@@ -218,5 +218,6 @@ def figure5(job: Job) -> None:
                     points.append((float(width), summary.mean, summary.std))
             lines[reported.NAMES[data]] = points
     stem = job.options.results / "figure5"
-    analysis.plot_lines(series, stem, xlabel="width of the auxiliary LSTM")
+    title = "Does a wider gate network open fewer words?"
+    analysis.plot_lines(series, stem, xlabel="width of the auxiliary LSTM", title=title)
     say(f"wrote {stem}.png and .svg")

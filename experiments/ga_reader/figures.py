@@ -86,7 +86,7 @@ def bars(job: Job) -> None:
                     mean, std, _ = analysis.summary([r["test"]["accuracy"] for r in living])
                     points.append((float(share), mean, std))
         stem = job.options.results / f"figure2_{data}"
-        title = f"GA Reader on {reported.NAMES[data]}"
+        title = f"Readers with fewer training questions ({reported.NAMES[data]})"
         analysis.plot_lines(series, stem, xlabel="training questions (%)", title=title)
         say(f"wrote {stem}.png and .svg")
 
@@ -102,7 +102,7 @@ def curves(job: Job) -> None:
         stem = job.options.results / f"curves_{data}"
         records = list(chain.from_iterable(runs.values()))
         steps = max((record["steps"] for record in records), default=0)
-        title = f"GA Reader on {reported.NAMES[data]}, {steps:,} steps"
+        title = f"Readers learn {reported.NAMES[data]} in {steps:,} steps"
         if other_data(records):
             title += ", other data than the paper's"
         analysis.plot_lines(lines, stem, xlabel="step", title=title)
@@ -194,6 +194,9 @@ def heat_maps(job: Job) -> None:
             stem = job.options.results / f"figure3_{data}_{number}"
             answer = reading.candidates[reading.best]
             share = reading.probabilities[reading.best]
-            title = f"{reported.NAMES[data]}, seed {seed}: {answer} ({share:.2f}), right"
+            title = (
+                f"The last hop points at {answer} ({share:.2f}, right; "
+                f"{reported.NAMES[data]}, seed {seed})"
+            )
             draw(reading, stem, title)
             say(f"wrote {stem}.png and .svg")

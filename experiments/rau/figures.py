@@ -86,7 +86,8 @@ def curves(job: Job) -> None:
     """Draws figure 5, 6 or 7, with a line per cell."""
     figure, data = job.options.what, job.data[0]
     key, columns = CURVES[figure]
-    title, names = reported.NAMES[data], {cell: cell for cell in reported.CELLS}
+    cells = " and ".join(", ".join(reported.CELLS.values()).rsplit(", ", 1))
+    title, names = f"{cells} learn {reported.NAMES[data]}", {cell: cell for cell in reported.CELLS}
     if figure == "figure7":
         title += f", learning rate {reported.rate_name(rate_of(job))}"
         names = {cell: at_rate(cell, rate_of(job)).name for cell in reported.CELLS}

@@ -353,7 +353,7 @@ def distances(job: Job, data: str) -> None:
             "per_neighbour": [round(float(x), 6) for x in total.per_neighbour()],
             "empty_rate": round(total.empty_rate, 6),
         }
-    title = _save(job, data, numbers)
+    title = f"How far does attention reach? ({_save(job, data, numbers)})"
     analysis.plot_distances(counts, _figure_stem(job, data), title=title)
 
 
@@ -440,7 +440,7 @@ def curves(job: Job, data: str) -> None:
         lines = panels(runs, "curve", {"validation accuracy": 2})
         lines |= panels(rates, "rate", {"selected pairs": 1})
         stem = store.folder / f"{CURVES}{data}{ending}"
-        title = f"{reported.NAMES[data]}, training" + ", bounded gradients" * bool(ending)
+        title = f"Encoders learn {reported.NAMES[data]}" + ", bounded gradients" * bool(ending)
         analysis.plot_lines(lines, stem, xlabel="step", title=title)
         say(f"wrote {stem}.png and .svg")
 
