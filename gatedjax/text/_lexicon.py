@@ -247,4 +247,5 @@ def _select(readings: Readings, row: int) -> Readings:
         readings.is_open[part],
         readings.chosen[part],
         readings.is_empty[part],
+        readings.logits[part],
     )
