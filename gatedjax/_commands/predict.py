@@ -28,7 +28,7 @@ class PredictOptions:
 
     It writes a line of JSON for each text, with its label, its probability, the words with open
     gates and the density, or with an error. For a tagger the line has words, tags and
-    probabilities.
+    probabilities, for several labels "labels" and "probabilities", and for a number "value".
 
     For example:
     $ gatedjax predict model "a dull film"
@@ -146,7 +146,7 @@ def _abstain(line: Json, least: float | None) -> Json:
 
 def _run(options: PredictOptions) -> None:
     from gatedjax.text._lines import suggest_encoding
-    from gatedjax.text._prediction import Failure
+    from gatedjax.text._prediction import LABELS, REGRESSION, TARGETS, Failure
     from gatedjax.text._saved import load_model
 
     check_place(options.out)
@@ -155,10 +155,10 @@ def _run(options: PredictOptions) -> None:
         raise FileExistsError(f"{options.out} exists: --overwrite replaces it")
     if options.texts and options.file is not None:
         raise ValueError("TEXT and --file exclude each other: give one of them")
-    model = load_model(options.model, ("text", "pair", "tags"))
+    model = load_model(options.model, ("text", "pair", "tags", *TARGETS))
     tagger = model.kind == "tags"
-    if options.abstain is not None and tagger:
-        raise ValueError("--abstain is only for classifiers of texts: leave it out")
+    if options.abstain is not None and (tagger or model.kind in (LABELS, REGRESSION)):
+        raise ValueError("--abstain is only for models with a class for each text: leave it out")
     if options.abstain is not None and not 0 < options.abstain <= 1:
         raise ValueError(f"--abstain must be in (0, 1], got {options.abstain}")
     if options.word is not None and not tagger:

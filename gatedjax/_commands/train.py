@@ -22,7 +22,7 @@ from gatedjax.text._asides import MAX_ASIDE, check_share
 from gatedjax.text._estimator import train_any
 from gatedjax.text._model import check_inputs, networks
 from gatedjax.text._options import TextOptions, check_options, model_names
-from gatedjax.text._prediction import LEXICONS
+from gatedjax.text._prediction import LEXICONS, TARGETS
 from gatedjax.text._read import Columns, infer_task, open_table, parse_header
 from gatedjax.text._tags import open_sentences
 from gatedjax.text._training import COLUMNS, Data
@@ -54,12 +54,23 @@ _ARGUMENTS = (
         "columns.inputs must": "--text must",
         "columns.header": "--columns",
         "min_class": "--min-class",
+        "as order low,mid,high": "as --order low,mid,high",
+        "as threshold ": "as --threshold ",
         "network: ": "--model: ",
         "training: ": "--train: ",
     }
 )
 """Words in messages of the library, and the options that replace them."""
-_TASKS = ("text", "pair", "tags")
+_TASKS = ("text", "pair", "tags", "labels", "regression", "ordinal")
+_NOUNS = {
+    "labels": "classifier with several labels for each text",
+    "regression": "model of a number",
+    "ordinal": "model of grades",
+}
+_CARD_METRICS = (
+    *("accuracy", "macro_f1", "micro_f1", "subset_accuracy"),
+    *("rmse", "mae", "r2", "spearman", "kappa"),
+)
 _SEVERAL = ("seeds", "sweep", "sweep_over")
 """The options of `TrainConfig` that train several models."""
 Inferred = Annotated[T, tyro.conf.arg(help_behavior_hint="")]
@@ -74,9 +85,10 @@ class DataOptions:
     """The labelled texts."""
     out: Path
     """The folder of the model. It appears when the model is complete."""
-    task: Literal["auto", "text", "pair", "tags"] = "auto"
-    """The task: texts, pairs of texts, or words with tags. auto chooses it by the ending and the
-    columns of the file."""
+    task: Literal["auto", "text", "pair", "tags", "labels", "regression", "ordinal"] = "auto"
+    """The task: a class for each text, pairs of texts, words with tags, several labels for each
+    text, a number, or a grade among grades with an order. auto chooses among the first three by the
+    ending and the columns of the file."""
     text: Annotated[Unset[tuple[str, ...]], tyro.conf.arg(metavar="COLUMN ...")] = None
     """The columns of the texts (default: text, or premise and hypothesis)."""
     label: str = "label"
@@ -149,6 +161,8 @@ class TrainOptions(TextOptions, DataOptions):
     $ gatedjax train reviews.csv --out model
     $ gatedjax train reviews.csv --out model --test test.csv --density 0.2
     $ gatedjax train words.conll --out tagger
+    $ gatedjax train news.jsonl --out model --task labels
+    $ gatedjax train prices.csv --out model --task regression --label price
     $ gatedjax train --model ganet --help    (the options of a network)
     """
 
@@ -160,6 +174,8 @@ class TrainOptions(TextOptions, DataOptions):
     tokens: Unset[Literal["words", "social", "characters", "bpe"]] = None
     class_weight: Unset[Literal["balanced"]] = None
     best_metric: Literal["accuracy", "macro_f1"] = "accuracy"
+    threshold: Annotated[Unset[tuple[str, ...]], tyro.conf.arg(metavar="[LABEL=]NUMBER ...")] = None
+    order: Annotated[Unset[str], tyro.conf.arg(metavar="LOW,...,HIGH")] = None
     # A function cannot be given on a command line.
     tokenizer: Any = dataclasses.field(default=None, init=False)
     batch_size: Unset[int] = None
@@ -230,7 +246,7 @@ def _at(config: Any, name: str) -> Any:
 
 
 def _task(args: Sequence[str]) -> str:
-    """Returns the task ("text", "pair" or "tags"): --task, or a guess from options and data."""
+    """Returns the task, one of `_TASKS`: --task, or a guess from options and data."""
     named = _value_of(args, "--task")
     if named in _TASKS:
         return named
@@ -273,7 +289,7 @@ def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, TextOptions]:
     """Parses a command line.
 
     Returns:
-      The options of the command; the task, "text", "pair" or "tags"; and the options of training.
+      The options of the command; the task, one of `_TASKS`; and the options of training.
     """
     args = without_removed_options(args)
     for name in _option_names(args, "train"):
@@ -303,6 +319,10 @@ def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, TextOptions]:
     options = {
         field.name: getattr(command, field.name) for field in dataclasses.fields(TextOptions)
     }
+    with refusals(_ARGUMENTS):
+        options["threshold"] = _parse_threshold(command.threshold)
+    if command.order is not None:
+        options["order"] = [name.strip() for name in str(command.order).split(",")]
     options |= {
         "network": {
             option: _at(command.network, option) for option in _option_names(args, "model")
@@ -310,6 +330,24 @@ def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, TextOptions]:
         "training": {option: _at(command.train, option) for option in _option_names(args, "train")},
     }
     return command, kind, TextOptions(**options)
+
+
+def _parse_threshold(values: Sequence[str] | None) -> Any:
+    """Returns the number, or the dict from labels to numbers, of the option --threshold."""
+    if values is None:
+        return None
+    thresholds: dict[str, float] = {}
+    for value in values:
+        label, equals, number = value.rpartition("=")
+        try:
+            thresholds[label if equals else ""] = float(number)
+        except ValueError:
+            raise ValueError(
+                f"threshold must be numbers, as 0.3 or spam=0.3, got {value!r}"
+            ) from None
+    if "" in thresholds and len(values) > 1:
+        raise ValueError(f"threshold must name the label of each number, got {' '.join(values)}")
+    return thresholds.get("", thresholds)
 
 
 def _print_line(line: str) -> None:
@@ -330,7 +368,10 @@ def _open_data(command: TrainOptions, kind: str, data: str, split: str) -> Data:
             "--word and --tag are only for files of tags (--task tags): leave them out"
         )
     columns = Columns(
-        command.text or COLUMNS[kind].inputs, command.label, parse_header(command.columns)
+        command.text or COLUMNS[kind].inputs,
+        command.label,
+        parse_header(command.columns),
+        COLUMNS[kind].target,
     )
     check_inputs(columns, kind)
     return open_table(data, columns, encoding=command.encoding, split=split)
@@ -389,17 +430,26 @@ def _card(command: TrainOptions, kind: str, report: Any, options: TextOptions) -
         f"{part} {name}": float(report[part][name])
         for part in ("validation", "test")
         if part in report
-        for name in ("accuracy", "macro_f1", "density")
-        if name in report[part]
+        for name in (*_CARD_METRICS, "density")
+        if report[part].get(name) is not None
     }
     rule = report["baseline"]["kind"] if kind == "tags" else "a linear baseline"
     baseline = {
         f"{part} accuracy of {rule}": float(value)
         for part, value in report["baseline"].items()
-        if part != "kind"
+        if kind not in TARGETS and part != "kind"
+    }
+    baseline |= {
+        f"{part} {name} of {rival}": float(value)
+        for rival, parts in report["baseline"].items()
+        if kind in TARGETS
+        for part, scores in parts.items()
+        for name, value in scores.items()
+        if value is not None
     }
     counts = ", ".join(f"{part['n']:,} for {name}" for name, part in report["data"].items())
     noun, unit = ("tagger", "sentences") if kind == "tags" else ("classifier", "texts")
+    noun = _NOUNS.get(kind, noun)
     return ModelCard(
         name=command.out.absolute().name,
         description=f"A {noun} ({options.model}) that `gatedjax train` made.",

@@ -311,7 +311,7 @@ class RealHead(Head):
     unit: float
 
     kind: ClassVar[str] = "real"
-    inverse_penalty: ClassVar[float] = 2.0
+    inverse_penalty: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
         """Checks that both numbers are finite, and that the unit is positive."""
@@ -405,6 +405,7 @@ class OrdinalHead(Head):
     num_grades: int
 
     kind: ClassVar[str] = "ordinal"
+    inverse_penalty: ClassVar[float] = 2.0
 
     def __post_init__(self) -> None:
         """Checks the number of grades."""

@@ -379,7 +379,11 @@ def read_corpus(
             )
             if is_new and check_labels:
                 # Checked early, so that a column of texts is not stored as a million labels.
-                check_classes(table.name, examples.num_classes, len(examples), most=2000)
+                check_classes(
+                    *(table.name, examples.num_classes, len(examples)),
+                    most=2000,
+                    labels=examples.labels,
+                )
             for piece, spool in zip(pieces, spools, strict=True):
                 spool.add(piece)
     corpus = examples.finish(max_aside, check_labels=check_labels)
@@ -393,13 +397,18 @@ class Examples:
       table: the labelled texts.
       classes: the possible labels; None uses the labels in the table.
       left_out: texts with these labels are left out.
+      places: a table that numbers the labels in place of `Classes`, such as `LabelSets`.
     """
 
     def __init__(
-        self, table: Table, classes: Sequence[Label] | None, left_out: Collection[Label]
+        self,
+        table: Table,
+        classes: Sequence[Label] | None,
+        left_out: Collection[Label],
+        places: Any = None,
     ) -> None:
         self._table, self._given, self._left_out = table, classes, left_out
-        self._classes = Classes("label", classes)
+        self._classes = Classes("label", classes) if places is None else places
         self._labels, self._lines = array.array("i"), array.array("q")
         self._digests = array.array("Q")
         self._counts: collections.Counter[Label] = collections.Counter()
@@ -412,6 +421,11 @@ class Examples:
     def num_classes(self) -> int:
         """The number of different labels so far, or of the possible labels."""
         return len(self._classes.places)
+
+    @property
+    def labels(self) -> Iterable[Label]:
+        """The different labels so far."""
+        return self._classes.places
 
     def read(self, split: Callable[[Record], Sequence[T]]) -> Iterator[tuple[Record, Sequence[T]]]:
         """Yields the usable records, each with the words of its texts, and counts the others.
@@ -463,7 +477,7 @@ class Examples:
             raise self._asides.make_empty_error(f"{name} has no labelled text")
         self._asides.check(len(self._labels), max_aside)
         if self._given is None and check_labels:
-            check_classes(name, self.num_classes, len(self._labels))
+            check_classes(name, self.num_classes, len(self._labels), labels=self._classes.places)
         # Labels were numbered in the order of the file, because the list of all classes is complete
         # only now.
         names, order = order_classes(self._classes.places, self._given)
@@ -496,12 +510,18 @@ def digest_parts(parts: Iterable[bytes]) -> int:
     return int.from_bytes(digest.digest(), "little")
 
 
-def say_corpus(corpus: Corpus, say: Callable[[str], None]) -> None:
-    """Calls `say` with a line about the classes of a corpus, and one about unusable lines."""
+def say_corpus(corpus: Corpus, say: Callable[[str], None], targets: str | None = None) -> None:
+    """Calls `say` with a line about the classes of a corpus, and one about unusable lines.
+
+    Args:
+      corpus: the labelled texts.
+      say: called with each line.
+      targets: a sentence about targets that are no classes, in place of the counts.
+    """
     counts = sorted(corpus.class_counts.items(), key=lambda pair: -pair[1])
     listing = ", ".join(f"{label} {count:,}" for label, count in counts[:10])
     remainder = f", and {len(counts) - 10} more" if len(counts) > 10 else ""
-    say(f"{corpus.name}: {corpus}: {listing}{remainder}")
+    say(f"{corpus.name}: {targets or f'{corpus}: {listing}{remainder}'}")
     if corpus.aside:
         say(f"{corpus.aside:,} lines set aside, as {'; '.join(map(str, corpus.first_aside))}")
 
@@ -564,7 +584,9 @@ def _sorted(labels: Iterable[Label]) -> tuple[Label, ...]:
     return tuple(sorted(labels))  # Not by `float`, because an integer may be larger than any float.
 
 
-def check_classes(name: str, distinct: int, lines: int, *, most: int = _FEW) -> None:
+def check_classes(
+    name: str, distinct: int, lines: int, *, most: int = _FEW, labels: Iterable[Label] = ()
+) -> None:
     """Raises ValueError if labels look like texts or numbers rather than classes.
 
     Args:
@@ -572,12 +594,27 @@ def check_classes(name: str, distinct: int, lines: int, *, most: int = _FEW) -> 
       distinct: the number of different labels.
       lines: the number of labels.
       most: up to so many different labels are always classes.
+      labels: the different labels, for a hint if they are numbers.
     """
     if distinct > max(most, lines / 2):
+        hint = "put numbers into ranges"
+        if are_numbers(labels):
+            hint = "predict the number with --task regression (in Python with TextRegressor)"
         raise ValueError(
             f"{name}: {distinct:,} of {lines:,} labels are distinct, so they are no classes: name "
-            "the column that has the classes (--label NAME), or put numbers into ranges"
+            f"the column that has the classes (--label NAME), or {hint}"
         )
+
+
+def are_numbers(labels: Iterable[Label]) -> bool:
+    """Returns True if there are labels and all of them are numbers or texts such as "3.5"."""
+    labels = list(labels)
+    for label in labels:
+        try:
+            float(label)
+        except (ValueError, OverflowError):
+            return False
+    return bool(labels) and not any(isinstance(label, bool) for label in labels)
 
 
 def check_trainable(corpus: Corpus, *, split: bool) -> None:
