@@ -163,8 +163,14 @@ def train_lexicon(
             f"the {len(target.classes)} classes are numbers: --task regression predicts the "
             "number, and --task ordinal a grade (TextRegressor, OrdinalTextClassifier)"
         )
-    for line in (*duplicates.render(), *_corpus.note_parts(strata)):
+    # The strata of labels and numbers are no classes, and their texts are counted by label.
+    is_class = kind not in (LABELS, REGRESSION)
+    noted = strata if is_class else {name: _join_strata(read) for name, read in strata.items()}
+    for line in (*duplicates.render(), *_corpus.note_parts(noted)):
         say(line)
+    if single := target.list_single(targets["train"]):
+        names = ", ".join(map(repr, single[:5])) + ", ..." * (len(single) > 5)
+        say(f"labels with a single text are learned, and validation cannot check them: {names}")
     if duplicates.copies and validation is None:
         say("equal texts stay on one side of the split")
     training_rows = np.arange(len(corpus))
@@ -286,8 +292,12 @@ def _split(corpus: Corpus, held_out: float) -> tuple[np.ndarray, np.ndarray]:
     if len(validation):
         return training, validation
     # With few texts each stratum may have a single text, which would be for training.
-    single = dataclasses.replace(corpus, labels=np.zeros_like(corpus.labels))
-    return _corpus.split_training(single, held_out)
+    return _corpus.split_training(_join_strata(corpus), held_out)
+
+
+def _join_strata(corpus: Corpus) -> Corpus:
+    """Returns a corpus in which all texts are in a single stratum."""
+    return dataclasses.replace(corpus, labels=np.zeros_like(corpus.labels), classes=("",))
 
 
 def _calibrate(lexicon: Gated, held: TextPart, target: Target) -> tuple[Target, float]:

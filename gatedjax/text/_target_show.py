@@ -1,6 +1,6 @@
 """Explanations of predictions that are no class: as JSON, for a terminal, and as an HTML page."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,7 +9,7 @@ from gatedjax._utils.terminal import clean, printable
 from gatedjax._utils.types import Json
 from gatedjax.analysis._text import render_table
 from gatedjax.text._prediction import LabelsPrediction, Prediction, ValuePrediction
-from gatedjax.text._show import _STYLE, Reasons, _escape, _reading, _same, _word, _words
+from gatedjax.text._show import _STYLE, Reasons, _escape, _reading, _word, _words
 
 # Largest number of columns in the table of shares.
 _MOST_SHARES = 4
@@ -68,8 +68,17 @@ class TargetExplanation:
         names, rows = self._list_rows()
         headers = ["open word or pair", *(f"for {clean(name)}" for name in names)]
         table = render_table(headers, [[clean(cell) for cell in row] for row in rows])
-        lines = [clean(self.headline), _reading(self), *_same(self.reasons)]  # type: ignore[arg-type]
+        lines = [clean(self.headline), _reading(self), *self._list_sentences()]  # type: ignore[arg-type]
         return "\n".join([*lines, "", f"{table}\n{clean(self.rule)}\n"])
+
+    def _list_sentences(self) -> Iterator[str]:
+        """Yields sentences about the text without its closed words."""
+        if note := self.reasons.note:
+            yield f"{note[0].upper()}{note[1:]}."
+        if self.reasons.is_same:
+            yield "The open words alone have the same prediction, bit by bit."
+        else:
+            yield "THE OPEN WORDS ALONE HAVE ANOTHER PREDICTION: this is an error of the program."
 
     def html(self) -> str:
         """Returns the explanation as an HTML page; `target_page` makes a page of several texts."""
@@ -119,7 +128,7 @@ def _article(e: TargetExplanation, number: int) -> str:
     for name, *numbers in rows:
         row = "".join(f'<td class="n">{cell}</td>' for cell in numbers)
         cells.append(f'<tr><th scope="row"><bdi>{_escape(name)}</bdi></th>{row}</tr>')
-    sentences = [_reading(e), *_same(e.reasons), e.rule]  # type: ignore[arg-type]
+    sentences = [_reading(e), *e._list_sentences(), e.rule]  # type: ignore[arg-type]
     is_open = " open" if len(e.tokens) <= _MOST_WORDS else ""
     return "\n".join(
         [

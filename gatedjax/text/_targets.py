@@ -101,6 +101,10 @@ class Target(abc.ABC):
         """
         return targets.astype(np.int32), self.classes
 
+    def list_single(self, targets: np.ndarray) -> list[Label]:
+        """Returns the labels that a single training text has, if a text may have several."""
+        return []
+
     def render_source(self, targets: np.ndarray) -> str | None:
         """Returns a sentence about the targets of a source, or None for the counts of classes."""
         return None
@@ -394,6 +398,10 @@ class LabelTarget(Target):
         rarest = np.where(targets.any(1), rarity.argmin(1), len(counts))
         return rarest.astype(np.int32), (*self.classes, "(no label)")
 
+    def list_single(self, targets: np.ndarray) -> list[Label]:
+        """Returns the labels that a single training text has."""
+        return [self.classes[i] for i in np.flatnonzero(targets.sum(0) == 1).tolist()]
+
     def render_source(self, targets: np.ndarray) -> str:
         """Returns the number of texts of the most frequent labels."""
         counts = targets[:, : len(self.classes)].sum(0)
@@ -531,8 +539,8 @@ class RealTarget(Target):
     def stratify(self, targets: np.ndarray) -> tuple[np.ndarray, tuple[Label, ...]]:
         """Returns the tenth of the numbers in which the number of each text is."""
         bounds = np.unique(np.quantile(targets, np.arange(1, _RANGES) / _RANGES))
-        strata = np.searchsorted(bounds, targets).astype(np.int32)
-        return strata, tuple(range(len(bounds) + 1))
+        names, strata = np.unique(np.searchsorted(bounds, targets), return_inverse=True)
+        return strata.astype(np.int32), tuple(names.tolist())
 
     def render_source(self, targets: np.ndarray) -> str:
         """Returns the range, the mean and the standard deviation of the numbers."""
