@@ -77,6 +77,10 @@ Inferred = Annotated[T, tyro.conf.arg(help_behavior_hint="")]
 """An option of training whose default follows from other options or from the data."""
 
 
+Thresholds = Annotated[Unset[tuple[str, ...]], tyro.conf.arg(metavar="NUMBER")]
+"""The option --threshold, which `_parse_threshold` reads."""
+
+
 @dataclasses.dataclass(kw_only=True)
 class DataOptions:
     """Options of the data and of the folder of the model."""
@@ -174,8 +178,8 @@ class TrainOptions(TextOptions, DataOptions):
     tokens: Unset[Literal["words", "social", "characters", "bpe"]] = None
     class_weight: Unset[Literal["balanced"]] = None
     best_metric: Literal["accuracy", "macro_f1"] = "accuracy"
-    threshold: Annotated[Unset[tuple[str, ...]], tyro.conf.arg(metavar="[LABEL=]NUMBER ...")] = None
-    order: Annotated[Unset[str], tyro.conf.arg(metavar="LOW,...,HIGH")] = None
+    threshold: Thresholds = None  # type: ignore[assignment]
+    order: Annotated[Unset[str], tyro.conf.arg(metavar="GRADE,GRADE")] = None
     # A function cannot be given on a command line.
     tokenizer: Any = dataclasses.field(default=None, init=False)
     batch_size: Unset[int] = None
@@ -338,6 +342,7 @@ def _parse_threshold(values: Sequence[str] | None) -> Any:
         return None
     thresholds: dict[str, float] = {}
     for value in values:
+        # A label may contain "=", and a number does not.
         label, equals, number = value.rpartition("=")
         try:
             thresholds[label if equals else ""] = float(number)

@@ -273,6 +273,7 @@ class LabelHead(Head):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Computes the losses and their derivatives, see `Head`."""
         logits = scores + free
+        # The derivative of the cross-entropy is the error of the probability.
         wrong = compute_sigmoid(logits) - targets
         return self.compute_losses(logits, free, targets), wrong, wrong
 
@@ -327,6 +328,7 @@ class RealHead(Head):
         targets = np.asarray(targets, np.float64)
         cls._check_finite(targets)
         unit = float(targets.std())
+        # Equal targets have no spread, and any unit gives the same prediction, their mean.
         return cls(float(targets.mean()), unit if unit > 0 else 1.0)
 
     @property
@@ -365,6 +367,7 @@ class RealHead(Head):
 
     def add_bias(self, scores: np.ndarray, bias: np.ndarray) -> np.ndarray:
         """Returns the predictions v: [n, 1]."""
+        # The mean may be large against the scores, so that 32 bits would be too few for the sum.
         return self.centre_of_targets + self.unit * (scores + bias).astype(np.float64)
 
     def expand(self, weights: np.ndarray) -> np.ndarray:
@@ -441,12 +444,14 @@ class OrdinalHead(Head):
 
     def start_free(self, targets: np.ndarray) -> np.ndarray:
         """Returns the free parameters for which P(y > k) is the frequency in the targets."""
+        # A text is added to each grade, because a grade without a text would have no threshold.
         counts = np.bincount(targets, minlength=self.num_grades) + 1.0
         below = np.cumsum(counts)[:-1] / counts.sum()
         return self.make_free(np.log(below / (1 - below)))
 
     def make_bias(self, free: np.ndarray) -> np.ndarray:
         """Returns the thresholds of (t_0, log(t_1 - t_0), ...)."""
+        # The line search of the solver may try a step that would overflow.
         steps = np.exp(np.clip(free[1:], -_LARGEST, 50.0))
         return np.cumsum(np.concatenate([free[:1], steps]))
 
@@ -474,10 +479,10 @@ class OrdinalHead(Head):
         slopes[rows, lower] += np.where(has_lower, from_lower + from_gap, 0.0)
         slopes[rows, upper] -= np.where(has_upper, from_upper + from_gap, 0.0)
         # The threshold t_k is the sum of the first k + 1 steps.
-        later = np.cumsum(slopes[:, ::-1], 1)[:, ::-1]
+        tails = np.cumsum(slopes[:, ::-1], 1)[:, ::-1]
         steps = np.diff(thresholds, prepend=thresholds[0] - 1)
         losses = self.compute_losses(score[:, None], thresholds, targets)
-        return losses, (from_upper - from_lower)[:, None], later * steps
+        return losses, (from_upper - from_lower)[:, None], tails * steps
 
     def add_bias(self, scores: np.ndarray, bias: np.ndarray) -> np.ndarray:
         """Returns the scores z, because the thresholds are no part of them: [n, 1]."""
@@ -492,6 +497,7 @@ class OrdinalHead(Head):
         and above the grade.
         """
         score = logits[:, 0]
+        # The lowest grade has no threshold below it, and the highest none above it.
         bounds = np.concatenate([[-np.inf], bias.astype(np.float64), [np.inf]])
         below, above = bounds[targets], bounds[targets + 1]
         gaps = np.maximum(above - below, 1e-12)
@@ -503,6 +509,7 @@ class OrdinalHead(Head):
         above = compute_sigmoid(logits - bias)
         edge = np.ones((len(logits), 1))
         bounds = np.concatenate([edge, above, 0 * edge], 1)
+        # Two equal thresholds may give a difference of -1e-17.
         return np.maximum(bounds[:, :-1] - bounds[:, 1:], 0.0)
 
     def check_bias(self, bias: np.ndarray) -> None:
@@ -525,6 +532,7 @@ def head_from_json(value: dict[str, Any]) -> Head:
     LabelHead(num_labels=3)
     """
     fields = dict(value)
+    # The name comes from a file, so that an unknown name raises KeyError, which the caller expects.
     return HEADS[fields.pop("kind")](**fields)
 
 

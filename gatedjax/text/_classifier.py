@@ -39,7 +39,7 @@ class Predictions(Sequence[Prediction]):
     """
 
     def __init__(self, items: Iterable[Prediction]) -> None:
-        self._items = list(items)
+        self._items: list[Any] = list(items)
 
     def __len__(self) -> int:
         return len(self._items)

@@ -345,6 +345,7 @@ def read_corpus(
     classes: Sequence[Label] | None = None,
     max_aside: float = 1.0,
     check_labels: bool = True,
+    places: Any = None,
 ) -> Corpus:
     """Reads labelled texts in one pass, and writes their numbers to files.
 
@@ -356,6 +357,7 @@ def read_corpus(
       classes: the possible labels; None uses the labels in the table.
       max_aside: the largest share of the lines that may be set aside.
       check_labels: False also accepts labels that look like texts or numbers.
+      places: a table that numbers the labels in place of `Classes`, see `Examples`.
 
     Returns:
       A `Corpus`: the texts and labels as numbers.
@@ -366,7 +368,7 @@ def read_corpus(
     """
     width = len(table.columns.inputs)
     spools = [Spool(folder / f"{part}-{i}.ids") for i in range(width)]
-    examples = Examples(table, classes, numbers.left_out)
+    examples = Examples(table, classes, numbers.left_out, places)
     split = numbers.tokenizer.split
     with contextlib.ExitStack() as stack:
         for spool in spools:

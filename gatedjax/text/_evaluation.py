@@ -161,8 +161,13 @@ def _evaluate_lexicon(model: LexiconModel, table: Table, max_aside: float) -> Js
 
 def _join(readings: Sequence[Readings]) -> Readings:
     """Returns the readings of several chunks of texts as readings of all texts."""
-    parts = zip(*(reading._replace(is_open=np.array([])) for reading in readings), strict=True)
-    return Readings(*map(np.concatenate, parts))
+    return Readings(
+        np.concatenate([reading.probabilities for reading in readings]),
+        [gates for reading in readings for gates in reading.is_open],
+        np.concatenate([reading.chosen for reading in readings]),
+        np.concatenate([reading.is_empty for reading in readings]),
+        np.concatenate([reading.logits for reading in readings]),
+    )
 
 
 def _by_mode(

@@ -134,8 +134,8 @@ class LexiconModel:
 
     def predict_read(self, words: list[str], reading: Readings) -> AnyPrediction:
         """Returns the prediction for a text of which `words` were read as `reading`."""
-        kept = list(itertools.compress(words, reading.is_open[0].tolist()))
-        return self.target.predict(reading, 0, kept, UNREAD if reading.is_empty[0] else "")
+        open_words = list(itertools.compress(words, reading.is_open[0].tolist()))
+        return self.target.predict(reading, 0, open_words, UNREAD if reading.is_empty[0] else "")
 
     def probabilities(self, examples: Iterable[Sequence[str]]) -> np.ndarray:
         """Computes the probability of each class for each example: float32 [n, C].
@@ -169,6 +169,7 @@ class LexiconModel:
             "tokens": splitter.tokenizer.kind,
             "lowercase": splitter.lowercase,
         }
+        # A folder of classes has no head, so that versions before this one read it.
         if self.kind in TARGETS:
             config["head"] = lexicon.head.to_json()
         if decision := self.target.decision_to_json():
@@ -255,6 +256,7 @@ class LexiconModel:
 
 def _read_classes(values: object, kind: str) -> tuple[Label, ...]:
     """Returns the classes in config.json: several classes, or for labels and numbers any number."""
+    # The check of classes wants at least two.
     if kind in (LABELS, REGRESSION) and isinstance(values, list) and len(values) < 2:
         return () if not values else check_classes([*values, ""])[:1]
     return check_classes(values)

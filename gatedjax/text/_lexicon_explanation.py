@@ -111,7 +111,7 @@ def _rank_reasons(
     model: LexiconModel, words: Sequence[str], reading: Readings, shares: Shares
 ) -> list[tuple[str, tuple[float, ...]]]:
     """Returns (words, parts) of the open words and pairs of a text, the largest effects first."""
-    places = np.flatnonzero(reading.is_open[0])
+    places = np.flatnonzero(reading.is_open[0]).tolist()
     items = [(words[place], shares.words[place]) for place in places]
     items += [
         (f"{words[first]} {words[second]}", parts)

@@ -112,12 +112,14 @@ def render_scores(report: Json, checked: str, metrics: Mapping[str, str]) -> str
       metrics: the titles of the metrics by their names.
     """
     ours = report[checked]
-    others = {"the same model with all words": ours["all_words"]}
-    others |= {name: scores[checked] for name, scores in report["baseline"].items()}
+    compared = {"the same model with all words": ours["all_words"]}
+    compared |= {name: scores[checked] for name, scores in report["baseline"].items()}
     lines = [
         f"{checked}: {render_metric_list(ours, metrics)} from {ours['density']:.0%} of the words"
     ]
-    lines += [f"  {name}: {render_metric_list(other, metrics)}" for name, other in others.items()]
+    lines += [
+        f"  {name}: {render_metric_list(scores, metrics)}" for name, scores in compared.items()
+    ]
     return "\n".join(lines)
 
 

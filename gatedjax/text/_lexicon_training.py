@@ -39,8 +39,17 @@ from gatedjax.text._options import BALANCED, TextOptions, check_options
 from gatedjax.text._prediction import LABELS, REGRESSION, TARGETS, WINDOW, check_inputs
 from gatedjax.text._rivals import measure_rivals
 from gatedjax.text._table import Label, Record, Table
+from gatedjax.text._target_corpus import (
+    WITHOUT_CLASSES,
+    check_strata,
+    encode_corpus,
+    join_strata,
+    read_target,
+    split_strata,
+    stratify_corpus,
+)
 from gatedjax.text._target_metrics import render_unknown
-from gatedjax.text._targets import LEAST_LOSS, TARGET_OF, ClassTarget, Target
+from gatedjax.text._targets import LEAST_LOSS, TARGET_OF, ClassTarget, Target, TargetOptions
 from gatedjax.text._tokens import (
     LEXICON_KIND,
     Splitter,
@@ -125,6 +134,9 @@ def train_lexicon(
     check_share(max_aside)
     target_class = TARGET_OF[kind]
     target: Target | None = None
+    target_options = TargetOptions(
+        threshold=options.threshold, order=options.order, min_class=options.min_class
+    )
     corpora: dict[str, Corpus] = {}
     texts: dict[str, list[str]] = {}
     check_inputs(table.columns, "text")
@@ -142,30 +154,28 @@ def train_lexicon(
         left_out = frozenset(corpora["train"].left_out) if corpora else frozenset()
         if name == "train" and options.min_class > 1 and kind != LABELS:
             left_out = frozenset(_corpus.find_rare_classes(source, options.min_class))
-        read = read_targets(source, target_class, target, max_aside, left_out, splitter)
-        corpora[name], texts[name] = read
+        corpora[name], texts[name] = read_targets(
+            source, target_class, target, max_aside, left_out, splitter
+        )
         if target is None:
-            counts = list(corpora[name].class_counts.values())
-            target = target_class.of_labels(corpora[name].classes, counts, options)
+            target = read_target(corpora[name], kind, target_options)
     assert target is not None
     duplicates = _copies.find_duplicates(corpora["train"])
-    targets = {name: target.encode(read.classes)[read.labels] for name, read in corpora.items()}
-    strata = {name: _stratify(read, target, targets[name]) for name, read in corpora.items()}
+    targets = {name: encode_corpus(part, target) for name, part in corpora.items()}
+    strata = {name: stratify_corpus(part, target, targets[name]) for name, part in corpora.items()}
     corpus = strata["train"]
-    if kind in (LABELS, REGRESSION):
-        _check_different(corpus, validation is None)
-    else:
-        _corpus.check_trainable(corpus, split=validation is None)
-    for name, read in corpora.items():
-        say_corpus(read, say, target.render_source(targets[name]))
+    check_strata(corpus, kind, split=validation is None)
+    for name, source_corpus in corpora.items():
+        say_corpus(source_corpus, say, target.render_source(targets[name]))
     if kind == "text" and len(target.classes) > _MANY_NUMBERS and are_numbers(target.classes):
         say(
             f"the {len(target.classes)} classes are numbers: --task regression predicts the "
             "number, and --task ordinal a grade (TextRegressor, OrdinalTextClassifier)"
         )
     # The strata of labels and numbers are no classes, and their texts are counted by label.
-    is_class = kind not in (LABELS, REGRESSION)
-    noted = strata if is_class else {name: _join_strata(read) for name, read in strata.items()}
+    noted = strata
+    if kind in WITHOUT_CLASSES:
+        noted = {name: join_strata(part) for name, part in strata.items()}
     for line in (*duplicates.render(), *_corpus.note_parts(noted)):
         say(line)
     if single := target.list_single(targets["train"]):
@@ -176,7 +186,7 @@ def train_lexicon(
     training_rows = np.arange(len(corpus))
     validation_rows = training_rows[:0]
     if validation is None:
-        training_rows, validation_rows = _split(corpus, options.held_out)
+        training_rows, validation_rows = split_strata(corpus, options.held_out)
     splitter = Splitter(learn_units(rule, texts["train"]), options.lowercase)
     parts = {
         name: TextPart(
@@ -206,6 +216,8 @@ def train_lexicon(
     # The temperature and the thresholds are chosen before the validation texts may become training
     # texts.
     target, temperature = _calibrate(measured, held, target)
+    # The model of all words has a temperature and thresholds of its own, so that the comparison is
+    # fair.
     of_all_words = _calibrate(first, held, target)
     lexicon, all_words = measured, first
     if validation is None and len(corpus) <= _LARGEST_REFIT:
@@ -271,44 +283,17 @@ def train_lexicon(
     return dataclasses.replace(model, examples=examples)
 
 
-def _stratify(corpus: Corpus, target: Target, targets: np.ndarray) -> Corpus:
-    """Returns a corpus in which the stratum of each text has the place of its class."""
-    labels, classes = target.stratify(targets)
-    return dataclasses.replace(corpus, labels=labels, classes=classes)
-
-
-def _check_different(corpus: Corpus, is_split: bool) -> None:
-    """Raises ValueError if the texts cannot be split into training and validation."""
-    if is_split and len(np.unique(_copies.equal_texts(corpus))) < 2:
-        raise ValueError(
-            f"{corpus.name} must have two different texts, for training and validation, got one: "
-            "add texts, or give validation data"
-        )
-
-
-def _split(corpus: Corpus, held_out: float) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the positions of the texts for training and for validation."""
-    training, validation = _corpus.split_training(corpus, held_out)
-    if len(validation):
-        return training, validation
-    # With few texts each stratum may have a single text, which would be for training.
-    return _corpus.split_training(_join_strata(corpus), held_out)
-
-
-def _join_strata(corpus: Corpus) -> Corpus:
-    """Returns a corpus in which all texts are in a single stratum."""
-    return dataclasses.replace(corpus, labels=np.zeros_like(corpus.labels), classes=("",))
-
-
-def _calibrate(lexicon: Gated, held: TextPart, target: Target) -> tuple[Target, float]:
+def _calibrate(lexicon: Gated, validation: TextPart, target: Target) -> tuple[Target, float]:
     """Returns the target with decisions of the validation texts, and the temperature."""
-    readings = lexicon.read(held.words)
+    readings = lexicon.read(validation.words)
     if isinstance(target, ClassTarget):
-        return target, fit_temperature(readings.probabilities, held.labels)
+        return target, fit_temperature(readings.probabilities, validation.labels)
     assert isinstance(lexicon, Lexicon)
-    temperature = fit_head_temperature(lexicon.head, readings.logits, lexicon.bias, held.labels)
-    readings = dataclasses.replace(lexicon, temperature=temperature).read(held.words)
-    return target.choose_decision(readings, held.labels), temperature
+    temperature = fit_head_temperature(
+        lexicon.head, readings.logits, lexicon.bias, validation.labels
+    )
+    readings = dataclasses.replace(lexicon, temperature=temperature).read(validation.words)
+    return target.choose_decision(readings, validation.labels), temperature
 
 
 def _choose(
@@ -356,9 +341,9 @@ def _choose(
         if isinstance(target, ClassTarget):
             chosen = choose_stage(values, len(held.labels))
         else:
-            scores = [-value for value in values] if target.is_error else values
-            best = int(np.argmax(scores))
-            chosen = choose_near_best(scores, target.allow_loss(measures[best], metric))
+            ranks = [-value for value in values] if target.is_error else values
+            best = int(np.argmax(ranks))
+            chosen = choose_near_best(ranks, target.allow_loss(measures[best], metric))
     return stages[chosen], stages[0], curve, chosen
 
 
@@ -482,13 +467,13 @@ def read_labelled(
     Returns:
       A `Corpus` with the labels, without the numbers of words, and the texts.
     """
-    return _read(Examples(table, classes, left_out), max_aside, splitter)
+    return _read_examples(Examples(table, classes, left_out), max_aside, splitter)
 
 
 def read_targets(
     table: Table,
     target_class: type[Target],
-    known: Target | None,
+    model_target: Target | None,
     max_aside: float,
     left_out: frozenset[Label],
     splitter: Splitter,
@@ -498,7 +483,7 @@ def read_targets(
     Args:
       table: the texts.
       target_class: the kind of the targets.
-      known: the target of the training texts; None for the training texts.
+      model_target: the target of the training texts; None for the training texts.
       max_aside: the largest share of the lines that may be set aside.
       left_out: texts with these labels are left out.
       splitter: the rule that decides which texts have a word, and which texts are equal.
@@ -507,14 +492,16 @@ def read_targets(
       A `Corpus`, in which the different labels (for several labels tuples of labels) have the place
       of the classes, and the texts.
     """
-    if target_class.kind not in (LABELS, REGRESSION):
-        classes = None if known is None else known.classes
+    if target_class.kind not in WITHOUT_CLASSES:
+        classes = None if model_target is None else model_target.classes
         return read_labelled(table, classes, max_aside, left_out, splitter)
-    examples = Examples(table, (), left_out, target_class.make_places(known))
-    return _read(examples, max_aside, splitter)
+    examples = Examples(table, (), left_out, target_class.make_places(model_target))
+    return _read_examples(examples, max_aside, splitter)
 
 
-def _read(examples: Examples, max_aside: float, splitter: Splitter) -> tuple[Corpus, list[str]]:
+def _read_examples(
+    examples: Examples, max_aside: float, splitter: Splitter
+) -> tuple[Corpus, list[str]]:
     texts: list[str] = []
     for record, (words,) in examples.read(lambda record: [splitter.split(record.inputs[0])]):
         examples.add(record, digest_parts(word.encode("utf-8", "surrogatepass") for word in words))

@@ -33,7 +33,7 @@ class TfidfModel:
 
         >>> texts, targets = [["good"], ["bad"], ["good"], ["bad"]], np.array([1.0, 0, 1, 0])
         >>> model = TfidfModel(RealHead.of_targets(targets)).fit(texts, targets)
-        >>> values = model.read([["good"], ["bad"]]).logits[:, 0]
+        >>> values = model.compute_readings([["good"], ["bad"]]).logits[:, 0]
         >>> bool(values[0] > values[1])
         True
 
@@ -64,12 +64,12 @@ class TfidfModel:
             self._weigh(features),
             targets,
             self._head.num_groups,
-            _INVERSE_PENALTY[type(self._head)],  # type: ignore[index]
+            _INVERSE_PENALTY[type(self._head)],
             head=self._head,
         )
         return self
 
-    def read(self, texts: Sequence[Sequence[str]]) -> Readings:
+    def compute_readings(self, texts: Sequence[Sequence[str]]) -> Readings:
         """Returns the logits and probabilities of texts, in which all words are open."""
         scores = self._weigh(self._count(texts)) @ self._weights
         logits = self._head.add_bias(scores, self._bias)
@@ -85,8 +85,8 @@ class TfidfModel:
     def _count(self, texts: Sequence[Sequence[str]]) -> Any:
         words = number_words(texts)
         width = max(len(self._number_of), 1)
-        known = np.array([self._number_of.get(word, -1) for word in words.types], np.int64)
-        ids = known[words.ids] if len(words.ids) else words.ids
+        numbers = np.array([self._number_of.get(word, -1) for word in words.types], np.int64)
+        ids = numbers[words.ids] if len(words.ids) else words.ids
         keys, first = find_pairs(ids, words.rows, width)
         places = find_keys(self._pairs, keys)
         rows = np.concatenate([words.rows[ids >= 0], words.rows[first[places >= 0]]])
@@ -97,6 +97,7 @@ class TfidfModel:
         return counts
 
     def _weigh(self, counts: Any) -> Any:
+        # A text of words that training has not seen has no feature, and the length 0.
         values = (1 + np.log(counts.data)) * self._idf[counts.indices]
         weighted = csr_matrix((values, counts.indices, counts.indptr), counts.shape)
         squares = np.asarray(weighted.multiply(weighted).sum(1)).ravel()
@@ -131,12 +132,14 @@ def measure_rivals(
         best = np.eye(len(target.classes))[probabilities.argmax(1)]
         readings = _readings_of(best)
         return {"logistic regression on words": target.measure(checked.labels, readings)}
+    # The thresholds must not be chosen on texts that the model was trained on, so that the model is
+    # fitted without the validation texts first, like the lexicon.
     model = TfidfModel(head).fit(training.words, training.labels)
-    target = target.choose_decision(model.read(validation.words), validation.labels)
+    target = target.choose_decision(model.compute_readings(validation.words), validation.labels)
     if fitted is not training and len(fitted.words) != len(training.words):
         model = TfidfModel(head).fit(fitted.words, fitted.labels)
-    scores = target.measure(checked.labels, model.read(checked.words), checked.unknown)
-    return {_NAMES[type(head)]: scores}  # type: ignore[index]
+    scores = target.measure(checked.labels, model.compute_readings(checked.words), checked.unknown)
+    return {_NAMES[type(head)]: scores}
 
 
 def _readings_of(probabilities: np.ndarray) -> Readings:

@@ -188,8 +188,8 @@ def _record(where: str, line: int, values: Sequence[object], columns: Columns) -
     count = len(columns.inputs)
     try:
         inputs = tuple(map(_text, columns.inputs, values[:count]))
-        read = _READERS[columns.target]
-        label = None if columns.label is None else read(columns.label, values[count])
+        read_cell = _READERS[columns.target]
+        label = None if columns.label is None else read_cell(columns.label, values[count])
     except ValueError as error:
         return Aside(where, line, str(error))
     return Record(line, inputs, label, where)
@@ -221,6 +221,7 @@ def _read_any_labels(name: str, value: object) -> Labels:
 def _read_number(name: str, value: object) -> float:
     """Returns the finite number in a cell, which may be a text such as "3.5"."""
     label = read_label(name, value)
+    # `float` would read true as 1.
     if isinstance(label, bool):
         raise ValueError(f"{name} must be a number, got {label}")
     try:

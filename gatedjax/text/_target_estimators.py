@@ -48,7 +48,7 @@ class LabelPredictions(Predictions):
         """The predicted labels of each text, the most probable first."""
         return [item.labels for item in self._items]
 
-    def _select(self, items: list[LabelsPrediction]) -> "LabelPredictions":  # type: ignore[override]
+    def _select(self, items: list[Any]) -> "LabelPredictions":
         return LabelPredictions(items, self._classes)
 
 
@@ -64,16 +64,19 @@ class ValuePredictions(Predictions):
       items: the predictions.
     """
 
+    def __init__(self, items: Iterable[ValuePrediction]) -> None:
+        super().__init__(items)  # type: ignore[arg-type]
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array([item.value for item in self._items], dtype or np.float64)
 
     @property
-    def labels(self) -> np.ndarray:
+    def values(self) -> np.ndarray:
         """The predicted numbers, float64 [n]."""
         return np.asarray(self)
 
-    def _select(self, items: list[ValuePrediction]) -> "ValuePredictions":  # type: ignore[override]
-        return ValuePredictions(items)  # type: ignore[arg-type]
+    def _select(self, items: list[Any]) -> "ValuePredictions":
+        return ValuePredictions(items)
 
 
 @with_arguments
@@ -111,6 +114,7 @@ class MultiLabelTextClassifier(_Classifier):
         names = self._column_names
         if names is None:
             return
+        # Functions of scikit-learn compare the columns of y with those of the prediction.
         unused = [name for name in names if name not in trained.classes]
         if unused:
             warnings.warn(
@@ -148,7 +152,8 @@ class MultiLabelTextClassifier(_Classifier):
         Raises:
           ValueError: if a text has no word.
         """
-        return LabelPredictions(super().predict(X), self.classes_.tolist())
+        items: list[Any] = list(super().predict(X))
+        return LabelPredictions(items, self.classes_.tolist())
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Computes the probability of each label for each text: float32 [n, L].
@@ -163,6 +168,7 @@ class MultiLabelTextClassifier(_Classifier):
         classes, names = self._get_trained().classes, self.classes_.tolist()
         if len(classes) == len(names):
             return probabilities
+        # The labels of columns without a text are no part of the model.
         wide = np.zeros((len(probabilities), len(names)), probabilities.dtype)
         wide[:, [names.index(label) for label in classes]] = probabilities
         return wide
@@ -209,6 +215,7 @@ class TextRegressor(_Classifier):
     _estimator_type = "regressor"
 
     def _take(self, trained: Any) -> None:
+        # A regressor of scikit-learn has no attribute `classes_`.
         self.model_, self.report_ = trained, trained.report
 
     def predict(self, X: Any) -> ValuePredictions:
@@ -223,7 +230,8 @@ class TextRegressor(_Classifier):
         Raises:
           ValueError: if a text has no word.
         """
-        return ValuePredictions(super().predict(X))
+        items: list[Any] = list(super().predict(X))
+        return ValuePredictions(items)
 
     @property
     def predict_proba(self) -> Any:
@@ -290,6 +298,7 @@ def _read_label_lists(y: Any) -> tuple[list[list[Any]], tuple[Label, ...] | None
       The lists of labels; and the names of the columns of an array or a frame, or None.
     """
     names = None
+    # Frames and sparse matrices are recognised by their attributes, so that no package is imported.
     if hasattr(y, "columns") and hasattr(y, "to_numpy"):
         names = tuple(read_label("y", name) for name in y.columns)
         y = y.to_numpy()
@@ -304,6 +313,7 @@ def _read_label_lists(y: Any) -> tuple[list[list[Any]], tuple[Label, ...] | None
                     f"{row!r:.40} at {number}: write [{row!r:.20}] for a single label"
                 )
         return [list(row) for row in rows], None
+    # NumPy makes such an array of lists of different lengths.
     if y.dtype == object and y.ndim == 1:
         return _read_label_lists(y.tolist())
     is_indicator = y.ndim == 2 and y.dtype.kind in "biuf" and np.isin(y, (0, 1)).all()

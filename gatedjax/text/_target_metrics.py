@@ -41,30 +41,31 @@ def label_metrics(
       (label, precision, recall, f1, n and predicted), without_label (the number of texts without a
       label, and without a predicted label), and unknown (label and n).
     """
-    known = targets[:, : len(labels)]
-    right = (known & predicted).sum(0)
-    positive, chosen = known.sum(0), predicted.sum(0)
-    f1 = _divide(2 * right, positive + chosen)
-    occurs = positive + chosen > 0
+    in_model = targets[:, : len(labels)]
+    # The counts of each label; the micro F1 follows from their sums.
+    right = (in_model & predicted).sum(0)
+    positive, num_predicted = in_model.sum(0), predicted.sum(0)
+    f1 = _divide(2 * right, positive + num_predicted)
+    occurs = positive + num_predicted > 0
     all_positive = int(targets.sum())
-    is_exact = (known == predicted).all(1) & ~targets[:, len(labels) :].any(1)
+    is_exact = (in_model == predicted).all(1) & ~targets[:, len(labels) :].any(1)
     counts = targets[:, len(labels) :].sum(0).tolist()
     return {
         "n": len(targets),
-        "micro_f1": _ratio(2 * right.sum(), all_positive + chosen.sum()),
-        "micro_precision": _ratio(right.sum(), chosen.sum()),
+        "micro_f1": _ratio(2 * right.sum(), all_positive + num_predicted.sum()),
+        "micro_precision": _ratio(right.sum(), num_predicted.sum()),
         "micro_recall": _ratio(right.sum(), all_positive),
         "macro_f1": float(f1[occurs].mean()) if occurs.any() else 0.0,
         "subset_accuracy": float(is_exact.mean()),
-        "decisions": float(all_positive + chosen.sum()) / 2,
+        "decisions": float(all_positive + num_predicted.sum()) / 2,
         "labels": [
             {
                 "label": label,
-                "precision": _ratio(right[i], chosen[i]),
+                "precision": _ratio(right[i], num_predicted[i]),
                 "recall": _ratio(right[i], positive[i]),
                 "f1": float(f1[i]),
                 "n": int(positive[i]),
-                "predicted": int(chosen[i]),
+                "predicted": int(num_predicted[i]),
             }
             for i, label in enumerate(labels)
         ],
@@ -144,6 +145,7 @@ def ordinal_metrics(targets: np.ndarray, predicted: np.ndarray, grades: Sequence
     count = len(grades)
     confusion = np.bincount(targets * count + predicted, minlength=count**2).reshape(count, count)
     distances = np.abs(targets - predicted)
+    # Far grades count more than near grades, with the square of their distance.
     weights = (np.arange(count)[:, None] - np.arange(count)) ** 2
     expected = confusion.sum(1)[:, None] * confusion.sum(0) / len(targets)
     chance = float((weights * expected).sum())
@@ -190,11 +192,13 @@ def choose_thresholds(probabilities: np.ndarray, targets: np.ndarray) -> tuple[f
 def _choose_threshold(probabilities: np.ndarray, targets: np.ndarray) -> float:
     order = np.argsort(-probabilities, kind="stable")
     ranked = probabilities[order]
+    # The entry k - 1 has the number of right texts if the first k texts are predicted.
     right = np.cumsum(targets[order])
     f1 = 2 * right / (np.arange(1, len(ranked) + 1) + targets.sum())
     # Equal probabilities cannot be separated by a threshold.
     f1[:-1][ranked[:-1] == ranked[1:]] = -1
     best = int(np.argmax(f1))
+    # The middle between two texts is the best guess for new texts with probabilities between them.
     following = ranked[best + 1] if best + 1 < len(ranked) else 0.0
     return float((ranked[best] + following) / 2)
 
@@ -224,11 +228,11 @@ def render_label_table(metrics: Json) -> str:
 def render_unknown(unknown: Sequence[Json]) -> str:
     """Returns the sentence about labels that the model does not have."""
     listing = ", ".join(f"{entry['label']!r} {entry['n']:,}" for entry in unknown[:5])
-    more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
+    remainder = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
     total = sum(entry["n"] for entry in unknown)
     return (
         f"labels that the model does not have, which count as missed: {total:,} in the texts "
-        f"({listing}{more})"
+        f"({listing}{remainder})"
     )
 
 

@@ -86,6 +86,7 @@ class TargetExplanation:
 
     def _list_rows(self) -> tuple[list[str], list[list[str]]]:
         """Returns the names of the columns and the rows of the table of shares."""
+        # A text may have hundreds of labels, and a terminal has room for a few columns.
         shown = self.columns[:_MOST_SHARES]
         items = [
             *((_word(name), parts) for name, parts in self.ranked),
@@ -98,6 +99,7 @@ class TargetExplanation:
 
 
 def _format(part: float) -> str:
+    # Shares have the unit of the target, which may be in thousands.
     return f"{part:+.3f}" if abs(part) < 1000 else f"{part:+.6g}"
 
 

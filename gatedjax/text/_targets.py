@@ -42,6 +42,21 @@ _RANGES = 10
 _SHOWN = 8
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TargetOptions:
+    """The options of a target, see the fields of `TextOptions` with the same names.
+
+    Attributes:
+      threshold: a number, a dict from labels to numbers, or None.
+      order: the grades from the lowest to the highest, or None.
+      min_class: the number of texts below which a label is left out.
+    """
+
+    threshold: Any = None
+    order: Sequence[Label] | None = None
+    min_class: int = 1
+
+
 @dataclasses.dataclass(frozen=True)
 class Target(abc.ABC):
     """The target of a lexicon.
@@ -60,23 +75,25 @@ class Target(abc.ABC):
     is_error: ClassVar[bool] = False
 
     @classmethod
-    def make_places(cls, known: "Target | None") -> Any:
+    def make_places(cls, model_target: "Target | None") -> Any:
         """Returns a table that numbers the labels of a source as they come, see `Classes`.
 
         Args:
-          known: the target of the model; None for the training texts.
+          model_target: the target of the model; None for the training texts.
         """
-        return Classes("label", None if known is None else known.classes)
+        return Classes("label", None if model_target is None else model_target.classes)
 
     @classmethod
     @abc.abstractmethod
-    def of_labels(cls, labels: Sequence[Any], counts: Sequence[int], options: Any) -> "Target":
+    def of_labels(
+        cls, labels: Sequence[Any], counts: Sequence[int], options: TargetOptions
+    ) -> "Target":
         """Returns the target of training texts.
 
         Args:
           labels: the different labels of the texts; for several labels tuples of them.
           counts: the number of texts of each.
-          options: a `TextOptions`.
+          options: the options.
 
         Raises:
           ValueError: if the labels are no targets of this kind.
@@ -158,14 +175,14 @@ class Target(abc.ABC):
 
     @abc.abstractmethod
     def predict(
-        self, readings: Readings, row: int, kept: list[str], note: str
+        self, readings: Readings, row: int, open_words: list[str], note: str
     ) -> Prediction | LabelsPrediction | ValuePrediction:
         """Returns the prediction for a text.
 
         Args:
           readings: the readings of texts.
           row: the position of the text.
-          kept: its open words.
+          open_words: its open words.
           note: a remark, or "".
         """
 
@@ -224,7 +241,9 @@ class ClassTarget(Target):
     metrics: ClassVar[Mapping[str, str]] = {"accuracy": "accuracy", "macro_f1": "macro F1"}
 
     @classmethod
-    def of_labels(cls, labels: Sequence[Any], counts: Sequence[int], options: Any) -> "ClassTarget":
+    def of_labels(
+        cls, labels: Sequence[Any], counts: Sequence[int], options: TargetOptions
+    ) -> "ClassTarget":
         """Returns the target with the classes in the order of the corpus."""
         target = cls(tuple(labels))
         if options.threshold is None:
@@ -264,6 +283,7 @@ class ClassTarget(Target):
         """Returns the position of the predicted class of each text: int [n]."""
         if self.positive is None:
             return readings.probabilities.argmax(1)
+        # The threshold itself counts as reached, as for several labels.
         is_positive = readings.probabilities[:, self.positive] >= self.threshold
         return np.where(is_positive, self.positive, 1 - self.positive)
 
@@ -290,16 +310,17 @@ class ClassTarget(Target):
             raise ValueError(f"positive must be 0 or 1 for two classes, got {positive!r}")
         return dataclasses.replace(self, positive=positive, threshold=threshold)
 
-    def predict(self, readings: Readings, row: int, kept: list[str], note: str) -> Prediction:
+    def predict(self, readings: Readings, row: int, open_words: list[str], note: str) -> Prediction:
         """Returns the predicted class with its probability."""
         best = int(self.decide(_select(readings, row))[0])
         share = float(np.mean(readings.is_open[row]))
         probability = float(readings.probabilities[row, best])
-        return Prediction(self.classes[best], probability, kept, share, note)
+        return Prediction(self.classes[best], probability, open_words, share, note)
 
     def rank_columns(self, readings: Readings, row: int) -> list[int]:
         """Returns the predicted class, then the classes by falling probability."""
         best = int(self.decide(_select(readings, row))[0])
+        # With a threshold the predicted class may have the smaller probability.
         order = np.argsort(-readings.probabilities[row], kind="stable").tolist()
         return [best, *(i for i in order if i != best)]
 
@@ -343,12 +364,14 @@ class LabelTarget(Target):
     }
 
     @classmethod
-    def make_places(cls, known: Target | None) -> "LabelSets":
+    def make_places(cls, model_target: Target | None) -> "LabelSets":
         """Returns a table of tuples of labels."""
-        return LabelSets(None if known is None else known.classes)
+        return LabelSets(None if model_target is None else model_target.classes)
 
     @classmethod
-    def of_labels(cls, labels: Sequence[Any], counts: Sequence[int], options: Any) -> "LabelTarget":
+    def of_labels(
+        cls, labels: Sequence[Any], counts: Sequence[int], options: TargetOptions
+    ) -> "LabelTarget":
         """Returns the target with the sorted labels of all texts."""
         totals: dict[Label, int] = {}
         for names, count in zip(labels, counts, strict=True):
@@ -362,8 +385,8 @@ class LabelTarget(Target):
         classes = tuple(sorted(used, key=_sort_key))
         thresholds = (0.5,) * len(classes)
         if options.threshold is not None:
-            given = _find_thresholds(options.threshold, classes)
-            thresholds = tuple(given.get(i, 0.5) for i in range(len(classes)))
+            by_place = _find_thresholds(options.threshold, classes)
+            thresholds = tuple(by_place.get(i, 0.5) for i in range(len(classes)))
         return cls(
             classes, thresholds, options.threshold is not None, frozenset(totals.keys() - used)
         )
@@ -379,8 +402,9 @@ class LabelTarget(Target):
 
     def find_unknown(self, labels: Sequence[Any]) -> list[Label]:
         """Returns the labels of the texts that the model does not have."""
-        known = self.left_out.union(self.classes)
-        return list(dict.fromkeys(name for names in labels for name in names if name not in known))
+        expected = self.left_out.union(self.classes)
+        different = dict.fromkeys(name for names in labels for name in names)
+        return [name for name in different if name not in expected]
 
     def encode(self, labels: Sequence[Any]) -> np.ndarray:
         """Returns a bool [n, L + U]: the labels of the model, then the unknown labels."""
@@ -393,6 +417,7 @@ class LabelTarget(Target):
 
     def stratify(self, targets: np.ndarray) -> tuple[np.ndarray, tuple[Label, ...]]:
         """Returns the rarest label of each text, so that both parts have each label."""
+        # A stratum for each set of labels would be too small, because most sets are rare.
         counts = targets.sum(0)
         rarity = np.where(targets, counts, len(targets) + 1)
         rarest = np.where(targets.any(1), rarity.argmin(1), len(counts))
@@ -407,11 +432,11 @@ class LabelTarget(Target):
         counts = targets[:, : len(self.classes)].sum(0)
         order = np.argsort(-counts, kind="stable")[:10]
         listing = ", ".join(f"{self.classes[i]} {counts[i]:,}" for i in order.tolist())
-        more = f", and {len(counts) - 10} more" if len(counts) > 10 else ""
+        remainder = f", and {len(counts) - 10} more" if len(counts) > 10 else ""
         per_text = targets.sum() / max(len(targets), 1)
         return (
             f"{len(targets):,} texts with {len(counts)} labels, {per_text:.2f} for a text, "
-            f"{int((~targets.any(1)).sum()):,} texts without a label: {listing}{more}"
+            f"{int((~targets.any(1)).sum()):,} texts without a label: {listing}{remainder}"
         )
 
     def decide(self, readings: Readings) -> np.ndarray:
@@ -428,9 +453,10 @@ class LabelTarget(Target):
         """Returns the target with the thresholds of the largest F1, unless they are fixed."""
         if self.is_fixed:
             return self
-        known = targets[:, : len(self.classes)]
+        # A threshold cannot be chosen for a label that the model does not have.
+        targets = targets[:, : len(self.classes)]
         return dataclasses.replace(
-            self, thresholds=choose_thresholds(readings.probabilities, known)
+            self, thresholds=choose_thresholds(readings.probabilities, targets)
         )
 
     def allow_loss(self, scores: Json, metric: str) -> float:
@@ -454,14 +480,16 @@ class LabelTarget(Target):
             )
         return dataclasses.replace(self, thresholds=thresholds)
 
-    def predict(self, readings: Readings, row: int, kept: list[str], note: str) -> LabelsPrediction:
+    def predict(
+        self, readings: Readings, row: int, open_words: list[str], note: str
+    ) -> LabelsPrediction:
         """Returns the predicted labels with their probabilities."""
         is_predicted = self.decide(_select(readings, row))[0]
         places = [i for i in self.rank_columns(readings, row) if is_predicted[i]]
         return LabelsPrediction(
             tuple(self.classes[i] for i in places),
             tuple(float(readings.probabilities[row, i]) for i in places),
-            kept,
+            open_words,
             float(np.mean(readings.is_open[row])),
             note,
         )
@@ -517,12 +545,14 @@ class RealTarget(Target):
     is_error: ClassVar[bool] = True
 
     @classmethod
-    def make_places(cls, known: Target | None) -> "Values":
+    def make_places(cls, model_target: Target | None) -> "Values":
         """Returns a table of numbers."""
         return Values()
 
     @classmethod
-    def of_labels(cls, labels: Sequence[Any], counts: Sequence[int], options: Any) -> "RealTarget":
+    def of_labels(
+        cls, labels: Sequence[Any], counts: Sequence[int], options: TargetOptions
+    ) -> "RealTarget":
         """Returns the target; refuses texts that all have the same number."""
         if len(labels) < 2:
             raise ValueError(f"the texts must have different numbers, got only {labels[0]:g}")
@@ -538,6 +568,7 @@ class RealTarget(Target):
 
     def stratify(self, targets: np.ndarray) -> tuple[np.ndarray, tuple[Label, ...]]:
         """Returns the tenth of the numbers in which the number of each text is."""
+        # Equal numbers may fill several tenths, which then have the same bound.
         bounds = np.unique(np.quantile(targets, np.arange(1, _RANGES) / _RANGES))
         names, strata = np.unique(np.searchsorted(bounds, targets), return_inverse=True)
         return strata.astype(np.int32), tuple(names.tolist())
@@ -569,10 +600,12 @@ class RealTarget(Target):
         """Returns a hundredth of the RMSE of the best stage, or its standard error."""
         return max(_LEAST_RMSE * scores["rmse"], scores["rmse_error"])
 
-    def predict(self, readings: Readings, row: int, kept: list[str], note: str) -> ValuePrediction:
+    def predict(
+        self, readings: Readings, row: int, open_words: list[str], note: str
+    ) -> ValuePrediction:
         """Returns the predicted number."""
         share = float(np.mean(readings.is_open[row]))
-        return ValuePrediction(float(readings.logits[row, 0]), kept, share, note)
+        return ValuePrediction(float(readings.logits[row, 0]), open_words, share, note)
 
     def rank_columns(self, readings: Readings, row: int) -> list[int]:
         """Returns the single column."""
@@ -617,7 +650,7 @@ class OrdinalTarget(Target):
 
     @classmethod
     def of_labels(
-        cls, labels: Sequence[Any], counts: Sequence[int], options: Any
+        cls, labels: Sequence[Any], counts: Sequence[int], options: TargetOptions
     ) -> "OrdinalTarget":
         """Returns the target with the grades in the order of their numbers, or of `order`."""
         return cls(_order_grades(labels, options.order))
@@ -638,6 +671,7 @@ class OrdinalTarget(Target):
 
     def decide(self, readings: Readings) -> np.ndarray:
         """Returns the median of the distribution of the grades of each text: int [n]."""
+        # The median has a smaller mean distance than the most probable grade.
         above = 1 - np.cumsum(readings.probabilities, 1)[:, :-1]
         return (above > 0.5).sum(1)
 
@@ -651,12 +685,12 @@ class OrdinalTarget(Target):
         """Returns a hundredth of a grade, or the standard error of the MAE."""
         return max(2 * LEAST_LOSS, scores["mae_error"])
 
-    def predict(self, readings: Readings, row: int, kept: list[str], note: str) -> Prediction:
+    def predict(self, readings: Readings, row: int, open_words: list[str], note: str) -> Prediction:
         """Returns the predicted grade with its probability."""
         grade = int(self.decide(_select(readings, row))[0])
         share = float(np.mean(readings.is_open[row]))
         probability = float(readings.probabilities[row, grade])
-        return Prediction(self.classes[grade], probability, kept, share, note)
+        return Prediction(self.classes[grade], probability, open_words, share, note)
 
     def rank_columns(self, readings: Readings, row: int) -> list[int]:
         """Returns the single column."""
@@ -709,15 +743,15 @@ class LabelSets:
         [0, 1, 0]
 
     Args:
-      known: the labels of the model, with which the labels are compared; None for training texts.
+      labels: the labels of the model, with which the labels are compared; None for training texts.
 
     Attributes:
       places: a dict from each tuple of labels to its number.
     """
 
-    def __init__(self, known: Sequence[Label] | None) -> None:
-        self._labels = Classes("label", known)
-        self._is_known = known is not None
+    def __init__(self, labels: Sequence[Label] | None) -> None:
+        self._labels = Classes("label", labels)
+        self._is_complete = labels is not None
         self._numbers: dict[frozenset[Label], int] = {}
         self.places: dict[tuple[Label, ...], int] = {}
 
@@ -728,10 +762,11 @@ class LabelSets:
           ValueError: if a label only looks like another label, see `Classes`.
         """
         for label in labels:
-            if self._is_known:
+            if self._is_complete:
                 self._labels.find(label, where, line)
             else:
                 self._labels.place(label, where, line)
+        # The order of the labels in a line has no meaning.
         key = frozenset(labels)
         if key not in self._numbers:
             self._numbers[key] = self.places[labels] = len(self._numbers)
@@ -784,14 +819,15 @@ def _find_thresholds(threshold: Any, classes: Sequence[Label]) -> dict[int, floa
     """Returns the thresholds by the position of the class; a single number is for all classes."""
     if not isinstance(threshold, Mapping):
         return dict.fromkeys(range(len(classes)), float(threshold))
+    # A command line has only texts, and the labels of a file may be numbers.
     by_text = {str(label): number for number, label in enumerate(classes)}
-    found = {}
+    thresholds = {}
     for label, value in threshold.items():
         if str(label) not in by_text:
             names = ", ".join(map(repr, list(by_text)[:_SHOWN]))
             raise ValueError(f"threshold must name labels of the texts ({names}), got {label!r}")
-        found[by_text[str(label)]] = float(value)
-    return found
+        thresholds[by_text[str(label)]] = float(value)
+    return thresholds
 
 
 def _order_grades(labels: Sequence[Label], order: Sequence[Label] | None) -> tuple[Label, ...]:
@@ -801,6 +837,7 @@ def _order_grades(labels: Sequence[Label], order: Sequence[Label] | None) -> tup
             numbers = [float(label) for label in labels]
         except (ValueError, OverflowError):
             numbers = []
+        # Two spellings of a number, such as "1" and "1.0", would be two grades without an order.
         if len(set(numbers)) < len(labels):
             names = ",".join(str(label) for label in labels[:_SHOWN])
             raise ValueError(
@@ -809,10 +846,10 @@ def _order_grades(labels: Sequence[Label], order: Sequence[Label] | None) -> tup
             )
         return tuple(label for _, label in sorted(zip(numbers, labels, strict=True)))
     by_text = {str(label): label for label in labels}
-    names = [str(name) for name in order]
-    if sorted(names) != sorted(by_text):
+    ordered = [str(name) for name in order]
+    if sorted(ordered) != sorted(by_text):
         raise ValueError(
             f"order must have each label of the texts once ({', '.join(sorted(by_text)[:20])}), "
-            f"got {', '.join(names[:20])}"
+            f"got {', '.join(ordered[:20])}"
         )
-    return tuple(by_text[name] for name in names)
+    return tuple(by_text[name] for name in ordered)
