@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from gatedjax._commands._thresholds import THRESHOLD_ARGUMENTS, Thresholds, set_thresholds
 from gatedjax._utils.cli import RAW_FILES, parse, program, refusals
 from gatedjax._utils.json import to_json
 from gatedjax._utils.options import Unset
@@ -18,6 +19,7 @@ _ARGUMENTS = {
     "columns.header": "--columns",
     "max_aside must": "--max-aside must",
     "max_aside=": "--max-aside ",
+    **THRESHOLD_ARGUMENTS,
 }
 """Words in messages of the library, and the options that replace them."""
 
@@ -49,6 +51,9 @@ class EvaluateOptions:
     """The encoding of the files."""
     max_aside: float = 0.01
     """The share of the lines that may be set aside. With more of them the command ends."""
+    threshold: Thresholds = None
+    """The probability from which a label is predicted by a model with several labels, or a class
+    among two, as spam=0.3 (default: the thresholds of the training)."""
     split: str = "test"
     """The split of a data set that is given by its name."""
     out: Unset[Path] = None
@@ -63,6 +68,7 @@ def _run(options: EvaluateOptions) -> None:
     check_place(options.out)
     check_share(options.max_aside)
     model = load_model(options.model, ("text", "pair", "tags", *TARGETS))
+    model = set_thresholds(model, options.threshold)
     metrics = _of_tags(model, options) if model.kind == "tags" else _of_texts(model, options)
     if metrics["aside"]:
         unit = "sentences" if model.kind == "tags" else "lines"

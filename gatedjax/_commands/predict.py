@@ -12,12 +12,19 @@ from typing import Annotated, Any
 import tyro
 
 from gatedjax._commands._lines import in_turns, lines_to
+from gatedjax._commands._thresholds import THRESHOLD_ARGUMENTS, Thresholds, set_thresholds
 from gatedjax._utils.cli import parse, program, refusals
 from gatedjax._utils.options import Flag, Unset
 from gatedjax._utils.terminal import say
 from gatedjax._utils.types import Json
 from gatedjax._utils.write import check_place
 
+_ARGUMENTS = {
+    "columns.inputs must": "--text must",
+    "columns.header": "--columns",
+    **THRESHOLD_ARGUMENTS,
+}
+"""Words in messages of the library, and the options that replace them."""
 _SECONDS = 1.0
 """The seconds between two messages of progress."""
 
@@ -61,6 +68,9 @@ class PredictOptions:
     abstain: Unset[float] = None
     """Write null as the label, with a note, if the probability of the best class is below this
     number, as 0.6."""
+    threshold: Thresholds = None
+    """The probability from which a label is predicted by a model with several labels, or a class
+    among two, as spam=0.3 (default: the thresholds of the training)."""
     overwrite: Flag = False
     """Replace the file of --out."""
 
@@ -163,6 +173,7 @@ def _run(options: PredictOptions) -> None:
         raise ValueError(f"--abstain must be in (0, 1], got {options.abstain}")
     if options.word is not None and not tagger:
         raise ValueError("--word is only for taggers: leave it out")
+    model = set_thresholds(model, options.threshold)
     lines = iter(_sentences(options) if tagger else _lines(options, model.kind))
     predict: Any = model.predict
     if options.reasons:
@@ -206,6 +217,6 @@ def _run(options: PredictOptions) -> None:
 def main(args: list[str]) -> int:
     """Runs the command and returns 0; errors exit with status 2."""
     options = parse(PredictOptions, args, f"{program()} predict", words="texts")
-    with refusals({"columns.inputs must": "--text must", "columns.header": "--columns"}):
+    with refusals(_ARGUMENTS):
         _run(options)
     return 0

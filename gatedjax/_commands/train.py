@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import tyro
 
+from gatedjax._commands._thresholds import Thresholds, parse_thresholds
 from gatedjax._utils.cli import RAW_FILES, check_devices, fail, parse, program, refusals
 from gatedjax._utils.cpu import prepare_cpu
 from gatedjax._utils.groups import with_grouped_names
@@ -38,6 +39,10 @@ _ARGUMENTS = (
         for field in dataclasses.fields(TextOptions)
     }
     | {
+        f"{field.name} has no meaning": f"--{field.name.replace('_', '-')} has no meaning"
+        for field in dataclasses.fields(TextOptions)
+    }
+    | {
         f"{field.name} needs model=": f"--{field.name.replace('_', '-')} needs --model "
         for field in dataclasses.fields(TextOptions)
     }
@@ -56,6 +61,7 @@ _ARGUMENTS = (
         "min_class": "--min-class",
         "as order low,mid,high": "as --order low,mid,high",
         "as threshold ": "as --threshold ",
+        "threshold needs two": "--threshold needs two",
         "network: ": "--model: ",
         "training: ": "--train: ",
     }
@@ -75,10 +81,6 @@ _SEVERAL = ("seeds", "sweep", "sweep_over")
 """The options of `TrainConfig` that train several models."""
 Inferred = Annotated[T, tyro.conf.arg(help_behavior_hint="")]
 """An option of training whose default follows from other options or from the data."""
-
-
-Thresholds = Annotated[Unset[tuple[str, ...]], tyro.conf.arg(metavar="NUMBER")]
-"""The option --threshold, which `_parse_threshold` reads."""
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -324,7 +326,7 @@ def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, TextOptions]:
         field.name: getattr(command, field.name) for field in dataclasses.fields(TextOptions)
     }
     with refusals(_ARGUMENTS):
-        options["threshold"] = _parse_threshold(command.threshold)
+        options["threshold"] = parse_thresholds(command.threshold)
     if command.order is not None:
         options["order"] = [name.strip() for name in str(command.order).split(",")]
     options |= {
@@ -334,25 +336,6 @@ def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, TextOptions]:
         "training": {option: _at(command.train, option) for option in _option_names(args, "train")},
     }
     return command, kind, TextOptions(**options)
-
-
-def _parse_threshold(values: Sequence[str] | None) -> Any:
-    """Returns the number, or the dict from labels to numbers, of the option --threshold."""
-    if values is None:
-        return None
-    thresholds: dict[str, float] = {}
-    for value in values:
-        # A label may contain "=", and a number does not.
-        label, equals, number = value.rpartition("=")
-        try:
-            thresholds[label if equals else ""] = float(number)
-        except ValueError:
-            raise ValueError(
-                f"threshold must be numbers, as 0.3 or spam=0.3, got {value!r}"
-            ) from None
-    if "" in thresholds and len(values) > 1:
-        raise ValueError(f"threshold must name the label of each number, got {' '.join(values)}")
-    return thresholds.get("", thresholds)
 
 
 def _print_line(line: str) -> None:

@@ -67,6 +67,7 @@ def explain_with_lexicon(model: LexiconModel, text: str) -> Explanation | Target
         ),
         note=note,
         has_windows=has_windows,
+        rule=model.target.render_rule(_scale_bias(model)),
     )
     if model.kind in TARGETS:
         return TargetExplanation(
@@ -74,7 +75,7 @@ def explain_with_lexicon(model: LexiconModel, text: str) -> Explanation | Target
             tokens=tuple(words),
             prediction=model.predict_read(words, reading),
             headline=model.target.render_prediction(reading, 0),
-            rule=model.target.render_rule(_scale_bias(model)),
+            rule=reasons.rule,
             kept=tuple(map(bool, is_open)),
             density=float(np.mean(is_open)),
             columns=tuple(columns),

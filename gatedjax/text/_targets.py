@@ -165,6 +165,19 @@ class Target(abc.ABC):
         """
         return max(LEAST_LOSS, _standard_error(scores[metric], scores["n"]))
 
+    def with_threshold(self, threshold: Any) -> "Target":
+        """Returns the target with thresholds of the user.
+
+        Args:
+          threshold: a number in (0, 1), or a dict from labels to numbers.
+
+        Raises:
+          ValueError: if the target has no thresholds, or does not have a label.
+        """
+        raise ValueError(
+            f"threshold has no meaning for the task {self.kind!r}, got {threshold!r}: leave it out"
+        )
+
     def decision_to_json(self) -> Json:
         """Returns the decisions for config.json, or {}."""
         return {}
@@ -246,23 +259,24 @@ class ClassTarget(Target):
     ) -> "ClassTarget":
         """Returns the target with the classes in the order of the corpus."""
         target = cls(tuple(labels))
-        if options.threshold is None:
-            return target
-        if len(target.classes) != 2:
+        return target if options.threshold is None else target.with_threshold(options.threshold)
+
+    def with_threshold(self, threshold: Any) -> "ClassTarget":
+        """Returns the target with the threshold of one of two classes."""
+        if len(self.classes) != 2:
             raise ValueError(
                 f"threshold needs two classes, or several labels for each text, got "
-                f"{len(target.classes)} classes: leave it out"
+                f"{len(self.classes)} classes: leave it out"
             )
-        thresholds = _find_thresholds(options.threshold, target.classes)
+        thresholds = _find_thresholds(threshold, self.classes)
         if len(thresholds) != 1:
-            first, second = target.classes
+            first, second = self.classes
             raise ValueError(
-                f"threshold must be for one of the two classes, got {options.threshold!r}: name "
-                f"the class, as threshold {first}=0.3 or {second}=0.3 (in Python "
-                f"{{{first!r}: 0.3}})"
+                f"threshold must be for one of the two classes, got {threshold!r}: name the class, "
+                f"as threshold {first}=0.3 or {second}=0.3 (in Python {{{first!r}: 0.3}})"
             )
-        ((position, threshold),) = thresholds.items()
-        return dataclasses.replace(target, positive=position, threshold=threshold)
+        ((position, number),) = thresholds.items()
+        return dataclasses.replace(self, positive=position, threshold=number)
 
     @classmethod
     def choose_metric(cls, best_metric: str) -> str:
@@ -383,13 +397,14 @@ class LabelTarget(Target):
                 f"the texts must have a label, got none with min_class={options.min_class} texts"
             )
         classes = tuple(sorted(used, key=_sort_key))
-        thresholds = (0.5,) * len(classes)
-        if options.threshold is not None:
-            by_place = _find_thresholds(options.threshold, classes)
-            thresholds = tuple(by_place.get(i, 0.5) for i in range(len(classes)))
-        return cls(
-            classes, thresholds, options.threshold is not None, frozenset(totals.keys() - used)
-        )
+        target = cls(classes, (0.5,) * len(classes), left_out=frozenset(totals.keys() - used))
+        return target if options.threshold is None else target.with_threshold(options.threshold)
+
+    def with_threshold(self, threshold: Any) -> "LabelTarget":
+        """Returns the target with fixed thresholds; labels without a number keep theirs."""
+        by_place = _find_thresholds(threshold, self.classes)
+        thresholds = tuple(by_place.get(i, old) for i, old in enumerate(self.thresholds))
+        return dataclasses.replace(self, thresholds=thresholds, is_fixed=True)
 
     @classmethod
     def choose_metric(cls, best_metric: str) -> str:

@@ -110,11 +110,8 @@ def folder(tmp_path_factory):
     return place
 
 
-def test_file(folder, kind):
+def labelled_file(folder, kind):
     return str(folder / f"{kind}_test.{'txt' if kind == 'labels' else 'csv'}")
-
-
-test_file.__test__ = False
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -130,7 +127,7 @@ def test_the_commands_train_evaluate_explain_and_predict(folder, kind, capsys, t
     assert len(report["baseline"]) == 1
     assert "<svg" in (folder / kind / "curve.svg").read_text()
 
-    assert main(["evaluate", model, test_file(folder, kind), "--out", str(tmp_path / "e")]) == 0
+    assert main(["evaluate", model, labelled_file(folder, kind), "--out", str(tmp_path / "e")]) == 0
     out = capsys.readouterr().out
     assert "yes, bit by bit (80 texts)" in out
     evaluated = json.loads((tmp_path / "e").read_text())
@@ -372,6 +369,51 @@ def test_rare_labels_may_be_left_out():
     assert any("labels with a single text" in line and "'odd'" in line for line in lines)
 
 
+def test_thresholds_of_labels_may_be_set_for_a_trained_model(folder, capsys):
+    model = str(folder / "labels")
+    (chances,) = MultiLabelTextClassifier.load(model).predict_proba([TEXT]).astype(float)
+    art, sport = chances[0] - 1e-6, (chances[2] + 1) / 2
+    assert main(["predict", model, TEXT, "--threshold", f"sport={sport}", f"art={art}"]) == 0
+    assert json.loads(capsys.readouterr().out)["labels"] == ["art"]
+    path = labelled_file(folder, "labels")
+    assert main(["evaluate", model, path, "--threshold", "0.0000001"]) == 0
+    # All labels are predicted for all texts.
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| sport")]
+    assert rows[0].split("|")[3].strip() == "1.000"
+    assert rows[0].split("|")[6].strip() == "80"
+    for args, message in (
+        ([model, "--threshold", "tea=0.5"], "--threshold must name labels of the texts"),
+        ([str(folder / "regression"), "--threshold", "0.5"], "--threshold has no meaning"),
+        ([str(folder / "regression"), "--abstain", "0.5"], "--abstain is only for models"),
+    ):
+        with pytest.raises(SystemExit):
+            main(["predict", *args, "--file", labelled_file(folder, "regression")])
+        assert message in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_look_shows_what_train_would_do(folder, kind, capsys):
+    ending = "txt" if kind == "labels" else "csv"
+    path = str(folder / f"{kind}_train.{ending}")
+    assert main(["look", path, "--task", kind, *EXTRA[kind], "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["model"] == "lexicon"
+    assert report["problems"] == []
+    assert report["split"]["training"] + report["split"]["validation"] == len(ROWS)
+    trained = json.loads((folder / kind / "report.json").read_text())["data"]
+    assert report["split"]["validation"] == trained["validation"]["n"]
+    assert main(["look", path, "--task", kind, *EXTRA[kind]]) == 0
+    out = capsys.readouterr().out
+    first = {"labels": "240 texts with 3 labels", "regression": "240 texts with numbers from"}
+    assert first.get(kind, "240 texts, 4 classes") in out
+    assert f"--task {kind}" in out.splitlines()[-1]
+
+
+def test_look_names_an_order_that_is_missing(folder, capsys):
+    assert main(["look", str(folder / "ordinal_train.csv"), "--task", "ordinal"]) == 1
+    assert "training would stop: grades must be different numbers" in capsys.readouterr().out
+
+
 # numbers -----------------------------------------------------------------------------------------
 
 
@@ -495,10 +537,24 @@ def test_a_threshold_of_two_classes_names_the_class(tmp_path, capsys):
     assert main([*args, "--threshold", "good=0.2"]) == 0
     config = json.loads((tmp_path / "c" / "config.json").read_text())
     assert config["decision"] == {"positive": 1, "threshold": 0.2}
-    for value in ("good=x", "2"):
+    for value, message in (
+        ("good=x", "error: --threshold must be numbers"),
+        ("2", r"error: --threshold must be in (0, 1), got 2"),
+        ("0.3", "name the class, as --threshold bad=0.3 or good=0.3"),
+    ):
         with pytest.raises(SystemExit):
             main([*args, "--overwrite", "--threshold", value])
-        assert "--threshold must" in capsys.readouterr().err
+        assert message in " ".join(capsys.readouterr().err.split())
+    folder = str(tmp_path / "c")
+    (chance,) = TextClassifier.load(folder).predict_proba(["film"])[:, 1].tolist()
+    for threshold, label in ((chance - 0.01, "good"), (chance + 0.01, "bad")):
+        assert main(["predict", folder, "film", "--threshold", f"good={threshold}"]) == 0
+        assert json.loads(capsys.readouterr().out)["label"] == label
+    rule = "good is predicted if its probability is at least 0.2; the parts are exact."
+    assert main(["explain", folder, "film"]) == 0
+    assert rule in capsys.readouterr().out
+    assert main(["explain", folder, "film", "--html", str(tmp_path / "p.html")]) == 0
+    assert rule in (tmp_path / "p.html").read_text()
 
 
 # options and scikit-learn ------------------------------------------------------------------------
