@@ -40,9 +40,9 @@ def parse_thresholds(values: Sequence[str] | None) -> Any:
             raise ValueError(
                 f"threshold must be numbers, as 0.3 or spam=0.3, got {value!r}"
             ) from None
-    for value in thresholds.values():
-        if not 0 < value < 1:
-            raise ValueError(f"threshold must be in (0, 1), got {value:g}")
+    for threshold in thresholds.values():
+        if not 0 < threshold < 1:
+            raise ValueError(f"threshold must be in (0, 1), got {threshold:g}")
     if "" in thresholds and len(values) > 1:
         raise ValueError(f"threshold must name the label of each number, got {' '.join(values)}")
     return thresholds.get("", thresholds)

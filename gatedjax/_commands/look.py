@@ -124,16 +124,10 @@ def _survey(options: LookOptions) -> Json:
         )
     table = open_table(options.data, columns, encoding=options.encoding, split=options.split)
     kind = options.tokens or (LEXICON_KIND if name == LEXICON else None)
-    tokens = {"tokens": kind, "min_class": options.min_class}
-    order = None if options.order is None else [part.strip() for part in options.order.split(",")]
-    report = survey_texts(
-        table,
-        lowercase=True,
-        task=task,
-        order=order,
-        **common,
-        **tokens,  # type: ignore[arg-type]
-    )
+    arguments: Json = {**common, "tokens": kind, "min_class": options.min_class, "task": task}
+    if options.order is not None:
+        arguments["order"] = [grade.strip() for grade in options.order.split(",")]
+    report = survey_texts(table, lowercase=True, **arguments)
     return {"task": task, "model": name, **report}
 
 

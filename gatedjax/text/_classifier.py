@@ -298,7 +298,8 @@ class _Classifier(TextEstimator):
           ValueError: if a text has no word.
         """
         pair = (text,) if isinstance(text, str) else tuple(text)
-        return explain_texts(self._get_trained(), pair)
+        explanation: Any = explain_texts(self._get_trained(), pair)
+        return explanation
 
     def __sklearn_tags__(self) -> Any:
         # scikit-learn is optional; only its tools call this method.

@@ -18,6 +18,7 @@ from gatedjax.text._prediction import (
     ValuePrediction,
 )
 from gatedjax.text._table import Label, read_label
+from gatedjax.text._target_show import TargetExplanation
 
 
 class LabelPredictions(Predictions):
@@ -79,8 +80,27 @@ class ValuePredictions(Predictions):
         return ValuePredictions(items)
 
 
+class _TargetModel(_Classifier):
+    """The base class of the models of targets that are no class."""
+
+    def explain(self, text: str) -> TargetExplanation:  # type: ignore[override]
+        """Explains the prediction for a text by the words of the text.
+
+        Args:
+          text: the text.
+
+        Returns:
+          The open words and pairs with their signed shares in the prediction.
+
+        Raises:
+          ValueError: if the text has no word.
+        """
+        explanation: Any = super().explain(text)
+        return explanation
+
+
 @with_arguments
-class MultiLabelTextClassifier(_Classifier):
+class MultiLabelTextClassifier(_TargetModel):
     """A lexicon that predicts any number of labels for each text.
 
     The gates of the words are common to all labels, and each label has a sigmoid and a threshold.
@@ -194,7 +214,7 @@ class MultiLabelTextClassifier(_Classifier):
 
 
 @with_arguments
-class TextRegressor(_Classifier):
+class TextRegressor(_TargetModel):
     """A lexicon that predicts a real number for each text, by ridge regression on the open words.
 
         >>> rows = [(f"{w} {x} film", v) for w, v in (("dull", 1), ("fine", 5)) for x in "abcdefgh"]
@@ -264,7 +284,7 @@ class TextRegressor(_Classifier):
 
 
 @with_arguments
-class OrdinalTextClassifier(_Classifier):
+class OrdinalTextClassifier(_TargetModel):
     """A lexicon that predicts a grade for each text, among grades with an order.
 
     The weights are common to all grades, and thresholds cut their sum (cumulative logits). The
