@@ -222,9 +222,13 @@ def _fit_stage(
     spelling = _renumber(corpus, open_types, ngrams, first_ngram)
     num_columns = first_ngram + len(ngrams)
     if num_columns * head.num_groups > _MOST_WEIGHTS:
+        is_class = isinstance(head, ClassHead)
+        hint = (
+            "a network (model='gru') has fewer" if is_class else "min_class leaves out rare labels"
+        )
         raise ValueError(
             f"texts must have at most {_MOST_WEIGHTS:,} weights for a lexicon, got {num_columns:,} "
-            f"features for each of {head.num_groups:,} classes: a network (model='gru') has fewer"
+            f"features for each of {head.num_groups:,} {head.kind}: {hint}"
         )
     cells = count_features(
         ids,
