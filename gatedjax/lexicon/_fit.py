@@ -222,10 +222,9 @@ def _fit_stage(
     spelling = _renumber(corpus, open_types, ngrams, first_ngram)
     num_columns = first_ngram + len(ngrams)
     if num_columns * head.num_groups > _MOST_WEIGHTS:
-        is_class = isinstance(head, ClassHead)
-        hint = (
-            "a network (model='gru') has fewer" if is_class else "min_class leaves out rare labels"
-        )
+        hint = "min_class leaves out rare labels"
+        if isinstance(head, ClassHead):
+            hint = "a network (model='gru') has fewer"
         raise ValueError(
             f"texts must have at most {_MOST_WEIGHTS:,} weights for a lexicon, got {num_columns:,} "
             f"features for each of {head.num_groups:,} {head.kind}: {hint}"

@@ -16,7 +16,7 @@ from gatedjax.text._lexicon import LexiconModel
 from gatedjax.text._lexicon_training import train_lexicon
 from gatedjax.text._model import TrainedModel
 from gatedjax.text._options import TextOptions, check_options
-from gatedjax.text._prediction import LEXICONS, TARGETS
+from gatedjax.text._prediction import LEXICONS, ORDINAL, TARGETS
 from gatedjax.text._saved import load_model
 from gatedjax.text._tokens import KINDS, LEXICON_KIND
 from gatedjax.text._training import Data, train_model
@@ -153,6 +153,8 @@ class TextEstimator(TextOptions):
                 lowercase=trained.splitter.lowercase,
                 tokens=kind if kind in KINDS and kind != LEXICON_KIND else None,
                 tokenizer=tokenizer,
+                # Grades with names have no order of their own.
+                order=trained.classes if trained.kind == ORDINAL else None,
             )
         else:
             estimator = cls(

@@ -208,9 +208,10 @@ class TextOptions:
     )
     threshold: float | Mapping[Any, float] | None = _option(
         None,
-        "Probability from which a label is predicted by a model with several labels (default: "
-        "chosen for each label on the validation texts), or a class among two classes (default: "
-        'the most probable class is predicted). A dict such as {"spam": 0.3} names the label.',
+        "Probability from which a label is predicted by a model with several labels, or a class "
+        "among two classes. A number is for all labels; spam=0.3, in Python a dict from labels to "
+        "numbers, is for the label spam (default: for labels the threshold with the largest F1 on "
+        "the validation texts; of two classes the most probable is predicted).",
         _check_threshold,
     )
     order: Sequence[Any] | None = _option(

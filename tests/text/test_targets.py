@@ -201,6 +201,7 @@ def test_the_shares_of_an_explanation_sum_to_the_prediction(folder, kind):
         grade = int((total[0] > lexicon.bias / lexicon.temperature).sum())
         assert model.classes_[grade] == prediction.label == "many"
         assert model.classes_.tolist() == ["none", "some", "many", "all"]
+        assert clone(model).order == model.model_.classes
     assert json.dumps(explanation.to_json())
     assert "<article" in explanation.html()
     effects = [max(abs(p) for p in parts) for _, parts in explanation.ranked]
