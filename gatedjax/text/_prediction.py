@@ -136,7 +136,7 @@ class ValuePrediction:
     def to_json(self) -> Json:
         """Returns the line of `gatedjax predict`: a dict of the fields."""
         fields: Json = {
-            "value": float(f"{self.value:.8g}"),
+            "value": float(f"{self.value:.12g}"),
             "kept": self.kept,
             "density": round(self.density, 6),
         }

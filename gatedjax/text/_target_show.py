@@ -1,5 +1,6 @@
 """Explanations of predictions that are no class: as JSON, for a terminal, and as an HTML page."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -93,14 +94,30 @@ class TargetExplanation:
             ("(no word)", self.reasons.bias),
         ]
         totals = [sum(parts[place] for _, parts in items) for place in shown]
-        rows = [[name, *(_format(parts[place]) for place in shown)] for name, parts in items]
-        rows.append(["sum", *map(_format, totals)])
+        decimals = _count_decimals([parts[place] for _, parts in self.ranked for place in shown])
+        rows = [
+            [name, *(f"{parts[place]:+.{decimals}f}" for place in shown)] for name, parts in items
+        ]
+        rows.append(["sum", *(f"{total:+.{decimals}f}" for total in totals)])
         return [str(self.reasons.classes[place]) for place in shown], rows
 
 
-def _format(part: float) -> str:
-    # Shares have the unit of the target, which may be in thousands.
-    return f"{part:+.3f}" if abs(part) < 1000 else f"{part:+.6g}"
+def _count_decimals(parts: Sequence[float]) -> int:
+    """Returns the number of decimals of a table of shares.
+
+    It is 3, unless the largest share has less than three digits then, or is larger than 1,000,
+    because shares have the unit of the target.
+
+        >>> _count_decimals([0.5, -2.0]), _count_decimals([2e-6]), _count_decimals([40_000.0])
+        (3, 9, 0)
+
+    Args:
+      parts: the shares of words and pairs.
+    """
+    largest = max(map(abs, parts), default=0.0)
+    if largest == 0 or 0.05 <= largest < 1000:
+        return 3
+    return min(max(3 - math.floor(math.log10(largest)), 0), 20)
 
 
 def target_page(explanations: Sequence[TargetExplanation], title: str) -> str:

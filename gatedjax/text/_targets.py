@@ -632,7 +632,7 @@ class RealTarget(Target):
 
     def render_prediction(self, readings: Readings, row: int) -> str:
         """Returns the number."""
-        return f"{readings.logits[row, 0]:.6g}"
+        return f"{readings.logits[row, 0]:.8g}"
 
     def render_rule(self, bias: np.ndarray) -> str:
         """Returns the rule of the sum."""

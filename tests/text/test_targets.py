@@ -463,6 +463,15 @@ def test_the_unit_of_the_target_does_not_change_the_words():
         assert 2.0**20 * one.value == other.value
 
 
+def test_shares_have_as_many_digits_as_the_target_needs():
+    for unit in (1e-9, 1e6):
+        model = TextRegressor(density=0.3).fit(X, unit * np.array([number_of(*r) for r in ROWS]))
+        explanation = model.explain(TEXT)
+        (line,) = [part for part in explanation.render().splitlines() if "| sum " in part]
+        value = model.predict([TEXT])[0].value
+        assert float(line.split("|")[2]) == pytest.approx(value, rel=0.01)
+
+
 def test_the_density_is_chosen_by_the_error():
     assert choose_near_best([-1.0, -0.99, -1.05, -2], 0.05) == 1
     report = TextRegressor().fit(X, [number_of(*row) for row in ROWS]).report_
