@@ -273,9 +273,11 @@ class LabelHead(Head):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Computes the losses and their derivatives, see `Head`."""
         logits = scores + free
-        # The derivative of the cross-entropy is the error of the probability.
-        wrong = compute_sigmoid(logits) - targets
-        return self.compute_losses(logits, free, targets), wrong, wrong
+        # A single exponential gives the loss and its derivative, the error of the probability.
+        decay = np.exp(-np.abs(logits))
+        losses = np.maximum(logits, 0) - logits * targets + np.log1p(decay)
+        wrong = np.where(logits >= 0, 1.0, decay) / (1 + decay) - targets
+        return losses.sum(1), wrong, wrong
 
     def compute_losses(
         self, logits: np.ndarray, bias: np.ndarray, targets: np.ndarray

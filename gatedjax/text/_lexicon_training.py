@@ -19,7 +19,6 @@ from gatedjax.lexicon import (
 from gatedjax.text import _copies, _corpus
 from gatedjax.text._asides import check_share
 from gatedjax.text._baseline import LinearBaseline, character_ngrams
-from gatedjax.text._calibration import fit_head_temperature, fit_temperature
 from gatedjax.text._corpus import Corpus, Examples, are_numbers, digest_parts, say_corpus
 from gatedjax.text._labels import CONTROL
 from gatedjax.text._lexicon import LexiconModel
@@ -49,7 +48,7 @@ from gatedjax.text._target_corpus import (
     stratify_corpus,
 )
 from gatedjax.text._target_metrics import render_unknown
-from gatedjax.text._targets import LEAST_LOSS, TARGET_OF, ClassTarget, Target, TargetOptions
+from gatedjax.text._targets import TARGET_OF, Target, TargetOptions
 from gatedjax.text._tokens import (
     LEXICON_KIND,
     Splitter,
@@ -286,13 +285,12 @@ def train_lexicon(
 def _calibrate(lexicon: Gated, validation: TextPart, target: Target) -> tuple[Target, float]:
     """Returns the target with decisions of the validation texts, and the temperature."""
     readings = lexicon.read(validation.words)
-    if isinstance(target, ClassTarget):
-        return target, fit_temperature(readings.probabilities, validation.labels)
-    assert isinstance(lexicon, Lexicon)
-    temperature = fit_head_temperature(
-        lexicon.head, readings.logits, lexicon.bias, validation.labels
+    reader = lexicon.reader if isinstance(lexicon, WindowLexicon) else lexicon
+    temperature = target.fit_temperature(reader.head, reader.bias, readings, validation.labels)
+    probabilities = reader.head.compute_probabilities(
+        readings.logits / temperature, reader.bias / temperature
     )
-    readings = dataclasses.replace(lexicon, temperature=temperature).read(validation.words)
+    readings = readings._replace(probabilities=probabilities)
     return target.choose_decision(readings, validation.labels), temperature
 
 
@@ -324,12 +322,12 @@ def _choose(
         for lexicon in fit:
             readings = lexicon.read(held.words)
             decided = target.choose_decision(readings, held.labels)
-            scores = decided.measure(held.labels, readings, held.unknown)
+            measured = decided.measure(held.labels, readings, held.unknown)
             share = float(np.mean(np.concatenate(readings.is_open)))
-            stage = {name: scores[name] for name in target.metrics}
+            stage = {name: measured[name] for name in target.metrics}
             curve.append({"density": lexicon.density, "words": share, **stage})
             stages.append(lexicon)
-            measures.append(scores)
+            measures.append(measured)
     except EmptyLexicon:
         # There are too few words for the last stages, and only a density of the user is an error.
         if options.density is not None:
@@ -337,44 +335,26 @@ def _choose(
     chosen = len(stages) - 1
     if options.density is None:
         metric = target.choose_metric(options.best_metric)
-        values = [stage[metric] for stage in curve]
-        if isinstance(target, ClassTarget):
-            chosen = choose_stage(values, len(held.labels))
-        else:
-            ranks = [-value for value in values] if target.is_error else values
-            best = int(np.argmax(ranks))
-            chosen = choose_near_best(ranks, target.allow_loss(measures[best], metric))
+        scores = [-stage[metric] if target.is_error else stage[metric] for stage in curve]
+        best = int(np.argmax(scores))
+        chosen = choose_stage(scores, target.allow_loss(measures[best], metric))
     return stages[chosen], stages[0], curve, chosen
 
 
-def choose_stage(accuracies: Sequence[float], num_texts: int) -> int:
-    """Chooses the last stage that is nearly as accurate as the best stage.
+def choose_stage(scores: Sequence[float], allowed: float) -> int:
+    """Chooses the last stage that is nearly as good as the best stage.
 
-    A stage is nearly as accurate if its accuracy is at most max(0.005, s) below the best accuracy
-    a, where s = sqrt(a (1 - a) / n) is the standard error of a on n texts.
-
-        >>> choose_stage([0.9, 0.89, 0.85], 400)
-        1
+        >>> choose_stage([-2.0, -1.9, -2.05, -3.0], 0.2)
+        2
 
     Args:
-      accuracies: the accuracy of each stage, from all words to the fewest.
-      num_texts: the number of texts n on which they were measured.
+      scores: the score of each stage, from all words to the fewest; larger is better.
+      allowed: how much below the best score the score may be, see `Target.allow_loss`.
 
     Returns:
       The number of the stage.
 
     Reference: Breiman et al. 1984 (the rule of one standard error).
-    """
-    best = max(accuracies)
-    allowed = max(LEAST_LOSS, (best * (1 - best) / num_texts) ** 0.5)
-    return choose_near_best(accuracies, allowed)
-
-
-def choose_near_best(scores: Sequence[float], allowed: float) -> int:
-    """Returns the last stage with a score of at most `allowed` below the best score.
-
-    >>> choose_near_best([-2.0, -1.9, -2.05, -3.0], 0.2)
-    2
     """
     best = max(scores)
     return max(i for i, score in enumerate(scores) if score >= best - allowed - 1e-12)

@@ -27,7 +27,7 @@ from gatedjax.lexicon import RealHead
 from gatedjax.text import Columns
 from gatedjax.text._lexicon import LexiconModel
 from gatedjax.text._lexicon_report import count_equal
-from gatedjax.text._lexicon_training import choose_near_best
+from gatedjax.text._lexicon_training import choose_stage
 from gatedjax.text._options import TextOptions, check_options
 from gatedjax.text._read import open_table
 from gatedjax.text._rivals import TfidfModel
@@ -473,7 +473,7 @@ def test_shares_have_as_many_digits_as_the_target_needs():
 
 
 def test_the_density_is_chosen_by_the_error():
-    assert choose_near_best([-1.0, -0.99, -1.05, -2], 0.05) == 1
+    assert choose_stage([-1.0, -0.99, -1.05, -2], 0.05) == 1
     report = TextRegressor().fit(X, [number_of(*row) for row in ROWS]).report_
     curve = [stage["rmse"] for stage in report["curve"]]
     chosen = [stage["density"] for stage in report["curve"]].index(report["density"])
