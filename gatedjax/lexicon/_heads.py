@@ -246,6 +246,9 @@ class LabelHead(Head):
     num_labels: int
 
     kind: ClassVar[str] = "labels"
+    # Rare labels need a smaller penalty than classes: measured on two folds of the questions of TREC
+    # with 56 labels.
+    inverse_penalty: ClassVar[float] = 10.0
 
     def __post_init__(self) -> None:
         """Checks the number of labels."""
@@ -314,6 +317,7 @@ class RealHead(Head):
     unit: float
 
     kind: ClassVar[str] = "real"
+    # Measured on the grades of the Stanford Sentiment Treebank, like that of `OrdinalHead`.
     inverse_penalty: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
