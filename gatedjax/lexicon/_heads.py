@@ -246,8 +246,8 @@ class LabelHead(Head):
     num_labels: int
 
     kind: ClassVar[str] = "labels"
-    # Rare labels need a smaller penalty than classes: measured on two folds of the questions of TREC
-    # with 56 labels.
+    # Rare labels need a smaller penalty than classes: measured on two folds of the questions of
+    # TREC with 56 labels.
     inverse_penalty: ClassVar[float] = 10.0
 
     def __post_init__(self) -> None:
