@@ -27,9 +27,12 @@ if TYPE_CHECKING:
     from gatedjax import text as text
     from gatedjax import training as training
     from gatedjax.explore import explorer as explorer
+    from gatedjax.text import MultiLabelTextClassifier as MultiLabelTextClassifier
+    from gatedjax.text import OrdinalTextClassifier as OrdinalTextClassifier
     from gatedjax.text import PairClassifier as PairClassifier
     from gatedjax.text import Tagger as Tagger
     from gatedjax.text import TextClassifier as TextClassifier
+    from gatedjax.text import TextRegressor as TextRegressor
 
 _SUBPACKAGES = (
     "analysis",
@@ -46,9 +49,12 @@ _SUBPACKAGES = (
     "training",
 )
 _MODULES = {
+    "MultiLabelTextClassifier": "text",
+    "OrdinalTextClassifier": "text",
     "PairClassifier": "text",
     "Tagger": "text",
     "TextClassifier": "text",
+    "TextRegressor": "text",
     "explorer": "explore",
 }
 

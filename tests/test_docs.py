@@ -30,7 +30,7 @@ PAGES = [
     pytest.param("ssan", 2, marks=pytest.mark.slow),
     pytest.param("parallel", 3, marks=pytest.mark.slow),
     pytest.param("export", 4, marks=pytest.mark.slow),
-    pytest.param("own_text", 4, marks=pytest.mark.slow),
+    pytest.param("own_text", 5, marks=pytest.mark.slow),
 ]
 
 

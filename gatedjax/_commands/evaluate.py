@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from gatedjax._commands._thresholds import THRESHOLD_ARGUMENTS, Thresholds, set_thresholds
 from gatedjax._utils.cli import RAW_FILES, parse, program, refusals
 from gatedjax._utils.json import to_json
 from gatedjax._utils.options import Unset
@@ -18,6 +19,7 @@ _ARGUMENTS = {
     "columns.header": "--columns",
     "max_aside must": "--max-aside must",
     "max_aside=": "--max-aside ",
+    **THRESHOLD_ARGUMENTS,
 }
 """Words in messages of the library, and the options that replace them."""
 
@@ -27,7 +29,8 @@ class EvaluateOptions:
     """Measures a model on labelled texts.
 
     It prints accuracy, macro F1, confusion, calibration, density and the gap between gate modes.
-    For a tagger it prints the accuracy of words and the F1 of spans.
+    For a tagger it prints the accuracy of words and the F1 of spans, for several labels the F1, for
+    a number RMSE, MAE, R^2 and Spearman's correlation, and for grades MAE and quadratic kappa.
     """
 
     model: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
@@ -48,6 +51,9 @@ class EvaluateOptions:
     """The encoding of the files."""
     max_aside: float = 0.01
     """The share of the lines that may be set aside. With more of them the command ends."""
+    threshold: Thresholds = None
+    """The probability from which a label is predicted by a model with several labels, or a class
+    among two, as spam=0.3 (default: the thresholds of the training)."""
     split: str = "test"
     """The split of a data set that is given by its name."""
     out: Unset[Path] = None
@@ -56,12 +62,14 @@ class EvaluateOptions:
 
 def _run(options: EvaluateOptions) -> None:
     from gatedjax.text._asides import check_share
+    from gatedjax.text._prediction import TARGETS
     from gatedjax.text._saved import load_model
 
     # Both are checked before the model is loaded and run, which may take minutes.
     check_place(options.out)
     check_share(options.max_aside)
-    model = load_model(options.model, ("text", "pair", "tags"))
+    model = load_model(options.model, ("text", "pair", "tags", *TARGETS))
+    model = set_thresholds(model, options.threshold)
     metrics = _of_tags(model, options) if model.kind == "tags" else _of_texts(model, options)
     if metrics["aside"]:
         unit = "sentences" if model.kind == "tags" else "lines"
@@ -77,8 +85,8 @@ def _of_texts(model: Any, options: EvaluateOptions) -> Json:
     from gatedjax.text._leak import render_leak
     from gatedjax.text._lexicon_report import render_equal, render_window_leak
     from gatedjax.text._metrics import render_metrics
+    from gatedjax.text._prediction import COLUMNS, TARGETS
     from gatedjax.text._read import Columns, open_table, parse_header
-    from gatedjax.text._training import COLUMNS
 
     if options.word is not None or options.tag is not None:
         raise ValueError(
@@ -86,9 +94,13 @@ def _of_texts(model: Any, options: EvaluateOptions) -> Json:
             f"and {options.tag} for a classifier"
         )
     inputs = options.text or COLUMNS[model.kind].inputs
-    columns = Columns(inputs, options.label, parse_header(options.columns))
+    header, form = parse_header(options.columns), COLUMNS[model.kind].target
+    columns = Columns(inputs, options.label, header, form)
     table = open_table(options.data, columns, encoding=options.encoding, split=options.split)
     metrics = evaluate_model(model, table, max_aside=options.max_aside)
+    if model.kind in TARGETS:
+        _say_target(model, metrics)
+        return metrics
     if "same_answer" in metrics:
         n, share = metrics["n"], metrics["density"]
         say(f"{n:,} texts: accuracy {metrics['accuracy']:.4f} from {share:.0%} of the words")
@@ -104,6 +116,21 @@ def _of_texts(model: Any, options: EvaluateOptions) -> Json:
     if "leak" in metrics:
         say(render_leak(metrics["leak"]))
     return metrics
+
+
+def _say_target(model: Any, metrics: Json) -> None:
+    """Prints the metrics of labels, numbers or grades."""
+    from gatedjax.text._lexicon_report import render_equal, render_metric_list
+    from gatedjax.text._target_metrics import render_grade_table, render_label_table
+
+    n, share, names = metrics["n"], metrics["density"], model.target.metrics
+    say(f"{n:,} texts: {render_metric_list(metrics, names)} from {share:.0%} of the words")
+    say(render_equal(metrics["same_answer"]))
+    if "labels" in metrics:
+        say(f"\n{render_label_table(metrics)}")
+    if "grades" in metrics:
+        say(f"\n{render_grade_table(metrics).rstrip()}")
+    say(f"\ndensity: {metrics['density']:.4f} of the words are read")
 
 
 def _of_tags(model: Any, options: EvaluateOptions) -> Json:

@@ -39,13 +39,15 @@ class ExplainOptions:
 def _run(options: ExplainOptions) -> None:
     from gatedjax.text._lexicon import LexiconModel
     from gatedjax.text._lexicon_explanation import explain_with_lexicon
+    from gatedjax.text._prediction import TARGETS
     from gatedjax.text._saved import load_model
     from gatedjax.text._show import html_page
     from gatedjax.text._table import fault
+    from gatedjax.text._target_show import target_page
 
     # A wrong path is reported before the model is loaded and run.
     check_place(options.html)
-    model = load_model(options.model, ("text", "pair"))
+    model = load_model(options.model, ("text", "pair", *TARGETS))
     given = options.texts or ()
     if not given:
         _list_words(model, options)
@@ -56,14 +58,15 @@ def _run(options: ExplainOptions) -> None:
         if why := fault(text, "utf-8"):
             raise ValueError(f"text {number} must be a text in UTF-8, got {text!r:.40}: {why}")
     if isinstance(model, LexiconModel):
-        explanations = [explain_with_lexicon(model, text) for text in given]
+        explanations: list[Any] = [explain_with_lexicon(model, text) for text in given]
     else:
         # Imported here, because a lexicon is explained without JAX.
         from gatedjax.text._explanation import explain_texts
 
         explanations = [explain_texts(model, texts) for texts in in_turns(given, model.inputs)]
     if options.html is not None:
-        page = html_page(explanations, f"What {options.model.name} rests on")
+        make_page: Any = target_page if model.kind in TARGETS else html_page
+        page = make_page(explanations, f"What {options.model.name} rests on")
         write_atomic(options.html, page.encode("utf-8", "replace"))
         say(f"wrote {options.html}")
         return

@@ -39,9 +39,12 @@ class LookOptions:
 
     data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
     """The labelled texts, as `gatedjax train` reads them."""
-    task: Literal["auto", "text", "pair", "tags"] = "auto"
-    """The task: texts, pairs of texts, or words with tags. auto chooses it by the ending and the
-    columns of the file."""
+    task: Literal["auto", "text", "pair", "tags", "labels", "regression", "ordinal"] = "auto"
+    """The task: a class for each text, pairs of texts, words with tags, several labels for each
+    text, a number, or a grade among grades with an order. auto chooses among the first three by the
+    ending and the columns of the file."""
+    order: Annotated[Unset[str], tyro.conf.arg(metavar="GRADE,GRADE")] = None
+    """The grades of the task ordinal, the lowest first (default: the order of their numbers)."""
     text: Annotated[Unset[tuple[str, ...]], tyro.conf.arg(metavar="COLUMN ...")] = None
     """The columns of the texts (default: text, or premise and hypothesis)."""
     label: str = "label"
@@ -75,7 +78,7 @@ class LookOptions:
 def _survey(options: LookOptions) -> Json:
     """Returns the survey of the data, see `survey_texts` and `survey_tags`, with task and model."""
     from gatedjax.text._asides import check_share
-    from gatedjax.text._prediction import LEXICON
+    from gatedjax.text._prediction import COLUMNS, LEXICON
     from gatedjax.text._read import Columns, infer_task, open_table, parse_header
     from gatedjax.text._survey import MAX_LEN, survey_tags, survey_texts
     from gatedjax.text._tags import open_sentences
@@ -117,7 +120,7 @@ def _survey(options: LookOptions) -> Json:
             f"{options.tag}"
         )
     inputs = ("premise", "hypothesis") if task == "pair" else ("text",)
-    columns = Columns(options.text or inputs, options.label, header)
+    columns = Columns(options.text or inputs, options.label, header, COLUMNS[task].target)
     if len(columns.inputs) != len(inputs):
         raise ValueError(
             f"--text must name {len(inputs)} column{'s' * (len(inputs) > 1)}, got "
@@ -125,16 +128,22 @@ def _survey(options: LookOptions) -> Json:
         )
     table = open_table(options.data, columns, encoding=options.encoding, split=options.split)
     kind = options.tokens or (LEXICON_KIND if name == LEXICON else None)
-    tokens = {"tokens": kind, "min_class": options.min_class}
-    report = survey_texts(table, lowercase=True, **common, **tokens)  # type: ignore[arg-type]
+    arguments: Json = {**common, "tokens": kind, "min_class": options.min_class, "task": task}
+    if options.order is not None:
+        arguments["order"] = [grade.strip() for grade in options.order.split(",")]
+    report = survey_texts(table, lowercase=True, **arguments)
     return {"task": task, "model": name, **report}
 
 
 def _choose_model(task: str, options: LookOptions) -> str:
     """Returns the name of the model that the survey is for, by the task and the options."""
+    from gatedjax.text._prediction import LEXICON, TARGETS
+
+    if task in TARGETS:
+        return LEXICON
     if task != "text":
         return "ssan"
-    return "lexicon" if options.max_len is None else "ganet"
+    return LEXICON if options.max_len is None else "ganet"
 
 
 def _train_command(options: LookOptions, report: Json) -> str:

@@ -12,12 +12,19 @@ from typing import Annotated, Any
 import tyro
 
 from gatedjax._commands._lines import in_turns, lines_to
+from gatedjax._commands._thresholds import THRESHOLD_ARGUMENTS, Thresholds, set_thresholds
 from gatedjax._utils.cli import parse, program, refusals
 from gatedjax._utils.options import Flag, Unset
 from gatedjax._utils.terminal import say
 from gatedjax._utils.types import Json
 from gatedjax._utils.write import check_place
 
+_ARGUMENTS = {
+    "columns.inputs must": "--text must",
+    "columns.header": "--columns",
+    **THRESHOLD_ARGUMENTS,
+}
+"""Words in messages of the library, and the options that replace them."""
 _SECONDS = 1.0
 """The seconds between two messages of progress."""
 
@@ -28,7 +35,7 @@ class PredictOptions:
 
     It writes a line of JSON for each text, with its label, its probability, the words with open
     gates and the density, or with an error. For a tagger the line has words, tags and
-    probabilities.
+    probabilities, for several labels "labels" and "probabilities", and for a number "value".
 
     For example:
     $ gatedjax predict model "a dull film"
@@ -61,6 +68,9 @@ class PredictOptions:
     abstain: Unset[float] = None
     """Write null as the label, with a note, if the probability of the best class is below this
     number, as 0.6."""
+    threshold: Thresholds = None
+    """The probability from which a label is predicted by a model with several labels, or a class
+    among two, as spam=0.3 (default: the thresholds of the training)."""
     overwrite: Flag = False
     """Replace the file of --out."""
 
@@ -147,7 +157,7 @@ def _abstain(line: Json, least: float | None) -> Json:
 
 def _run(options: PredictOptions) -> None:
     from gatedjax.text._lines import suggest_encoding
-    from gatedjax.text._prediction import Failure
+    from gatedjax.text._prediction import LABELS, REGRESSION, TARGETS, Failure
     from gatedjax.text._saved import load_model
 
     check_place(options.out)
@@ -156,11 +166,12 @@ def _run(options: PredictOptions) -> None:
         raise FileExistsError(f"{options.out} exists: --overwrite replaces it")
     if options.texts and options.file is not None:
         raise ValueError("TEXT or --file must be left out, got both: give one of the two")
-    model = load_model(options.model, ("text", "pair", "tags"))
+    model = load_model(options.model, ("text", "pair", "tags", *TARGETS))
     tagger = model.kind == "tags"
-    if options.abstain is not None and tagger:
+    if options.abstain is not None and (tagger or model.kind in (LABELS, REGRESSION)):
         raise ValueError(
-            f"--abstain must be left out for a tagger, got {options.abstain}: leave it out"
+            "--abstain must be left out unless the model has a class for each text, got "
+            f"{options.abstain}: leave it out"
         )
     if options.abstain is not None and not 0 < options.abstain <= 1:
         raise ValueError(f"--abstain must be in (0, 1], got {options.abstain}")
@@ -168,6 +179,7 @@ def _run(options: PredictOptions) -> None:
         raise ValueError(
             f"--word must be left out unless the model is a tagger, got {options.word}"
         )
+    model = set_thresholds(model, options.threshold)
     lines = iter(_sentences(options) if tagger else _lines(options, model.kind))
     predict: Any = model.predict
     if options.reasons:
@@ -215,6 +227,6 @@ def _run(options: PredictOptions) -> None:
 def main(args: list[str]) -> int:
     """Runs the command and returns 0; errors exit with status 2."""
     options = parse(PredictOptions, args, f"{program()} predict", words="texts")
-    with refusals({"columns.inputs must": "--text must", "columns.header": "--columns"}):
+    with refusals(_ARGUMENTS):
         _run(options)
     return 0

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import tyro
 
+from gatedjax._commands._thresholds import Thresholds, parse_thresholds
 from gatedjax._utils.cli import RAW_FILES, check_devices, fail, parse, program, refusals
 from gatedjax._utils.cpu import prepare_cpu
 from gatedjax._utils.groups import with_grouped_names
@@ -22,7 +23,7 @@ from gatedjax.text._asides import MAX_ASIDE, check_share
 from gatedjax.text._estimator import train_any
 from gatedjax.text._model import check_inputs, networks
 from gatedjax.text._options import TextOptions, check_options, model_names
-from gatedjax.text._prediction import LEXICONS
+from gatedjax.text._prediction import LEXICONS, TARGETS
 from gatedjax.text._read import Columns, infer_task, open_table, parse_header
 from gatedjax.text._tags import open_sentences
 from gatedjax.text._training import COLUMNS, Data
@@ -48,11 +49,22 @@ _ARGUMENTS = {
     "columns.inputs must": "--text must",
     "columns.header": "--columns",
     "min_class": "--min-class",
+    "as order low,mid,high": "as --order low,mid,high",
+    "as threshold ": "as --threshold ",
     "network: ": "--model: ",
     "training: ": "--train: ",
 }
 """Words in messages of the library, and the options that replace them."""
-_TASKS = ("text", "pair", "tags")
+_TASKS = ("text", "pair", "tags", "labels", "regression", "ordinal")
+_NOUNS = {
+    "labels": "classifier with several labels for each text",
+    "regression": "model of a number",
+    "ordinal": "model of grades",
+}
+_CARD_METRICS = (
+    *("accuracy", "macro_f1", "micro_f1", "subset_accuracy"),
+    *("rmse", "mae", "r2", "spearman", "kappa"),
+)
 _SEVERAL = ("seeds", "sweep", "sweep_over")
 """The options of `TrainConfig` that train several models."""
 Inferred = Annotated[T, tyro.conf.arg(help_behavior_hint="")]
@@ -67,9 +79,10 @@ class DataOptions:
     """The labelled texts."""
     out: Path
     """The folder of the model. It appears when the model is complete."""
-    task: Literal["auto", "text", "pair", "tags"] = "auto"
-    """The task: texts, pairs of texts, or words with tags. auto chooses it by the ending and the
-    columns of the file."""
+    task: Literal["auto", "text", "pair", "tags", "labels", "regression", "ordinal"] = "auto"
+    """The task: a class for each text, pairs of texts, words with tags, several labels for each
+    text, a number, or a grade among grades with an order. auto chooses among the first three by the
+    ending and the columns of the file."""
     text: Annotated[Unset[tuple[str, ...]], tyro.conf.arg(metavar="COLUMN ...")] = None
     """The columns of the texts (default: text, or premise and hypothesis)."""
     label: str = "label"
@@ -142,6 +155,8 @@ class TrainOptions(TextOptions, DataOptions):
     $ gatedjax train reviews.csv --out model
     $ gatedjax train reviews.csv --out model --test test.csv --density 0.2
     $ gatedjax train words.conll --out tagger
+    $ gatedjax train news.jsonl --out model --task labels
+    $ gatedjax train prices.csv --out model --task regression --label price
     $ gatedjax train --model ganet --help    (the options of a network)
     """
 
@@ -153,6 +168,8 @@ class TrainOptions(TextOptions, DataOptions):
     tokens: Unset[Literal["words", "social", "characters", "bpe"]] = None
     class_weight: Unset[Literal["balanced"]] = None
     best_metric: Literal["accuracy", "macro_f1"] = "accuracy"
+    threshold: Thresholds = None  # type: ignore[assignment]
+    order: Annotated[Unset[str], tyro.conf.arg(metavar="GRADE,GRADE")] = None
     # A function cannot be given on a command line.
     tokenizer: Any = dataclasses.field(default=None, init=False)
     batch_size: Unset[int] = None
@@ -226,7 +243,7 @@ def _at(config: Any, name: str) -> Any:
 
 
 def _task(args: Sequence[str]) -> str:
-    """Returns the task ("text", "pair" or "tags"): --task, or a guess from options and data."""
+    """Returns the task, one of `_TASKS`: --task, or a guess from options and data."""
     named = _value_of(args, "--task")
     if named in _TASKS:
         return named
@@ -269,7 +286,7 @@ def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, TextOptions]:
     """Parses a command line.
 
     Returns:
-      The options of the command; the task, "text", "pair" or "tags"; and the options of training.
+      The options of the command; the task, one of `_TASKS`; and the options of training.
     """
     args = without_removed_options(args)
     for name in _option_names(args, "train"):
@@ -306,6 +323,10 @@ def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, TextOptions]:
     }
     # Only the options on the command line are passed on, because other defaults follow from the
     # data.
+    with refusals(_ARGUMENTS):
+        options["threshold"] = parse_thresholds(command.threshold)
+    if command.order is not None:
+        options["order"] = [name.strip() for name in str(command.order).split(",")]
     options |= {
         "network": {
             option: _at(command.network, option) for option in _option_names(args, "model")
@@ -343,7 +364,10 @@ def _open_data(command: TrainOptions, kind: str, data: str, split: str) -> Data:
             f"{command.word} and {command.tag}"
         )
     columns = Columns(
-        command.text or COLUMNS[kind].inputs, command.label, parse_header(command.columns)
+        command.text or COLUMNS[kind].inputs,
+        command.label,
+        parse_header(command.columns),
+        COLUMNS[kind].target,
     )
     check_inputs(columns, kind)
     return open_table(data, columns, encoding=command.encoding, split=split)
@@ -416,17 +440,26 @@ def _card(command: TrainOptions, kind: str, report: Any, options: TextOptions) -
         f"{part} {name}": float(report[part][name])
         for part in ("validation", "test")
         if part in report
-        for name in ("accuracy", "macro_f1", "density")
-        if name in report[part]
+        for name in (*_CARD_METRICS, "density")
+        if report[part].get(name) is not None
     }
     rule = report["baseline"]["kind"] if kind == "tags" else "a linear baseline"
     baseline = {
         f"{part} accuracy of {rule}": float(value)
         for part, value in report["baseline"].items()
-        if part != "kind"
+        if kind not in TARGETS and part != "kind"
+    }
+    baseline |= {
+        f"{part} {name} of {rival}": float(value)
+        for rival, parts in report["baseline"].items()
+        if kind in TARGETS
+        for part, scores in parts.items()
+        for name, value in scores.items()
+        if value is not None
     }
     counts = ", ".join(f"{part['n']:,} for {name}" for name, part in report["data"].items())
     noun, unit = ("tagger", "sentences") if kind == "tags" else ("classifier", "texts")
+    noun = _NOUNS.get(kind, noun)
     return ModelCard(
         name=command.out.absolute().name,
         description=f"A {noun} ({options.model}) that `gatedjax train` made.",

@@ -72,7 +72,7 @@ class LexiconView(View):
         with self._lock:
             reading, shares = lexicon.read([words]), lexicon.share(words)
         probabilities, is_open = reading.probabilities[0], reading.is_open[0]
-        best = int(np.argmax(probabilities))
+        best = self._model.target.rank_columns(reading, 0)[0]
         logits = shares.bias + shares.words.sum(0) + shares.pairs.sum(0)
         # The colour of a word is strongest at the largest share of the text.
         largest = max(np.abs(shares.words).max(), np.abs(shares.pairs).max(initial=0.0), 1e-9)

@@ -6,7 +6,7 @@ from typing import Any
 from gatedjax.explore._lexicon_view import LexiconView
 from gatedjax.explore._views import PairView, ReaderView, TranslatorView, View
 from gatedjax.text._folders import kind_of
-from gatedjax.text._prediction import LEXICONS
+from gatedjax.text._prediction import LEXICONS, TARGETS
 from gatedjax.text._reader import Reader
 from gatedjax.text._run import load_run
 from gatedjax.text._saved import load_model
@@ -27,6 +27,11 @@ def view_of(model: Any, *, tokenized: bool = False) -> View | None:
         return ReaderView(model, tokenized=tokenized)
     if isinstance(model, Translator):
         return TranslatorView(model)
+    if model.kind in TARGETS:
+        raise ValueError(
+            f"model must have a class for each text, got one of the kind {model.kind!r}: "
+            "`gatedjax explain` shows its words"
+        )
     # A lexicon has the kind "text", so it is recognised before the kinds of networks.
     if getattr(model, "network", None) in LEXICONS:
         return LexiconView(model)

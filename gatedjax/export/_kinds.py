@@ -12,7 +12,9 @@ FORMAT = 1
 """The format that this version writes; it reads all formats up to it."""
 KEY = "gatedjax"
 """The key of the kind and format in config.json."""
-Kind = Literal["text", "pair", "tags", "cloze", "translation", "run"]
+Kind = Literal[
+    "text", "pair", "tags", "labels", "regression", "ordinal", "cloze", "translation", "run"
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +29,9 @@ _ABOUT: dict[Kind, _About] = {
     "text": _About("a text classifier", "gatedjax predict"),
     "pair": _About("a classifier of pairs of texts", "gatedjax predict"),
     "tags": _About("a tagger", "gatedjax predict"),
+    "labels": _About("a model with several labels for each text", "gatedjax predict"),
+    "regression": _About("a model that predicts a number", "gatedjax predict"),
+    "ordinal": _About("a model that predicts a grade", "gatedjax predict"),
     "cloze": _About("a reader that answers questions", "gatedjax answer"),
     "translation": _About("a translator", "gatedjax translate"),
     "run": _About("the parameters of an experiment's run", "gatedjax.export.load"),
@@ -36,8 +41,7 @@ _ABOUT: dict[Kind, _About] = {
 def facts_of(kind: Kind) -> dict[str, Tree]:
     """Returns {"gatedjax": {"kind", "format"}}, the entry of config.json that `check_kind` reads.
 
-    `kind` is "text", "pair", "tags", "cloze", "translation" or "run". Raises ValueError for another
-    kind.
+    `kind` is one of `Kind`. Raises ValueError for another kind.
     """
     if kind not in get_args(Kind):
         raise ValueError(
@@ -53,8 +57,7 @@ def check_kind(
 
     Args:
       config: the content of config.json.
-      accepted: the kind, or the kinds, that the caller can use, of "text", "pair", "tags", "cloze",
-        "translation" and "run".
+      accepted: the kind, or the kinds, that the caller can use, see `Kind`.
       folder: the folder, for messages.
 
     Returns:

@@ -7,6 +7,11 @@ needs NumPy, and SciPy for the fit and for many texts; it does not import JAX.
 from gatedjax.lexicon._fit import DENSITIES as DENSITIES
 from gatedjax.lexicon._fit import EmptyLexicon as EmptyLexicon
 from gatedjax.lexicon._fit import fit_lexicon as fit_lexicon
+from gatedjax.lexicon._heads import ClassHead as ClassHead
+from gatedjax.lexicon._heads import Head as Head
+from gatedjax.lexicon._heads import LabelHead as LabelHead
+from gatedjax.lexicon._heads import OrdinalHead as OrdinalHead
+from gatedjax.lexicon._heads import RealHead as RealHead
 from gatedjax.lexicon._lexicon import Lexicon as Lexicon
 from gatedjax.lexicon._lexicon import Readings as Readings
 from gatedjax.lexicon._lexicon import Shares as Shares

@@ -254,8 +254,7 @@ def weigh_cells(cells: Cells, scale: np.ndarray, num_texts: int) -> tuple[np.nda
 
 def compute_scale(
     cells: Cells,
-    labels: np.ndarray,
-    num_classes: int,
+    groups: np.ndarray,
     first_ngram: int,
     num_columns: int,
     *,
@@ -268,15 +267,14 @@ def compute_scale(
         r_f = s idf_f / mean idf                           character n-grams
 
     idf_f = log((1 + n) / (1 + n_f)) + 1 is the inverse document frequency, and nb_f the largest
-    absolute log-ratio of the frequency of the feature inside and outside of a class, as in naive
-    Bayes. In the first line the means are over all features, in the second over the n-grams. They
-    include features of closed words, with n_f = 0, because the part of nb in r would otherwise
-    become smaller when words are closed.
+    absolute log-ratio of the frequency of the feature inside and outside of a group of texts (the
+    texts of a class), as in naive Bayes. In the first line the means are over all features, in the
+    second over the n-grams. They include features of closed words, with n_f = 0, because the part
+    of nb in r would otherwise become smaller when words are closed.
 
     Args:
       cells: the features of the n training texts.
-      labels: int [n], the class of each text.
-      num_classes: the number of classes C.
+      groups: bool [n, G], the texts of each group.
       first_ngram: the column of the first n-gram.
       num_columns: the number of columns F.
       absent: the number of words, and the number of n-grams, that are in no text since their words
@@ -289,11 +287,9 @@ def compute_scale(
     Reference: Wang and Manning 2012 (the log-ratios).
     """
     total = np.bincount(cells.columns, minlength=num_columns).astype(np.float64)
-    idf, largest_idf = np.log((1 + len(labels)) / (1 + total)) + 1, np.log(1 + len(labels)) + 1
-    codes = labels[cells.rows].astype(np.int64) * max(num_columns, 1) + cells.columns
-    counts = np.bincount(codes, minlength=num_classes * num_columns)
+    idf, largest_idf = np.log((1 + len(groups)) / (1 + total)) + 1, np.log(1 + len(groups)) + 1
     ratio, absent_ratio, num_absent = np.zeros(num_columns), 0.0, sum(absent)
-    for count in counts.reshape(num_classes, num_columns):
+    for count in _count_in_groups(cells, groups, num_columns):
         # Without the added 1 a feature that a class lacks would have an infinite ratio.
         inside = count + 1.0
         outside = total - inside + 2.0
@@ -306,6 +302,19 @@ def compute_scale(
     ngrams = idf[first_ngram:]
     scale[first_ngram:] = ngram_scale * ngrams / _mean(ngrams, largest_idf, absent[1])
     return scale
+
+
+def _count_in_groups(cells: Cells, groups: np.ndarray, num_columns: int) -> np.ndarray:
+    """Counts the texts of each group that have each feature: float64 [G, F]."""
+    from scipy.sparse import csr_matrix
+
+    num_texts = len(groups)
+    starts = np.searchsorted(cells.rows, np.arange(num_texts + 1))
+    has_feature = csr_matrix(
+        (np.ones(len(cells.columns)), cells.columns, starts), (num_texts, num_columns)
+    )
+    # Sums of ones are exact, so that the order of the texts has no effect on the bits.
+    return np.asarray((csr_matrix(groups.T.astype(np.float64)) @ has_feature).toarray())
 
 
 def _mean(values: np.ndarray, absent: float, num_absent: int) -> float:

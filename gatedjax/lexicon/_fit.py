@@ -1,4 +1,4 @@
-"""The fit of a gated lexicon: logistic regressions, between which words are closed."""
+"""The fit of a gated lexicon: linear models, between which words are closed."""
 
 import collections
 import itertools
@@ -18,21 +18,16 @@ from gatedjax.lexicon._features import (
     spell_words,
     weigh_cells,
 )
-from gatedjax.lexicon._lexicon import (
-    Lexicon,
-    centre_weights,
-    measure_strengths,
-    sum_spellings,
-)
-from gatedjax.lexicon._solve import choose_words, compute_gains, expand_scores, fit_weights
+from gatedjax.lexicon._heads import ClassHead, Head
+from gatedjax.lexicon._lexicon import Lexicon, measure_strengths, sum_spellings
+from gatedjax.lexicon._solve import choose_words, compute_gains, fit_weights
 from gatedjax.lexicon._spelling import spell
 
 DENSITIES = (1.0, 0.7, 0.5, 0.4, 0.3, 0.2, 0.1)
 """The stages of a fit: shares of the words of the training texts that are open."""
-# Inverse penalty, the scale of n-grams against words, and the occurrences without a gain that are
-# added to those of a word, because the mean of few is unreliable. Measured on ten folds of five
-# training sets.
-_INVERSE_PENALTY, _NGRAM_SCALE, _SHRINK = 5.0, 0.12, 1.0
+# The scale of n-grams against words, and the occurrences without a gain that are added to those of
+# a word, because the mean of few is unreliable. Measured on ten folds of five training sets.
+_NGRAM_SCALE, _SHRINK = 0.12, 1.0
 # A word or pair is a feature if it occurs this often, an n-gram if this many words have it.
 _LEAST = 2
 # Up to so many occurrences a word sets the threshold for unknown words.
@@ -111,11 +106,13 @@ def fit_lexicon(
     densities: Sequence[float] = DENSITIES,
     *,
     sample_weight: np.ndarray | None = None,
+    head: Head | None = None,
 ) -> Iterator[Lexicon]:
     """Fits lexicons of falling density to labelled texts, and yields one for each density.
 
-    Each stage is a convex problem, logistic regression on the features of the open words, which
-    starts from the weights of the stage before. Between two stages each open word gets the score
+    Each stage is a convex problem, for classes logistic regression, on the features of the open
+    words, which starts from the weights of the stage before. Between two stages each open word gets
+    the score
 
         sum of gains / (number of occurrences + 1),   gain = loss without the word - loss
 
@@ -131,11 +128,12 @@ def fit_lexicon(
 
     Args:
       texts: the words of each text.
-      labels: int [n], the class of each text, from 0.
-      num_classes: the number of classes, at least 2.
+      labels: the targets of the n texts; for classes int [n], from 0.
+      num_classes: the number of classes, at least 2, for the head None.
       densities: the shares of the words that are open, falling, in (0, 1].
       sample_weight: [n], the weight of each text in the loss and in the gains, with a mean above 0
         that is scaled to 1; None gives all texts the same weight.
+      head: the loss and the prediction, such as `LabelHead(3)`; None is `ClassHead(num_classes)`.
 
     Yields:
       The lexicon of each density.
@@ -147,7 +145,8 @@ def fit_lexicon(
         are more than 20,000,000 features times classes.
     """
     labels = np.asarray(labels)
-    _check_arguments(texts, labels, num_classes, densities)
+    head = ClassHead(num_classes) if head is None else head
+    _check_arguments(texts, labels, head, densities)
     sample_weight = None if sample_weight is None else scale_weights(sample_weight, len(labels))
     corpus = _count_words(texts)
     open_types = np.ones(len(corpus.types), bool)
@@ -157,37 +156,28 @@ def fit_lexicon(
             # The gains that choose the words need weights, so a first density below 1 needs a stage
             # in which all words are open.
             if before is None:
-                before = _fit_stage(corpus, labels, num_classes, open_types, None, sample_weight)
-            open_types = _close_words(corpus, labels, open_types, before, density, sample_weight)
+                before = _fit_stage(corpus, labels, head, open_types, None, sample_weight)
+            open_types = _close_words(
+                corpus, labels, head, open_types, before, density, sample_weight
+            )
             if not open_types.any():
                 raise EmptyLexicon(
                     f"density must leave a word open, got {density} of {len(corpus.ids):,} words: "
                     "even the rarest word takes more; choose a larger density"
                 )
-        before = _fit_stage(corpus, labels, num_classes, open_types, before, sample_weight)
-        yield _make_lexicon(corpus, num_classes, open_types, before, density)
+        before = _fit_stage(corpus, labels, head, open_types, before, sample_weight)
+        yield _make_lexicon(corpus, head, open_types, before, density)
 
 
 def _check_arguments(
-    texts: Sequence[Sequence[str]], labels: np.ndarray, num_classes: int, densities: Sequence[float]
+    texts: Sequence[Sequence[str]], labels: np.ndarray, head: Head, densities: Sequence[float]
 ) -> None:
-    """Raises ValueError for arguments that `fit_lexicon` refuses; see its section "Raises"."""
-    if num_classes < 2:
-        raise ValueError(f"num_classes must be at least 2, got {num_classes}")
     if len(texts) != len(labels) or not len(texts):
         raise ValueError(
             f"texts and labels must have the same length of at least 1, got {len(texts)} and "
             f"{len(labels)}"
         )
-    if (
-        not np.issubdtype(labels.dtype, np.integer)
-        or labels.min() < 0
-        or labels.max() >= num_classes
-    ):
-        raise ValueError(
-            f"labels must be integers in [0, {num_classes}), got {labels[:5].tolist()} first: "
-            "number the classes from 0, for example with np.unique(labels, return_inverse=True)"
-        )
+    head.check_targets(labels)
     if not any(map(len, texts)):
         raise ValueError(f"texts must have at least one word, got none in {len(texts)} texts")
     falling = list(densities) == sorted(set(densities), reverse=True)
@@ -237,7 +227,7 @@ def _count_words(texts: Sequence[Sequence[str]]) -> _Corpus:
 def _fit_stage(
     corpus: _Corpus,
     labels: np.ndarray,
-    num_classes: int,
+    head: Head,
     open_types: np.ndarray,
     before: _Stage | None,
     sample_weight: np.ndarray | None,
@@ -271,11 +261,13 @@ def _fit_stage(
     first_ngram = len(word_types) + len(pairs)
     spelling = _renumber(corpus, open_types, ngrams, first_ngram)
     num_columns = first_ngram + len(ngrams)
-    if num_columns * num_classes > _MOST_WEIGHTS:
+    if num_columns * head.num_groups > _MOST_WEIGHTS:
+        hint = "min_class leaves out rare labels"
+        if isinstance(head, ClassHead):
+            hint = "a network (model='gru') has fewer"
         raise ValueError(
             f"texts must have at most {_MOST_WEIGHTS:,} weights for a lexicon, got {num_columns:,} "
-            f"features for each of {num_classes:,} classes: use a network (model='gru'), which has "
-            "fewer"
+            f"features for each of {head.num_groups:,} {head.kind}: {hint}"
         )
     cells = count_features(
         ids,
@@ -288,8 +280,7 @@ def _fit_stage(
     )
     scale = compute_scale(
         cells,
-        labels,
-        num_classes,
+        head.group_texts(labels),
         first_ngram,
         num_columns,
         absent=(width - len(word_types), len(corpus.ngrams) - len(ngrams)),
@@ -303,10 +294,12 @@ def _fit_stage(
     matrix = csr_matrix((values.astype(np.float32), cells.columns, starts), shape)
     start = None if before is None else _warm_start(before, word_types, pairs, ngrams, scale)
     weights, bias = fit_weights(
-        matrix, labels, num_classes, _INVERSE_PENALTY, start, sample_weight=sample_weight
+        *(matrix, labels, head.num_groups, head.inverse_penalty, start),
+        sample_weight=sample_weight,
+        head=head,
     )
     weights, bias = weights.astype(np.float32), bias.astype(np.float32)
-    logits = expand_scores((matrix @ weights + bias).astype(np.float64))
+    logits = head.add_bias(matrix @ weights, bias).astype(np.float64)
     if before is None:
         last_scale = np.full(width, np.nan)
         last_weights = np.full((width, weights.shape[1]), np.nan, np.float32)
@@ -360,6 +353,7 @@ def _warm_start(
 def _close_words(
     corpus: _Corpus,
     labels: np.ndarray,
+    head: Head,
     open_types: np.ndarray,
     stage: _Stage,
     density: float,
@@ -380,13 +374,17 @@ def _close_words(
     """
     is_open = open_types[corpus.ids]
     ids, rows = corpus.ids[is_open], corpus.rows[is_open]
-    weights = centre_weights(stage.weights * stage.scale[:, None])
+    weights = head.centre(stage.weights * stage.scale[:, None])
     first_pair = len(stage.word_types)
     first_ngram = first_pair + len(stage.pairs)
     # The types that are closed have no n-gram here, so that their shares are 0.
     of_type = sum_spellings(_renumber(corpus, open_types, stage.ngrams, first_ngram), weights)
     of_type[stage.word_types] += weights[:first_pair]
     sums = np.zeros(len(corpus.types))
+
+    def compute_losses(logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        return head.compute_losses(logits, stage.bias, targets)
+
     # The shares [T, C] of all words at once may need more memory than the texts.
     bounds = _bounds(rows, _CHUNK)
     for begin, end in itertools.pairwise(bounds):
@@ -400,7 +398,7 @@ def _close_words(
             shares[side] += weights[first_pair + places]
         shares *= stage.factors[row][:, None]
         texts, local = np.unique(row, return_inverse=True)
-        gains = compute_gains(stage.logits[texts], shares, local, labels[texts])
+        gains = compute_gains(stage.logits[texts], shares, local, labels[texts], compute_losses)
         if sample_weight is not None:
             gains = gains * sample_weight[row]
         sums += np.bincount(part, gains, len(sums))
@@ -421,7 +419,7 @@ def _bounds(rows: np.ndarray, size: int) -> list[int]:
 
 def _make_lexicon(
     corpus: _Corpus,
-    num_classes: int,
+    head: Head,
     open_types: np.ndarray,
     stage: _Stage,
     density: float,
@@ -431,7 +429,7 @@ def _make_lexicon(
     `open_types` is bool [V], True at the open words of `corpus.types`. `density` is the share of
     the words that the stage was asked to open.
     """
-    spare = _choose_spare(stage)
+    spare = _choose_spare(stage, head)
     weighted = np.concatenate([stage.word_types, spare])
     num_words = len(stage.word_types)
     scale = np.concatenate(
@@ -447,7 +445,7 @@ def _make_lexicon(
     starts = np.concatenate([[0], np.cumsum(has_column)])[corpus.spelling.starts]
     spelling = Spelling(columns[has_column], starts)
     strengths = measure_strengths(
-        spelling, centre_weights(scale[:, None] * weights.astype(np.float64))
+        spelling, head.centre(scale[:, None] * weights.astype(np.float64))
     )
     # Strengths are at least 0, so that -1 opens all unknown words.
     threshold = -1.0
@@ -463,7 +461,7 @@ def _make_lexicon(
     number_of[stage.word_types] = np.arange(num_words)
     pairs = number_of[np.stack(np.divmod(stage.pairs, len(corpus.types)), 1)]
     return Lexicon(
-        num_classes=num_classes,
+        num_classes=head.num_probabilities,
         words=tuple(corpus.types[i] for i in stored.tolist()),
         is_open=open_types[stored],
         counts=corpus.counts[weighted].astype(np.int32),
@@ -474,10 +472,11 @@ def _make_lexicon(
         bias=stage.bias,
         threshold=threshold,
         density=density,
+        head=head,
     )
 
 
-def _choose_spare(stage: _Stage) -> np.ndarray:
+def _choose_spare(stage: _Stage, head: Head) -> np.ndarray:
     """Returns the closed words that may be opened in a text without an open word, int [S].
 
     They are the at most 10,000 closed words with the largest weights in the last stage in which
@@ -486,6 +485,6 @@ def _choose_spare(stage: _Stage) -> np.ndarray:
     is_spare = ~np.isnan(stage.last_scale)
     is_spare[stage.word_types] = False
     spare = np.flatnonzero(is_spare)
-    weights = centre_weights(stage.last_scale[spare, None] * stage.last_weights[spare])
+    weights = head.centre(stage.last_scale[spare, None] * stage.last_weights[spare])
     order = np.argsort(-np.abs(weights).max(1), kind="stable") if len(spare) else spare
     return np.sort(spare[order[:_MOST_SPARE]])

@@ -18,7 +18,7 @@ from gatedjax.lexicon._features import (
     number_words,
     weigh_cells,
 )
-from gatedjax.lexicon._solve import expand_scores
+from gatedjax.lexicon._heads import ClassHead, Head
 from gatedjax.lexicon._spelling import spell
 
 
@@ -26,22 +26,26 @@ class Readings(NamedTuple):
     """The predictions of a lexicon for n texts of C classes.
 
     Attributes:
-      probabilities: float64 [n, C], the probability of each class.
+      probabilities: float64 [n, C], the probability of each class, label or grade; [n, 0] for a
+        real target.
       is_open: for each text a bool [T], True at the words with an open gate.
       chosen: bool [n], True for a text without an open word in which the lexicon opened the word
         with the largest weights.
-      is_empty: bool [n], True for a text of which no word was read; only the bias gives its
-        probabilities.
+      is_empty: bool [n], True for a text of which no word was read: its probabilities are those of
+        the bias.
+      logits: float64 [n, C], the sums of the shares: for a real target [n, 1], the prediction, for
+        grades [n, 1], the score that the thresholds cut.
     """
 
     probabilities: np.ndarray
     is_open: list[np.ndarray]
     chosen: np.ndarray
     is_empty: np.ndarray
+    logits: np.ndarray
 
 
 class Shares(NamedTuple):
-    """The parts of a prediction, which sum to the logits of the classes.
+    """The parts of a prediction, which sum to its logits.
 
         logits = bias + sum_t words_t + sum_p pairs_p
 
@@ -106,7 +110,7 @@ class Lexicon:
     `fit_lexicon` makes a lexicon.
 
     Attributes:
-      num_classes: the number of classes C.
+      num_classes: the number of classes C, of labels or of grades; 0 for a real target.
       words: the words whose gates are stored. The first D have weights: the open words, then closed
         words for texts without an open word. The remaining words are exceptions from the rule for
         unknown words.
@@ -116,10 +120,12 @@ class Lexicon:
       ngrams: the character n-grams with weights.
       scale: float32 [F], the weight r of each feature: words, then pairs, then n-grams.
       weights: float32 [F, K], W. K is C, but 1 for two classes, whose logits are -z/2 and z/2.
-      bias: float32 [K], b.
+      bias: float32 [B], b; for classes B is K.
       threshold: the strength above which an unknown word is open.
       density: the share of the words of the training texts that the fit was asked to open.
       temperature: the number T by which the logits are divided.
+      head: the step from the weighted features to the prediction, which defines K, B and the
+        logits; None is `ClassHead(num_classes)`.
     """
 
     num_classes: int
@@ -134,18 +140,23 @@ class Lexicon:
     threshold: float
     density: float
     temperature: float = 1.0
+    head: Head = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        """Sets the head of classes if there is no head."""
+        if self.head is None:
+            object.__setattr__(self, "head", ClassHead(self.num_classes))
 
     def check(self) -> None:
         """Raises ValueError if the arrays do not belong together, as in a damaged file."""
         num_columns = len(self.counts) + len(self.pairs) + len(self.ngrams)
-        columns = 1 if self.num_classes == 2 else self.num_classes
         shapes = {
             "is_open": (len(self.words),),
             "counts": (len(self.counts),),
             "pairs": (len(self.pairs), 2),
             "scale": (num_columns,),
-            "weights": (num_columns, columns),
-            "bias": (columns,),
+            "weights": (num_columns, self.head.num_columns),
+            "bias": (self.head.num_biases,),
         }
         for name, shape in shapes.items():
             if getattr(self, name).shape != shape:
@@ -163,6 +174,7 @@ class Lexicon:
             )
         if not 0 < self.temperature < np.inf:
             raise ValueError(f"temperature must be positive and finite, got {self.temperature}")
+        self.head.check_bias(self.bias)
 
     @functools.cached_property
     def _number_of(self) -> dict[str, int]:
@@ -197,8 +209,7 @@ class Lexicon:
 
     @functools.cached_property
     def _spelling_weights(self) -> np.ndarray:
-        """The weights r W of the features, centred over the C classes: float64 [F, C]."""
-        return centre_weights(self._scale[:, None] * self._weights.T)
+        return self.head.centre(self._scale[:, None] * self._weights.T)
 
     @functools.cached_property
     def _word_strengths(self) -> np.ndarray:
@@ -227,17 +238,16 @@ class Lexicon:
           The probabilities and the gates.
         """
         prepared = self._prepare(texts)
-        logits = expand_scores(self._score(prepared, len(texts))) / self.temperature
-        exponentials = np.exp(logits - logits.max(1, keepdims=True))
-        # The sum is taken class by class, so that its bits do not depend on the number of texts.
-        total = functools.reduce(np.add, exponentials.T)
+        bias = self.bias.astype(np.float64)
+        logits = self.head.add_bias(self._score(prepared, len(texts)), bias) / self.temperature
         ends = np.cumsum([len(words) for words in texts])[:-1]
         count = np.bincount(prepared.rows, prepared.is_open, len(texts))
         return Readings(
-            exponentials / total[:, None],
+            self.head.compute_probabilities(logits, bias / self.temperature),
             np.split(prepared.is_open, ends) if len(texts) else [],
             prepared.chosen,
             count == 0,
+            logits,
         )
 
     def share(self, words: Sequence[str]) -> Shares:
@@ -253,10 +263,10 @@ class Lexicon:
         """
         prepared = self._prepare([words])
         columns, values = prepared.cells.columns, prepared.values
-        part_of = np.zeros((len(self.scale), self.num_classes))
+        part_of = np.zeros((len(self.scale), self.head.num_logits))
         parts = self._weights[:, columns].T * values[:, None] / prepared.cells.counts[:, None]
-        part_of[columns] = expand_scores(parts) / self.temperature
-        of_words = np.zeros((len(words), self.num_classes))
+        part_of[columns] = self.head.expand(parts) / self.temperature
+        of_words = np.zeros((len(words), self.head.num_logits))
         places = np.flatnonzero(prepared.is_open)
         for place in places:
             kind = prepared.ids[place]
@@ -269,7 +279,8 @@ class Lexicon:
         keys, first = find_pairs(numbers, np.zeros(len(numbers), int), self._columns.width)
         found = find_keys(self._columns.pairs, keys)
         first, found = first[found >= 0], found[found >= 0]
-        bias = expand_scores(self.bias.astype(np.float64)[None])[0] / self.temperature
+        no_score = np.zeros((1, self.head.num_columns))
+        bias = self.head.add_bias(no_score, self.bias.astype(np.float64))[0] / self.temperature
         ends = (
             np.stack([places[first], places[first + 1]], 1) if len(first) else np.zeros((0, 2), int)
         )
@@ -372,20 +383,11 @@ class Lexicon:
             )
             for row in self._weights
         ]
-        return np.stack(scores, 1) + self.bias.astype(np.float64)
+        return np.stack(scores, 1)
 
 
 _MOST_SEEN = 200_000
 """Words whose numbers and n-grams are in memory."""
-
-
-def centre_weights(weights: np.ndarray) -> np.ndarray:
-    """Returns weights [F, K] as weights [F, C] whose mean over the C classes is 0.
-
-    K is C, but 1 for two classes, whose weights are -w/2 and w/2.
-    """
-    expanded = expand_scores(weights)
-    return np.asarray(expanded - expanded.mean(1, keepdims=True))
 
 
 def sum_spellings(spelling: Spelling, weights: np.ndarray) -> np.ndarray:

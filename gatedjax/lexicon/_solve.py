@@ -1,8 +1,12 @@
-"""Logistic regression on sparse features, and the gain of each word."""
+"""Linear models on sparse features, and the gain of each word."""
+
+import functools
+from collections.abc import Callable
 
 import numpy as np
 
 from gatedjax._utils.threads import limit_to_one_thread
+from gatedjax.lexicon._heads import ClassHead, Head
 
 # The slope of the mean loss and the relative decrease of the loss at which the solver stops, and
 # its largest number of steps. Nearer to the optimum the accuracy does not change. With many classes
@@ -13,26 +17,12 @@ _MANY, _MANY_DECREASE = 16, 1e-4
 _HISTORY = 5
 
 
-def compute_loss(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Computes the cross-entropy log sum_c exp(z_c) - z_y of each text, in nats.
-
-        >>> compute_loss(np.zeros((1, 2)), np.array([0])).round(4).tolist()
-        [0.6931]
-
-    Args:
-      logits: [n, C], the logits z of n texts for C classes.
-      labels: int [n], the class y of each text.
-
-    Returns:
-      [n], the losses.
-    """
-    top = logits.max(1)
-    total = np.exp(logits - top[:, None]).sum(1)
-    return np.asarray(np.log(total) + top - logits[np.arange(len(labels)), labels])
-
-
 def compute_gains(
-    logits: np.ndarray, shares: np.ndarray, rows: np.ndarray, labels: np.ndarray
+    logits: np.ndarray,
+    shares: np.ndarray,
+    rows: np.ndarray,
+    labels: np.ndarray,
+    compute_losses: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
 ) -> np.ndarray:
     """Computes the gain of each word: by how much it lowers the loss of its text.
 
@@ -48,12 +38,22 @@ def compute_gains(
       logits: [n, C], the logits of n texts for C classes.
       shares: [T, C], the part of each of the T words of all texts in the logits of its text.
       rows: int [T], the index in 0 .. n - 1 of the text of each word.
-      labels: int [n], the class of each text.
+      labels: the targets of the n texts, int [n] for classes.
+      compute_losses: the function of (logits, targets) that returns the loss of each row; None is
+        cross-entropy.
 
     Returns:
       [T], the gains in nats.
     """
-    return compute_loss(logits[rows] - shares, labels[rows]) - compute_loss(logits, labels)[rows]
+    if compute_losses is None:
+        head = ClassHead(logits.shape[1])
+        compute_losses = functools.partial(_compute_cross_entropy, head)
+    before = compute_losses(logits, labels)
+    return compute_losses(logits[rows] - shares, labels[rows]) - before[rows]
+
+
+def _compute_cross_entropy(head: ClassHead, logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    return head.compute_losses(logits, np.zeros(0), labels)
 
 
 def choose_words(scores: np.ndarray, counts: np.ndarray, room: float) -> np.ndarray:
@@ -94,42 +94,44 @@ def fit_weights(
     start: tuple[np.ndarray, np.ndarray] | None = None,
     steps: int = _STEPS,
     sample_weight: np.ndarray | None = None,
+    head: Head | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Fits logistic regression: minimises sum_i w_i loss(W f_i + b, y_i) + |W|^2 / 2C.
+    """Fits a linear model: minimises sum_i w_i loss(W f_i + b, y_i) + |W|^2 / 2C.
 
-    For two classes the weights of the first class are minus those of the second, so that a single
-    column is fitted, with the logits -z/2 and z/2.
+    The loss is that of the head, by default of logistic regression. For two classes the weights of
+    the first class are minus those of the second, so that a single column is fitted, with the
+    logits -z/2 and z/2.
 
     Args:
       features: float32 csr matrix [n, F] of SciPy, the features f.
-      labels: int [n], the class y of each row.
-      num_classes: the number of classes.
+      labels: the targets y of the rows, int [n] for classes.
+      num_classes: the number of classes, for the head None.
       inverse_penalty: the number C. The bias has no penalty.
       start: weights and bias from which the solver starts, of the same shapes as the result.
       steps: the largest number of steps of L-BFGS.
       sample_weight: [n], the weight w of each row; None is 1.
+      head: the loss and the number of weights; None is `ClassHead(num_classes)`.
 
     Returns:
-      W, float64 [F, K], and b, float64 [K]. K is the number of classes, but 1 for two classes.
+      W, float64 [F, K], and b, float64 [B], as the head defines. For classes K and B are the number
+      of classes, but 1 for two classes.
     """
     from scipy.optimize import minimize
 
     matrix: object = features
     num_texts, width = matrix.shape  # type: ignore[attr-defined]
-    columns = 1 if num_classes == 2 else num_classes
+    head = ClassHead(num_classes) if head is None else head
+    columns = head.num_columns
     transposed = matrix.T.tocsr()  # type: ignore[attr-defined]
     dtype = matrix.dtype  # type: ignore[attr-defined]
 
     def objective(point: np.ndarray) -> tuple[float, np.ndarray]:
-        """Returns the objective and its gradient, both divided by the number of texts.
-
-        `point` has the weights, row by row, and then the bias.
-        """
-        weights, bias = point[: width * columns].reshape(width, columns), point[width * columns :]
-        scores = matrix @ weights.astype(dtype) + bias
-        losses, wrong = _loss_and_slope(scores, labels)
+        weights, free = point[: width * columns].reshape(width, columns), point[width * columns :]
+        scores = matrix @ weights.astype(dtype)
+        losses, wrong, of_free = head.compute_slopes(scores, free, labels)
         if sample_weight is not None:
             losses, wrong = losses * sample_weight, wrong * sample_weight[:, None]
+            of_free = of_free * sample_weight[:, None]
         loss = float(losses.sum())
         slope = transposed @ wrong.astype(dtype)
         value = inverse_penalty * loss + 0.5 * float(np.vdot(weights, weights))
@@ -137,46 +139,17 @@ def fit_weights(
         np.add(
             slope * inverse_penalty, weights, out=gradient[: width * columns].reshape(weights.shape)
         )
-        gradient[width * columns :] = inverse_penalty * wrong.sum(0)
+        gradient[width * columns :] = inverse_penalty * of_free.sum(0)
         # The mean over the texts lets a single `_SLOPE` stop the solver for data of any size.
         gradient /= num_texts
         return value / num_texts, gradient
 
-    point = np.zeros((width + 1) * columns)
+    point = np.concatenate([np.zeros(width * columns), head.start_free(labels)])
     if start is not None:
-        point = np.concatenate([start[0].ravel(), start[1].ravel()])
+        point = np.concatenate([start[0].ravel(), head.make_free(start[1].ravel())])
     decrease = _DECREASE if columns < _MANY else _MANY_DECREASE
     options = {"maxiter": steps, "gtol": _SLOPE, "ftol": decrease, "maxcor": _HISTORY}
     with limit_to_one_thread():
         point = minimize(objective, point, jac=True, method="L-BFGS-B", options=options).x
-    return point[: width * columns].reshape(width, columns), point[width * columns :]
-
-
-def _loss_and_slope(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (losses [n], their derivatives with respect to the scores [n, K]) of n texts.
-
-    `labels` is int [n], the class of each text. `scores` are the logits [n, C], or for two classes
-    [n, 1], the logit of the second class minus that of the first.
-    """
-    if scores.shape[1] == 1:
-        signs = np.where(labels == 1, 1.0, -1.0)[:, None]
-        margins = signs * scores
-        # log(1 + exp(-m)) without overflow
-        losses = np.logaddexp(0, -margins)[:, 0]
-        return losses, -signs / (1 + np.exp(np.clip(margins, -500, 500)))
-    scores = scores - scores.max(1, keepdims=True)
-    exponentials = np.exp(scores)
-    totals = exponentials.sum(1)
-    places = np.arange(len(labels)), labels
-    losses = np.log(totals) - scores[places]
-    wrong = exponentials / totals[:, None]
-    wrong[places] -= 1
-    return losses, wrong
-
-
-def expand_scores(scores: np.ndarray) -> np.ndarray:
-    """Returns the logits [n, C] from scores [n, K]; a single column z becomes (-z/2, z/2).
-
-    K is the number of classes C, but 1 for two classes.
-    """
-    return np.concatenate([-scores / 2, scores / 2], 1) if scores.shape[1] == 1 else scores
+    weights = point[: width * columns].reshape(width, columns)
+    return weights, head.make_bias(point[width * columns :])

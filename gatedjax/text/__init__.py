@@ -15,38 +15,64 @@ if TYPE_CHECKING:
     from gatedjax.text._classifier import PairClassifier as PairClassifier
     from gatedjax.text._classifier import Predictions as Predictions
     from gatedjax.text._classifier import TextClassifier as TextClassifier
+    from gatedjax.text._prediction import LabelsPrediction as LabelsPrediction
     from gatedjax.text._prediction import Prediction as Prediction
+    from gatedjax.text._prediction import ValuePrediction as ValuePrediction
     from gatedjax.text._read import Columns as Columns
     from gatedjax.text._show import Change as Change
     from gatedjax.text._show import Explanation as Explanation
     from gatedjax.text._show import Reasons as Reasons
     from gatedjax.text._tagger import Tagger as Tagger
     from gatedjax.text._tagging import Tagging as Tagging
+    from gatedjax.text._target_estimators import LabelPredictions as LabelPredictions
+    from gatedjax.text._target_estimators import (
+        MultiLabelTextClassifier as MultiLabelTextClassifier,
+    )
+    from gatedjax.text._target_estimators import OrdinalTextClassifier as OrdinalTextClassifier
+    from gatedjax.text._target_estimators import TextRegressor as TextRegressor
+    from gatedjax.text._target_estimators import ValuePredictions as ValuePredictions
+    from gatedjax.text._target_show import TargetExplanation as TargetExplanation
 
 _MODULES = {
     "Change": "_show",
     "Columns": "_read",
     "Explanation": "_show",
+    "LabelPredictions": "_target_estimators",
+    "LabelsPrediction": "_prediction",
+    "MultiLabelTextClassifier": "_target_estimators",
+    "OrdinalTextClassifier": "_target_estimators",
     "PairClassifier": "_classifier",
     "Prediction": "_prediction",
     "Predictions": "_classifier",
     "Reasons": "_show",
     "Tagger": "_tagger",
     "Tagging": "_tagging",
+    "TargetExplanation": "_target_show",
     "TextClassifier": "_classifier",
+    "TextRegressor": "_target_estimators",
+    "ValuePrediction": "_prediction",
+    "ValuePredictions": "_target_estimators",
 }
 
 __all__ = [
     "Change",
     "Columns",
     "Explanation",
+    "LabelPredictions",
+    "LabelsPrediction",
+    "MultiLabelTextClassifier",
+    "OrdinalTextClassifier",
     "PairClassifier",
     "Prediction",
     "Predictions",
     "Reasons",
     "Tagger",
     "Tagging",
+    "TargetExplanation",
     "TextClassifier",
+    "TextRegressor",
+    "ValuePrediction",
+    "ValuePredictions",
 ]
 
 

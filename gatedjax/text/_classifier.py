@@ -39,13 +39,17 @@ class Predictions(Sequence[Prediction]):
     """
 
     def __init__(self, items: Iterable[Prediction]) -> None:
-        self._items = list(items)
+        self._items: list[Any] = list(items)
 
     def __len__(self) -> int:
         return len(self._items)
 
     def __getitem__(self, index):
-        return Predictions(self._items[index]) if isinstance(index, slice) else self._items[index]
+        items = self._items[index]
+        return self._select(items) if isinstance(index, slice) else items
+
+    def _select(self, items: list[Any]) -> "Predictions":
+        return Predictions(items)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return array_of((item.label for item in self._items), dtype)
@@ -56,7 +60,7 @@ class Predictions(Sequence[Prediction]):
         return np.asarray(self)
 
     def __repr__(self) -> str:
-        return f"Predictions({self._items!r})"
+        return f"{type(self).__name__}({self._items!r})"
 
 
 class _Classifier(TextEstimator):
@@ -110,13 +114,19 @@ class _Classifier(TextEstimator):
           FileNotFoundError, ValueError, TypeError: for data or options that cannot be used.
           StoppedBySignal: after Ctrl-C or SIGTERM.
         """
-        columns = columns or COLUMNS[cls._kind]
+        columns = cls._choose_columns(columns)
         tables = (
             None if source is None else open_table(source, columns, encoding=encoding)
             for source in (data, validation, test)
         )
         arguments: Json = {"say": say, "progress": progress, "max_aside": max_aside}
         return cls(**options)._train(*tables, workdir=workdir, **arguments)
+
+    @classmethod
+    def _choose_columns(cls, columns: Columns | None) -> Columns:
+        """Returns the columns, with the form of the labels of this class."""
+        default = COLUMNS[cls._kind]
+        return default if columns is None else dataclasses.replace(columns, target=default.target)
 
     def fit(
         self,
@@ -149,7 +159,7 @@ class _Classifier(TextEstimator):
           ValueError: if X and y differ in length, the data or options cannot be used, or there are
             weights for a network.
         """
-        texts, labels = _list_examples(X, self._kind), _values(y, "y")
+        texts, labels = _list_examples(X, self._kind), self._read_targets(y)
         _check_lengths(texts, labels)
         arguments: Json = {}
         if sample_weight is not None:
@@ -172,6 +182,10 @@ class _Classifier(TextEstimator):
                 stacklevel=2,
             )
         return self
+
+    def _read_targets(self, y: Any) -> list[Any]:
+        """Returns the label of each text in the argument y."""
+        return _values(y, "y")
 
     def _check_weights(self, sample_weight: Any, count: int) -> np.ndarray:
         """Returns the weights of `count` texts as float64 [count], after checks."""
@@ -267,7 +281,7 @@ class _Classifier(TextEstimator):
         Raises:
           ValueError: for a label that is not a class of the model, or data that cannot be used.
         """
-        table = open_table(data, columns or COLUMNS[self._kind], encoding=encoding)
+        table = open_table(data, self._choose_columns(columns), encoding=encoding)
         return evaluate_model(self._get_trained(), table)
 
     def explain(self, text: str | Sequence[str]) -> Explanation:
@@ -284,7 +298,8 @@ class _Classifier(TextEstimator):
           ValueError: if a text has no word.
         """
         pair = (text,) if isinstance(text, str) else tuple(text)
-        return explain_texts(self._get_trained(), pair)
+        explanation: Any = explain_texts(self._get_trained(), pair)
+        return explanation
 
     def __sklearn_tags__(self) -> Any:
         # scikit-learn is optional; only its tools call this method.
@@ -374,7 +389,10 @@ def _values(values: Any, name: str) -> list[Label]:
     items = values.tolist() if hasattr(values, "tolist") else list(values)
     # `tolist` of an array with two dimensions returns a list of lists.
     if items and isinstance(items[0], list):
-        raise ValueError(f"{name} must have one dimension, got the row {items[0]!r:.40}")
+        raise ValueError(
+            f"{name} must have one dimension, got the row {items[0]!r:.40}: "
+            "MultiLabelTextClassifier learns several labels for each text"
+        )
     return items
 
 

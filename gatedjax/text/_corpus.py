@@ -352,6 +352,7 @@ def read_corpus(
     classes: Sequence[Label] | None = None,
     max_aside: float = 1.0,
     check_labels: bool = True,
+    places: Any = None,
 ) -> Corpus:
     """Reads labelled texts in one pass, and writes their numbers to files.
 
@@ -363,6 +364,7 @@ def read_corpus(
       classes: the possible labels; None uses the labels in the table.
       max_aside: the largest share of the lines that may be set aside.
       check_labels: False also accepts labels that look like texts or numbers.
+      places: a table that numbers the labels in place of `Classes`, see `Examples`.
 
     Returns:
       A `Corpus`: the texts and labels as numbers.
@@ -373,7 +375,7 @@ def read_corpus(
     """
     width = len(table.columns.inputs)
     spools = [Spool(folder / f"{part}-{i}.ids") for i in range(width)]
-    examples = Examples(table, classes, numbers.left_out)
+    examples = Examples(table, classes, numbers.left_out, places)
     split = numbers.tokenizer.split
     with contextlib.ExitStack() as stack:
         for spool in spools:
@@ -386,7 +388,11 @@ def read_corpus(
             )
             if is_new and check_labels:
                 # Checked early, so that a column of texts is not stored as a million labels.
-                check_classes(table.name, examples.num_classes, len(examples), most=2000)
+                check_classes(
+                    *(table.name, examples.num_classes, len(examples)),
+                    most=2000,
+                    labels=examples.labels,
+                )
             for piece, spool in zip(pieces, spools, strict=True):
                 spool.add(piece)
     corpus = examples.finish(max_aside, check_labels=check_labels)
@@ -400,13 +406,18 @@ class Examples:
       table: the labelled texts.
       classes: the possible labels; None uses the labels in the table.
       left_out: texts with these labels are left out.
+      places: a table that numbers the labels in place of `Classes`, such as `LabelSets`.
     """
 
     def __init__(
-        self, table: Table, classes: Sequence[Label] | None, left_out: Collection[Label]
+        self,
+        table: Table,
+        classes: Sequence[Label] | None,
+        left_out: Collection[Label],
+        places: Any = None,
     ) -> None:
         self._table, self._given, self._left_out = table, classes, left_out
-        self._classes = Classes("label", classes)
+        self._classes = Classes("label", classes) if places is None else places
         self._labels, self._lines = array.array("i"), array.array("q")
         self._digests = array.array("Q")
         self._counts: collections.Counter[Label] = collections.Counter()
@@ -419,6 +430,11 @@ class Examples:
     def num_classes(self) -> int:
         """The number of different labels so far, or of the possible labels."""
         return len(self._classes.places)
+
+    @property
+    def labels(self) -> Iterable[Label]:
+        """The different labels so far."""
+        return self._classes.places
 
     def read(self, split: Callable[[Record], Sequence[T]]) -> Iterator[tuple[Record, Sequence[T]]]:
         """Yields the usable records, each with the words of its texts, and counts the others.
@@ -470,7 +486,7 @@ class Examples:
             raise self._asides.make_empty_error("a labelled text")
         self._asides.check(len(self._labels), max_aside)
         if self._given is None and check_labels:
-            check_classes(name, self.num_classes, len(self._labels))
+            check_classes(name, self.num_classes, len(self._labels), labels=self._classes.places)
         # Labels were numbered in the order of the file, because the list of all classes is complete
         # only now.
         names, order = order_classes(self._classes.places, self._given)
@@ -503,12 +519,18 @@ def digest_parts(parts: Iterable[bytes]) -> int:
     return int.from_bytes(digest.digest(), "little")
 
 
-def say_corpus(corpus: Corpus, say: Callable[[str], None]) -> None:
-    """Calls `say` with a line about the classes of a corpus, and one about unusable lines."""
+def say_corpus(corpus: Corpus, say: Callable[[str], None], targets: str | None = None) -> None:
+    """Calls `say` with a line about the classes of a corpus, and one about unusable lines.
+
+    Args:
+      corpus: the labelled texts.
+      say: called with each line.
+      targets: a sentence about targets that are no classes, in place of the counts.
+    """
     counts = sorted(corpus.class_counts.items(), key=lambda pair: -pair[1])
     listing = ", ".join(f"{label} {count:,}" for label, count in counts[:10])
     remainder = f", and {len(counts) - 10} more" if len(counts) > 10 else ""
-    say(f"{corpus.name}: {corpus}: {listing}{remainder}")
+    say(f"{corpus.name}: {targets or f'{corpus}: {listing}{remainder}'}")
     if corpus.aside:
         say(f"{corpus.aside:,} lines set aside, as {'; '.join(map(str, corpus.first_aside))}")
 
@@ -572,7 +594,9 @@ def _sorted(labels: Iterable[Label]) -> tuple[Label, ...]:
     return tuple(sorted(labels))  # Not by `float`, because an integer may be larger than any float.
 
 
-def check_classes(name: str, distinct: int, lines: int, *, most: int = _FEW) -> None:
+def check_classes(
+    name: str, distinct: int, lines: int, *, most: int = _FEW, labels: Iterable[Label] = ()
+) -> None:
     """Raises ValueError if labels look like texts or numbers rather than classes.
 
     Args:
@@ -580,12 +604,27 @@ def check_classes(name: str, distinct: int, lines: int, *, most: int = _FEW) -> 
       distinct: the number of different labels.
       lines: the number of labels.
       most: up to so many different labels are always classes.
+      labels: the different labels, for a hint if they are numbers.
     """
     if distinct > max(most, lines / 2):
+        hint = "put numbers into ranges"
+        if are_numbers(labels):
+            hint = "predict the number with --task regression (in Python with TextRegressor)"
         raise ValueError(
             f"{name}: labels must be classes, got {distinct:,} different labels among {lines:,}: "
-            "name the column that has the classes (--label NAME), or put numbers into ranges"
+            f"name the column that has the classes (--label NAME), or {hint}"
         )
+
+
+def are_numbers(labels: Iterable[Label]) -> bool:
+    """Returns True if there are labels and all of them are numbers or texts such as "3.5"."""
+    labels = list(labels)
+    for label in labels:
+        try:
+            float(label)
+        except (ValueError, OverflowError):
+            return False
+    return bool(labels) and not any(isinstance(label, bool) for label in labels)
 
 
 def check_trainable(corpus: Corpus, *, split: bool) -> None:

@@ -16,7 +16,7 @@ from gatedjax.text._lexicon import LexiconModel
 from gatedjax.text._lexicon_training import train_lexicon
 from gatedjax.text._model import TrainedModel
 from gatedjax.text._options import TextOptions, check_options
-from gatedjax.text._prediction import LEXICONS
+from gatedjax.text._prediction import LEXICONS, ORDINAL, TARGETS
 from gatedjax.text._saved import load_model
 from gatedjax.text._tokens import KINDS, LEXICON_KIND
 from gatedjax.text._training import Data, train_model
@@ -153,6 +153,8 @@ class TextEstimator(TextOptions):
                 lowercase=trained.splitter.lowercase,
                 tokens=kind if kind in KINDS and kind != LEXICON_KIND else None,
                 tokenizer=tokenizer,
+                # Grades with names have no order of their own.
+                order=trained.classes if trained.kind == ORDINAL else None,
             )
         else:
             estimator = cls(
@@ -220,7 +222,7 @@ def train_any(
     """Trains the model that the options name; see `train_model` and `train_lexicon`.
 
     Args:
-      kind: "text", "pair" or "tags".
+      kind: "text", "pair", "tags" or one of `TARGETS`.
       table: labelled texts, or tagged sentences.
       options: the options.
       folder: the folder of the run of a network.
@@ -229,8 +231,8 @@ def train_any(
         (called with each line of the report), `max_aside` (a share of lines); and for a lexicon
         `sample_weight`.
     """
-    if kind == "text" and options.model in LEXICONS:
-        return train_lexicon(table, options, **arguments)
+    if kind in ("text", *TARGETS) and options.model in LEXICONS:
+        return train_lexicon(table, options, kind=kind, **arguments)
     return train_model(kind, table, options, folder, progress=progress, **arguments)
 
 

@@ -7,7 +7,7 @@ from typing import cast
 import numpy as np
 
 from gatedjax._utils.types import Json
-from gatedjax.lexicon import WindowLexicon
+from gatedjax.lexicon import Readings, WindowLexicon
 from gatedjax.text._asides import Asides
 from gatedjax.text._buckets import Shape, shape_of, sizes_of, width_of
 from gatedjax.text._labels import Classes
@@ -41,7 +41,9 @@ def evaluate_model(
       an open word is removed (see `measure_leak`), if attention cannot see all words. A lexicon
       has neither gate modes nor a leak, but "same_answer": the number of texts, and the number of
       texts of which the open words alone give bitwise the same probabilities. A lexicon of the
-      model "window" also has "window_leak", see `lexicon.WindowLeak`.
+      model "window" also has "window_leak", see `lexicon.WindowLeak`. For labels, numbers and
+      grades the metrics are those of the target, see `label_metrics`, `real_metrics` and
+      `ordinal_metrics`.
 
     Raises:
       ValueError: if a label is not a class of the model, or no line or too few lines can be used.
@@ -116,9 +118,8 @@ def evaluate_model(
 
 
 def _evaluate_lexicon(model: LexiconModel, table: Table, max_aside: float) -> Json:
-    """Evaluates a lexicon; the arguments and the result are described in `evaluate_model`."""
-    classes = Classes("label", model.classes)
-    probabilities: list[np.ndarray] = []
+    places = model.target.make_places(model.target)
+    readings: list[Readings] = []
     labels: list[int] = []
     words = open_words = equal = 0
     sample = Sample()
@@ -127,25 +128,25 @@ def _evaluate_lexicon(model: LexiconModel, table: Table, max_aside: float) -> Js
         texts: list[list[str]] = []
         for record in records:
             if not isinstance(record, Aside):
-                label = cast(Label, record.label)
-                place = classes.place(label, record.where, record.line)
+                place = places.place(record.label, record.where, record.line)
                 if text := model.split(record.inputs[0]):
                     texts.append(text)
                     labels.append(place)
                     continue
                 record = Aside(record.where, record.line, "the text has no word")
             asides.add(record)
-        readings = model.lexicon.read(texts)
-        probabilities.append(readings.probabilities)
+        readings.append(model.lexicon.read(texts))
         words += sum(map(len, texts))
-        open_words += sum(int(gates.sum()) for gates in readings.is_open)
+        open_words += sum(int(gates.sum()) for gates in readings[-1].is_open)
         equal += count_equal(model.lexicon, model.splitter, texts)
         for text in texts:
             sample.add(text)
     if not labels:
         raise asides.make_empty_error("a labelled text")
     asides.check(len(labels), max_aside)
-    metrics = classification_metrics(np.array(labels), np.concatenate(probabilities), model.classes)
+    names = tuple(places.places)
+    targets = model.target.encode(names)[labels]
+    metrics = model.target.measure(targets, _join(readings), model.target.find_unknown(names))
     same_answer = {"texts": len(labels), "equal": equal}
     density = open_words / words
     report: Json = {
@@ -157,6 +158,17 @@ def _evaluate_lexicon(model: LexiconModel, table: Table, max_aside: float) -> Js
     if isinstance(model.lexicon, WindowLexicon):
         report["window_leak"] = measure_leak_of_sample(model.lexicon, sample.texts())
     return report
+
+
+def _join(readings: Sequence[Readings]) -> Readings:
+    """Returns the readings of several chunks of texts as readings of all texts."""
+    return Readings(
+        np.concatenate([reading.probabilities for reading in readings]),
+        [gates for reading in readings for gates in reading.is_open],
+        np.concatenate([reading.chosen for reading in readings]),
+        np.concatenate([reading.is_empty for reading in readings]),
+        np.concatenate([reading.logits for reading in readings]),
+    )
 
 
 def _by_mode(

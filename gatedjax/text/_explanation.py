@@ -8,9 +8,12 @@ from gatedjax.text._lexicon import LexiconModel
 from gatedjax.text._lexicon_explanation import explain_with_lexicon
 from gatedjax.text._model import Failure, TrainedModel
 from gatedjax.text._show import Change, Explanation
+from gatedjax.text._target_show import TargetExplanation
 
 
-def explain_texts(model: TrainedModel | LexiconModel, texts: Sequence[str]) -> Explanation:
+def explain_texts(
+    model: TrainedModel | LexiconModel, texts: Sequence[str]
+) -> Explanation | TargetExplanation:
     """Explains the prediction of a classifier for a text, or for a pair of texts.
 
     A network runs on the text, with each single gate flipped, and on the text without each word.

@@ -139,7 +139,8 @@ class FastText:
         """
         for number, problem, text in _lines(self.file):
             labels = _LABEL.findall(text)
-            if problem is None and columns.label is not None and not labels:
+            required = columns.label is not None and columns.target != "labels"
+            if problem is None and required and not labels:
                 problem = f"no {PREFIX}NAME"
             if problem is not None:
                 yield Aside(self.name, number, problem)

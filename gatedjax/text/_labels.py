@@ -76,7 +76,7 @@ class Classes:
                 f"{where}:{line}: {self._noun} must be a single label, got "
                 f"{', '.join(map(repr, label[:4]))}{', ...' * (len(label) > 4)}: this model has "
                 "a single class for each text (it is no multi-label model). Give a label to each "
-                "text, or train a model for each label with yes and no"
+                "text, or train with --task labels (in Python with MultiLabelTextClassifier)"
             )
         mixed = self._truths and isinstance(label, bool) not in self._truths
         if mixed and not isinstance(label, str):  # As keys of a dict, 1 and True are equal.

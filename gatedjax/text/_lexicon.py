@@ -15,13 +15,19 @@ from gatedjax.export._folder import load, read_file, save
 from gatedjax.export._kinds import check_kind, facts_of
 from gatedjax.export._tensors import BadFile
 from gatedjax.lexicon import Lexicon, Readings, WindowLexicon
+from gatedjax.lexicon._heads import ClassHead, head_from_json
 from gatedjax.text._prediction import (
+    LABELS,
     LEXICON,
+    REGRESSION,
     REPORT,
+    TARGETS,
     TOKENS,
     WINDOW,
     Failure,
+    LabelsPrediction,
     Prediction,
+    ValuePrediction,
     check_classes,
     check_report,
     check_texts,
@@ -29,6 +35,7 @@ from gatedjax.text._prediction import (
     usable,
 )
 from gatedjax.text._table import Label
+from gatedjax.text._targets import TARGET_OF, ClassTarget, Target
 from gatedjax.text._tokens import Function, NeedsTokenizer, Splitter, Tokenizer
 
 CURVE = "curve.svg"
@@ -42,6 +49,7 @@ UNREAD = "nothing of this text was read"
 # Texts that are read at a time; this bounds the memory for their features.
 _CHUNK = 4096
 _NUMBERS = ("density", "threshold", "temperature")
+AnyPrediction = Prediction | LabelsPrediction | ValuePrediction
 _ARRAYS = ("is_open", "counts", "pairs", "scale", "weights", "bias")
 
 
@@ -52,20 +60,30 @@ class LexiconModel:
     Attributes:
       lexicon: the gates and weights.
       splitter: the rule that splits texts into the words of the lexicon.
-      classes: the labels as written in the training data, in the order of the outputs.
+      classes: the labels as written in the training data, in the order of the outputs; those of
+        the target, if it is given.
       examples: for open words up to two extracts of training texts in which they occur.
       report: scores of the model, and of other models on the same texts.
       picture: an SVG image of the accuracy at each density, or "".
+      target: what is predicted; None is a class.
+      kind: the kind of the model folder.
     """
 
     lexicon: Lexicon | WindowLexicon
     splitter: Splitter
-    classes: tuple[Label, ...]
+    classes: tuple[Label, ...] = ()
     examples: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     report: Json = dataclasses.field(default_factory=dict)
     picture: str = ""
+    target: Target = None  # type: ignore[assignment]
     kind: str = "text"
     inputs: int = 1
+
+    def __post_init__(self) -> None:
+        """Sets the target of classes if there is no target, and the fields that it defines."""
+        target = ClassTarget(self.classes) if self.target is None else self.target
+        for name, value in (("target", target), ("classes", target.classes), ("kind", target.kind)):
+            object.__setattr__(self, name, value)
 
     @property
     def network(self) -> str:
@@ -106,32 +124,28 @@ class LexiconModel:
             return Failure(f"a text must be a str, got {example[0]!r:.40}")
         return self.split(example[0]) or Failure("the text has no word")
 
-    def predict(self, examples: Iterable[Sequence[str]]) -> Iterator[Prediction | Failure]:
+    def predict(self, examples: Iterable[Sequence[str]]) -> Iterator[AnyPrediction | Failure]:
         """Yields a `Prediction` for each example, or a `Failure` with the reason, in their order.
 
-        An example is a tuple of one string.
+        For labels it is a `LabelsPrediction`, for numbers a `ValuePrediction`. An example is a
+        tuple of one string.
         """
         for output in self.read_texts(examples):
             yield output if isinstance(output, Failure) else self.predict_read(*output)
 
-    def predict_read(self, words: list[str], reading: Readings) -> Prediction:
+    def predict_read(self, words: list[str], reading: Readings) -> AnyPrediction:
         """Returns the prediction for a text of which `words` were read as `reading`."""
-        best = int(np.argmax(reading.probabilities[0]))
-        is_open = reading.is_open[0]
-        return Prediction(
-            self.classes[best],
-            float(reading.probabilities[0, best]),
-            list(itertools.compress(words, is_open.tolist())),
-            float(np.mean(is_open)),
-            UNREAD if reading.is_empty[0] else "",
-        )
+        open_words = list(itertools.compress(words, reading.is_open[0].tolist()))
+        return self.target.predict(reading, 0, open_words, UNREAD if reading.is_empty[0] else "")
 
     def probabilities(self, examples: Iterable[Sequence[str]]) -> np.ndarray:
         """Computes the probability of each class for each example: float32 [n, C].
 
         Raises:
-          ValueError: if a text has no word.
+          ValueError: if a text has no word, or the model predicts numbers.
         """
+        if not self.classes:
+            raise ValueError("a model that predicts numbers has no probabilities: call predict")
         rows = [reading.probabilities[0] for _, reading in usable(self.read_texts(examples))]
         return np.array(rows, np.float32).reshape(-1, len(self.classes))
 
@@ -150,13 +164,18 @@ class LexiconModel:
         tokens = splitter.tokenizer.to_json()
         numbers = {name: getattr(lexicon, name) for name in _NUMBERS}
         config: Json = {
-            **facts_of("text"),
+            **facts_of(self.kind),  # type: ignore[arg-type]
             "network": self.network,
             "model": {**numbers, "density": self.lexicon.density},
             "classes": list(self.classes),
             "tokens": splitter.tokenizer.kind,
             "lowercase": splitter.lowercase,
         }
+        # A folder of classes has no head, so that versions before this one read it.
+        if self.kind in TARGETS:
+            config["head"] = lexicon.head.to_json()
+        if decision := self.target.decision_to_json():
+            config["decision"] = decision
         files = {
             TOKENS: to_json(tokens, ensure_ascii=False).encode("utf-8", "surrogatepass"),
             WORDS: _join_lines(lexicon.words),
@@ -191,16 +210,21 @@ class LexiconModel:
             needs another tokenizer.
         """
         params, config = load(folder)
-        check_kind(config, "text", folder)
+        kind = check_kind(config, ("text", *TARGETS), folder)  # type: ignore[arg-type]
         try:
             rule = Tokenizer.from_json(json.loads(read_file(folder, TOKENS)), tokenizer)
             if type(config["lowercase"]) is not bool:
                 raise ValueError(f"lowercase must be true or false, got {config['lowercase']!r}")
-            classes = check_classes(config["classes"])
+            classes = _read_classes(config["classes"], kind)
+            target = TARGET_OF[kind](classes).with_decision(config.get("decision", {}))
+            head = ClassHead(len(classes)) if kind == "text" else head_from_json(config["head"])
+            if head.num_probabilities != len(classes):
+                raise ValueError(f"head must be for {len(classes)} classes, got {head}")
             numbers: Any = {name: float(config["model"][name]) for name in _NUMBERS}
             arrays: Any = {name: np.asarray(params[name]) for name in _ARRAYS}
             lexicon: Any = Lexicon(
                 num_classes=len(classes),
+                head=head,
                 words=_split_lines(read_file(folder, WORDS)),
                 ngrams=_split_lines(read_file(folder, NGRAMS)),
                 **numbers,
@@ -230,8 +254,16 @@ class LexiconModel:
             ) from error
         splitter = Splitter(rule, config["lowercase"])
         return cls(
-            lexicon=lexicon, splitter=splitter, classes=classes, examples=examples, report=report
+            lexicon=lexicon, splitter=splitter, target=target, examples=examples, report=report
         )
+
+
+def _read_classes(values: object, kind: str) -> tuple[Label, ...]:
+    """Returns the classes in config.json: several classes, or for labels and numbers any number."""
+    # The check of classes wants at least two.
+    if kind in (LABELS, REGRESSION) and isinstance(values, list) and len(values) < 2:
+        return () if not values else check_classes([*values, ""])[:1]
+    return check_classes(values)
 
 
 def _join_lines(strings: Sequence[str]) -> bytes:
@@ -252,4 +284,5 @@ def _select(readings: Readings, row: int) -> Readings:
         readings.is_open[part],
         readings.chosen[part],
         readings.is_empty[part],
+        readings.logits[part],
     )

@@ -10,23 +10,25 @@ import numpy as np
 from gatedjax._utils.terminal import clean
 from gatedjax._utils.types import Json
 from gatedjax.analysis._text import render_table
-from gatedjax.lexicon import WindowLexicon
+from gatedjax.lexicon import Readings, Shares, WindowLexicon
 from gatedjax.lexicon._spelling import is_spaceless
-from gatedjax.text._lexicon import UNREAD, LexiconModel
-from gatedjax.text._prediction import WINDOW, Failure, Prediction
+from gatedjax.text._lexicon import UNREAD, AnyPrediction, LexiconModel
+from gatedjax.text._prediction import TARGETS, WINDOW, Failure
 from gatedjax.text._show import Change, Explanation, Reasons
 from gatedjax.text._table import Label
+from gatedjax.text._target_show import TargetExplanation
 
 _CHOSEN = "no word was open, so the closed word with the largest weight was read"
 _CHOSEN_BY_WINDOW = "no word was open, so the word with the largest gate logit was read"
 # Words of a class in a list for the terminal; words with extracts, in the folder of the model;
 # tokens on each side of a word in an extract, and its characters.
 _SHOWN = 20
+_MOST_COLUMNS = 4
 _MOST_WITH_EXAMPLES = 1000
 _NEIGHBOURS, _LONGEST_EXTRACT = 5, 120
 
 
-def explain_with_lexicon(model: LexiconModel, text: str) -> Explanation:
+def explain_with_lexicon(model: LexiconModel, text: str) -> Explanation | TargetExplanation:
     """Explains the prediction of a lexicon for a text.
 
     Args:
@@ -34,7 +36,8 @@ def explain_with_lexicon(model: LexiconModel, text: str) -> Explanation:
       text: the text.
 
     Returns:
-      An `Explanation` with `reasons`: the part of each open word and pair in the logits.
+      An `Explanation` with `reasons`, the part of each open word and pair in the logits; for
+      labels, numbers and grades a `TargetExplanation`.
 
     Raises:
       ValueError: if the text has no word.
@@ -45,14 +48,44 @@ def explain_with_lexicon(model: LexiconModel, text: str) -> Explanation:
     lexicon = model.lexicon
     reading = lexicon.read([words])
     probabilities, is_open = reading.probabilities[0], reading.is_open[0]
-    best = int(np.argmax(probabilities))
+    columns = model.target.rank_columns(reading, 0)
     shares = lexicon.share(words)
     # The open words are split again, because a reader checks the claim by typing them as a text.
     remaining = model.splitter.split_again(compress(words, is_open.tolist()))
-    again = lexicon.read([remaining]).probabilities[0]
+    again = lexicon.read([remaining])
     has_windows = model.network == WINDOW
     chosen = _CHOSEN_BY_WINDOW if has_windows else _CHOSEN
     note = chosen if reading.chosen[0] else UNREAD if reading.is_empty[0] else ""
+    reasons = Reasons(
+        classes=model.target.columns,
+        bias=tuple(map(float, shares.bias)),
+        words=tuple(tuple(map(float, row)) for row in shares.words),
+        pairs=tuple(
+            (int(first), int(second), tuple(map(float, row)))
+            for (first, second), row in zip(shares.places, shares.pairs, strict=True)
+        ),
+        is_same=bool(
+            (probabilities == again.probabilities[0]).all()
+            and (reading.logits == again.logits).all()
+        ),
+        note=note,
+        has_windows=has_windows,
+        rule=model.target.render_rule(_scale_bias(model)),
+    )
+    if model.kind in TARGETS:
+        return TargetExplanation(
+            text=text,
+            tokens=tuple(words),
+            prediction=model.predict_read(words, reading),
+            headline=model.target.render_prediction(reading, 0),
+            rule=reasons.rule,
+            kept=tuple(map(bool, is_open)),
+            density=float(np.mean(is_open)),
+            columns=tuple(columns),
+            ranked=tuple(_rank_reasons(model, words, reading, shares)),
+            reasons=reasons,
+        )
+    best = columns[0]
     removed = lexicon.read([[*words[:i], *words[i + 1 :]] for i in range(len(words))])
     return Explanation(
         text=text,
@@ -66,22 +99,31 @@ def explain_with_lexicon(model: LexiconModel, text: str) -> Explanation:
         gates=tuple(map(float, is_open)),
         flips=None,
         removed=tuple(
-            Change(label=model.classes[int(np.argmax(row))], probability=float(row[best]))
-            for row in removed.probabilities
+            Change(label=model.classes[int(place)], probability=float(row[best]))
+            for place, row in zip(model.target.decide(removed), removed.probabilities, strict=True)
         ),
-        reasons=Reasons(
-            classes=model.classes,
-            bias=tuple(map(float, shares.bias)),
-            words=tuple(tuple(map(float, row)) for row in shares.words),
-            pairs=tuple(
-                (int(first), int(second), tuple(map(float, row)))
-                for (first, second), row in zip(shares.places, shares.pairs, strict=True)
-            ),
-            is_same=bool((probabilities == again).all()),
-            note=note,
-            has_windows=has_windows,
-        ),
+        reasons=reasons,
     )
+
+
+def _scale_bias(model: LexiconModel) -> np.ndarray:
+    lexicon = model.lexicon.reader if isinstance(model.lexicon, WindowLexicon) else model.lexicon
+    return lexicon.bias.astype(np.float64) / lexicon.temperature
+
+
+def _rank_reasons(
+    model: LexiconModel, words: Sequence[str], reading: Readings, shares: Shares
+) -> list[tuple[str, tuple[float, ...]]]:
+    """Returns (words, parts) of the open words and pairs of a text, the largest effects first."""
+    places = np.flatnonzero(reading.is_open[0]).tolist()
+    items = [(words[place], shares.words[place]) for place in places]
+    items += [
+        (f"{words[first]} {words[second]}", parts)
+        for (first, second), parts in zip(shares.places.tolist(), shares.pairs, strict=True)
+    ]
+    columns = model.target.rank_columns(reading, 0)[:_MOST_COLUMNS]
+    items.sort(key=lambda item: -model.target.measure_effect(item[1], columns))
+    return [(name, tuple(map(float, parts))) for name, parts in items]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -90,12 +132,12 @@ class ReasonedPrediction:
 
     Attributes:
       prediction: the prediction.
-      classes: the C classes, in the order of the parts.
+      classes: the C classes, in the order of the parts; "value" for a number, "score" for a grade.
       reasons: (words, C parts) of each open word and pair of open neighbours, the largest effects
-        on the predicted class first.
+        on the prediction first.
     """
 
-    prediction: Prediction
+    prediction: AnyPrediction
     classes: tuple[Label, ...]
     reasons: tuple[tuple[str, tuple[float, ...]], ...]
 
@@ -122,20 +164,9 @@ def predict_with_reasons(
             yield output
             continue
         words, reading = output
-        shares = model.lexicon.share(words)
-        items = [
-            (words[place], shares.words[place]) for place in np.flatnonzero(reading.is_open[0])
-        ]
-        items += [
-            (f"{words[first]} {words[second]}", parts)
-            for (first, second), parts in zip(shares.places.tolist(), shares.pairs, strict=True)
-        ]
-        best = int(np.argmax(reading.probabilities[0]))
-        # The mean over the classes is subtracted, because adding a number to all logits changes no
-        # probability.
-        items.sort(key=lambda item: -abs(item[1][best] - item[1].mean()))
-        reasons = tuple((name, tuple(map(float, parts))) for name, parts in items)
-        yield ReasonedPrediction(model.predict_read(words, reading), model.classes, reasons)
+        reasons = tuple(_rank_reasons(model, words, reading, model.lexicon.share(words)))
+        prediction = model.predict_read(words, reading)
+        yield ReasonedPrediction(prediction, model.target.columns, reasons)
 
 
 def list_open_words(model: LexiconModel, most: int = _SHOWN) -> Json:
@@ -147,23 +178,26 @@ def list_open_words(model: LexiconModel, most: int = _SHOWN) -> Json:
 
     Returns:
       A dict: "density", "open" (the number of open words with weights), and "classes", for each
-      class a dict with "label", "open" (the number of words that count for it most) and "words",
-      each with "word", "count" (in the training texts), "weight" (the larger, the more a word
-      counts for the class) and "examples" (up to two extracts of training texts of the class); the
-      largest product of weight and root of the count comes first.
+      class (or label, or "lower" and "higher" for numbers and grades) a dict with "label", "open"
+      (the number of words that count for it most) and "words", each with "word", "count" (in the
+      training texts), "weight" (the larger, the more a word counts for the class) and "examples"
+      (up to two extracts of training texts of the class); the largest product of weight and root of
+      the count comes first.
     """
     lexicon = model.lexicon
     density = lexicon.density
     if isinstance(lexicon, WindowLexicon):
         lexicon = lexicon.reader
-    weights = lexicon.word_shares()
+    labels, weights = model.target.group_words(lexicon.word_shares())
     is_open = lexicon.is_open[: len(lexicon.counts)]
-    of_class = weights.argmax(1)
-    # A weight alone would list rare words first, of which the training texts say little.
+    # The weights of a label or a number are not centred, and a word may count for no label.
+    counts_for = (weights.argmax(1)[:, None] == np.arange(len(labels))) & (
+        (weights > 0) | (model.kind == "text")
+    )
     order = np.argsort(-weights.max(1, initial=0.0) * np.sqrt(lexicon.counts), kind="stable")
     classes = []
-    for number, label in enumerate(model.classes):
-        places = [i for i in order.tolist() if is_open[i] and of_class[i] == number]
+    for number, label in enumerate(labels):
+        places = [i for i in order.tolist() if is_open[i] and counts_for[i, number]]
         words = [
             {
                 "word": lexicon.words[i],
@@ -181,7 +215,7 @@ def list_open_words(model: LexiconModel, most: int = _SHOWN) -> Json:
 def find_examples(
     listing: Json,
     texts: Sequence[Sequence[str]],
-    labels: Sequence[Label],
+    labels: Sequence[Label | frozenset[Label]],
     is_open: Sequence[np.ndarray] | None = None,
 ) -> dict[str, list[str]]:
     """Finds short extracts of training texts for the listed words.
@@ -192,7 +226,7 @@ def find_examples(
     Args:
       listing: the result of `list_open_words`.
       texts: the words of the training texts.
-      labels: the label of each text.
+      labels: the label of each text, or a frozenset of its labels.
       is_open: the gates of each text, bool [T], if the extracts are to have the words where they
         are open; None uses the first place of a word.
 
@@ -213,12 +247,16 @@ def find_examples(
         # The first place of a word is inserted last.
         for word, place in {words[i]: i for i in reversed(places)}.items():
             extracts = examples.get(word)
-            if extracts is None or len(extracts) == 2 or class_of[word] != labels[row]:
+            if extracts is None or len(extracts) == 2 or not _has(labels[row], class_of[word]):
                 continue
             extract = _extract(words, place)
             if extract != word and extract not in extracts:
                 extracts.append(extract)
     return {word: extracts for word, extracts in examples.items() if extracts}
+
+
+def _has(labels: Label | frozenset[Label], label: Label) -> bool:
+    return label in labels if isinstance(labels, frozenset) else label == labels
 
 
 def _extract(words: Sequence[str], place: int) -> str:

@@ -1,6 +1,6 @@
 """The report of a lexicon: sentences for the terminal, and a picture of the curve."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress
 
 import numpy as np
@@ -19,7 +19,7 @@ _CHUNK = 2048
 def count_equal(
     lexicon: Lexicon | WindowLexicon, splitter: Splitter, texts: Sequence[Sequence[str]]
 ) -> int:
-    """Counts the texts whose open words alone give bitwise the same probabilities.
+    """Counts the texts whose open words alone give bitwise the same prediction.
 
     The closed words are removed, the rest is joined by spaces, and the result is split and read
     again as a new text. Pieces of words and the tokens of a function are not joined.
@@ -35,7 +35,9 @@ def count_equal(
         readings = lexicon.read(part)
         remaining = [compress(w, g) for w, g in zip(part, readings.is_open, strict=True)]
         again = lexicon.read([splitter.split_again(words) for words in remaining])
-        equal += int(np.sum((readings.probabilities == again.probabilities).all(1)))
+        # A real target has no probabilities, and its logit is the prediction.
+        is_equal = (readings.probabilities == again.probabilities).all(1)
+        equal += int(np.sum(is_equal & (readings.logits == again.logits).all(1)))
     return equal
 
 
@@ -102,6 +104,38 @@ def render_accuracies(report: Json, checked: str) -> str:
     return "\n".join(rows)
 
 
+def render_scores(report: Json, checked: str, metrics: Mapping[str, str]) -> str:
+    """Returns the metrics of a lexicon and of the models that it is compared with, in lines.
+
+    Args:
+      report: the report of the fit, for labels, numbers or grades.
+      checked: "test" or "validation".
+      metrics: the titles of the metrics by their names.
+    """
+    ours = report[checked]
+    compared = {"the same model with all words": ours["all_words"]}
+    compared |= {name: scores[checked] for name, scores in report["baseline"].items()}
+    lines = [
+        f"{checked}: {render_metric_list(ours, metrics)} from {ours['density']:.0%} of the words"
+    ]
+    lines += [
+        f"  {name}: {render_metric_list(scores, metrics)}" for name, scores in compared.items()
+    ]
+    return "\n".join(lines)
+
+
+def render_metric_list(scores: Json, metrics: Mapping[str, str]) -> str:
+    """Returns metrics with their titles, separated by commas; "-" stands for None."""
+    return ", ".join(f"{title} {render_number(scores[name])}" for name, title in metrics.items())
+
+
+def render_number(value: float | None) -> str:
+    """Returns a metric with four decimals, or five digits if it is larger than 10."""
+    if value is None:
+        return "-"
+    return f"{value:.4f}" if abs(value) < 10 else f"{value:.5g}"
+
+
 def render_calibration(report: Json, checked: str) -> str:
     """Returns the sentence about the temperature and the error of the calibration.
 
@@ -124,38 +158,45 @@ def render_curve(curve: Sequence[Json], chosen: int, metric: str = "accuracy") -
     Args:
       curve: for each stage its "density", "words" and the metric.
       chosen: the number of the stage of the model.
-      metric: "accuracy" or "macro_f1".
+      metric: the name of the metric.
     """
     lines = []
     for number, stage in enumerate(curve):
         if number == chosen or stage["density"] in _POINTS:
             mark = "  <- chosen" if number == chosen else ""
-            lines.append(f"  {stage['words']:4.0%} of the words: {stage[metric]:.4f}{mark}")
+            lines.append(
+                f"  {stage['words']:4.0%} of the words: {render_number(stage[metric])}{mark}"
+            )
     return lines
 
 
-def draw_curve(curve: Sequence[Json], chosen: int) -> str:
-    """Draws the accuracy at each share of open words, and returns the SVG image.
+def draw_curve(
+    curve: Sequence[Json], chosen: int, metric: str = "accuracy", name: str = "accuracy"
+) -> str:
+    """Draws a metric at each share of open words, and returns the SVG image.
 
     Args:
-      curve: for each stage its "words" and "accuracy".
+      curve: for each stage its "words" and the metric.
       chosen: the number of the stage of the model, which has a ring.
+      metric: the name of the metric in the stages.
+      name: its title.
     """
-    low = min(stage["accuracy"] for stage in curve)
-    high = max(stage["accuracy"] for stage in curve)
-    margin = max((high - low) / 8, 0.005)
-    low, high = max(0.0, low - margin), min(1.0, high + margin)
+    low = min(stage[metric] for stage in curve)
+    highest = max(stage[metric] for stage in curve)
+    margin = max((highest - low) / 8, 0.005 * max(highest, 1.0))
+    low, high = max(0.0, low - margin), highest + margin
+    high = min(1.0, high) if highest <= 1 else high
 
     # On few validation texts all stages may have the same accuracy, so the range may be 0.
     def place(stage: Json) -> tuple[float, float]:
-        height = (stage["accuracy"] - low) / max(high - low, 1e-9)
+        height = (stage[metric] - low) / max(high - low, 1e-9)
         return 60 + 320 * stage["words"], 200 - 170 * height
 
     points = [place(stage) for stage in curve]
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     dots = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="#2563eb"/>' for x, y in points)
     labels = "".join(
-        f'<text x="{x:.1f}" y="{y - 9:.1f}" text-anchor="middle">{stage["accuracy"]:.3f}</text>'
+        f'<text x="{x:.1f}" y="{y - 9:.1f}" text-anchor="middle">{_shorten(stage[metric])}</text>'
         for (x, y), stage in zip(points, curve, strict=True)
     )
     ticks = "".join(
@@ -166,11 +207,17 @@ def draw_curve(curve: Sequence[Json], chosen: int) -> str:
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 420 250" role="img" '
         'font-family="sans-serif" font-size="10" fill="#555">'
-        "<title>Accuracy on the validation texts by the share of open words</title>"
+        f"<title>{name[0].upper()}{name[1:]} on the validation texts by the share of open words"
+        "</title>"
         '<rect width="420" height="250" fill="#fff"/>'
         '<path d="M60 30V200H380" fill="none" stroke="#999"/>'
         f'<polyline points="{line}" fill="none" stroke="#2563eb" stroke-width="2"/>{dots}'
         f'<circle cx="{x:.1f}" cy="{y:.1f}" r="6" fill="none" stroke="#2563eb"/>{labels}{ticks}'
         '<text x="220" y="242" text-anchor="middle">open words (the ring is the model)</text>'
-        '<text x="60" y="20" text-anchor="middle">accuracy</text></svg>'
+        '<text x="60" y="20" text-anchor="middle">'
+        f"{name}</text></svg>"
     )
+
+
+def _shorten(value: float) -> str:
+    return f"{value:.3f}" if value < 10 else f"{value:.4g}"

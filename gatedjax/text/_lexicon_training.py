@@ -9,7 +9,9 @@ import numpy as np
 from gatedjax._utils.types import Json
 from gatedjax.lexicon import (
     DENSITIES,
+    ClassHead,
     EmptyLexicon,
+    Head,
     Lexicon,
     WindowLexicon,
     fit_lexicon,
@@ -17,8 +19,7 @@ from gatedjax.lexicon import (
 from gatedjax.text import _copies, _corpus
 from gatedjax.text._asides import check_share
 from gatedjax.text._baseline import LinearBaseline, character_ngrams
-from gatedjax.text._calibration import fit_temperature
-from gatedjax.text._corpus import Corpus, Examples, digest_parts, say_corpus
+from gatedjax.text._corpus import Corpus, Examples, are_numbers, digest_parts, say_corpus
 from gatedjax.text._labels import CONTROL
 from gatedjax.text._lexicon import LexiconModel
 from gatedjax.text._lexicon_explanation import find_examples, list_open_words
@@ -30,12 +31,24 @@ from gatedjax.text._lexicon_report import (
     render_calibration,
     render_curve,
     render_equal,
+    render_scores,
     render_window_leak,
 )
-from gatedjax.text._metrics import classification_metrics
-from gatedjax.text._options import BALANCED, METRICS, TextOptions, check_options
-from gatedjax.text._prediction import WINDOW, check_inputs
+from gatedjax.text._options import BALANCED, TextOptions, check_options
+from gatedjax.text._prediction import LABELS, REGRESSION, TARGETS, WINDOW, check_inputs
+from gatedjax.text._rivals import measure_rivals
 from gatedjax.text._table import Label, Record, Table
+from gatedjax.text._target_corpus import (
+    WITHOUT_CLASSES,
+    check_strata,
+    encode_corpus,
+    join_strata,
+    read_target,
+    split_strata,
+    stratify_corpus,
+)
+from gatedjax.text._target_metrics import render_unknown
+from gatedjax.text._targets import TARGET_OF, Target, TargetOptions
 from gatedjax.text._tokens import (
     LEXICON_KIND,
     Splitter,
@@ -47,31 +60,34 @@ from gatedjax.text._window import fit_window
 
 Say = Callable[[str], None]
 Gated = Lexicon | WindowLexicon
-LEAST_LOSS = 0.005
-"""A stage may be this much less accurate than the best, or more if the standard error is larger."""
 # Up to so many texts the chosen density is fitted again to all texts. More texts hardly profit from
 # another tenth, and the fit takes longer.
 _LARGEST_REFIT = 20_000
 # With more characters in the training texts, the model of characters takes longer than the lexicon.
 _MOST_CHARACTERS = 2_000_000
+# With more classes that are numbers, a hint names the tasks for numbers.
+_MANY_NUMBERS = 10
 _WITHOUT_UNITS = Splitter(Tokenizer(LEXICON_KIND))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TextPart:
-    """The n texts for training, validation or test, with their classes.
+    """The n texts for training, validation or test, with their targets.
 
     Attributes:
       words: the words of each text.
       texts: the texts.
-      labels: int [n], the positions of their classes.
+      labels: the targets: int [n], the positions of their classes or grades; float [n, C] with 0
+        and 1 for several labels; float [n] for numbers.
       weights: float [n], the weights of the texts in the fit; None gives all the same weight.
+      unknown: the labels of the last columns of `labels`, which the model does not have.
     """
 
     words: list[list[str]]
     texts: list[str]
     labels: np.ndarray
     weights: np.ndarray | None = None
+    unknown: Sequence[Label] = ()
 
     def select(self, rows: np.ndarray) -> "TextPart":
         """Returns the texts at the positions `rows`, an int array, in this order."""
@@ -93,14 +109,15 @@ def train_lexicon(
     say: Say = lambda line: None,
     max_aside: float = 1.0,
     sample_weight: np.ndarray | None = None,
+    kind: str = "text",
 ) -> LexiconModel:
     """Fits a lexicon to labelled texts, and measures it.
 
     The stages of the fit are compared on the validation texts. Without `options.density` the
     smallest density is chosen whose accuracy is at most half a point, or one standard error of the
-    best accuracy, below the best stage. If the validation texts are a part of
-    `table`, and it has at most 20,000 texts, the chosen density is then fitted to all texts. There
-    is no random number except in the fixed split.
+    best accuracy, below the best stage (of a target that is no class, see `Target.allow_loss`). If
+    the validation texts are a part of `table`, and it has at most 20,000 texts, the chosen density
+    is then fitted to all texts. There is no random number except in the fixed split.
 
     Args:
       table: labelled texts.
@@ -110,6 +127,7 @@ def train_lexicon(
       say: called with each line of the progress report.
       max_aside: the largest share of the lines in a source that may be set aside.
       sample_weight: the weight of each line of `table` in the fit; None gives all the same weight.
+      kind: the kind of the model: "text" (a class), "labels", "regression" or "ordinal".
 
     Returns:
       The fitted model with its report.
@@ -117,8 +135,13 @@ def train_lexicon(
     Raises:
       ValueError: for data or options that cannot be used.
     """
-    check_options(options, "text")
+    check_options(options, kind)
     check_share(max_aside)
+    target_class = TARGET_OF[kind]
+    target: Target | None = None
+    target_options = TargetOptions(
+        threshold=options.threshold, order=options.order, min_class=options.min_class
+    )
     corpora: dict[str, Corpus] = {}
     texts: dict[str, list[str]] = {}
     check_inputs(table.columns, "text")
@@ -133,80 +156,116 @@ def train_lexicon(
         if source is None:
             continue
         check_inputs(source.columns, "text")
-        classes = corpora["train"].classes if corpora else None
         left_out = frozenset(corpora["train"].left_out) if corpora else frozenset()
-        if name == "train" and options.min_class > 1:
+        if name == "train" and options.min_class > 1 and kind != LABELS:
             left_out = frozenset(_corpus.find_rare_classes(source, options.min_class))
-        corpora[name], texts[name] = read_labelled(source, classes, max_aside, left_out, splitter)
-        if name == "train":
-            _corpus.check_trainable(corpora[name], split=validation is None)
-    for read in corpora.values():
-        say_corpus(read, say)
-    corpus = corpora["train"]
-    duplicates = _copies.find_duplicates(corpus)
-    for line in (*duplicates.render(), *_corpus.note_parts(corpora)):
+        corpora[name], texts[name] = read_targets(
+            source, target_class, target, max_aside, left_out, splitter
+        )
+        if target is None:
+            target = read_target(corpora[name], kind, target_options)
+    assert target is not None
+    duplicates = _copies.find_duplicates(corpora["train"])
+    targets = {name: encode_corpus(part, target) for name, part in corpora.items()}
+    strata = {name: stratify_corpus(part, target, targets[name]) for name, part in corpora.items()}
+    corpus = strata["train"]
+    check_strata(corpus, kind, split=validation is None)
+    for name, source_corpus in corpora.items():
+        say_corpus(source_corpus, say, target.render_source(targets[name]))
+    if kind == "text" and len(target.classes) > _MANY_NUMBERS and are_numbers(target.classes):
+        say(
+            f"the {len(target.classes)} classes are numbers: --task regression predicts the "
+            "number, and --task ordinal a grade (TextRegressor, OrdinalTextClassifier)"
+        )
+    # The strata of labels and numbers are no classes, and their texts are counted by label.
+    noted = strata
+    if kind in WITHOUT_CLASSES:
+        noted = {name: join_strata(part) for name, part in strata.items()}
+    for line in (*duplicates.render(), *_corpus.note_parts(noted)):
         say(line)
+    if single := target.list_single(targets["train"]):
+        names = ", ".join(map(repr, single[:5])) + ", ..." * (len(single) > 5)
+        say(f"labels with a single text are learned, and validation cannot check them: {names}")
     if duplicates.copies and validation is None:
         say("equal texts stay on one side of the split")
     training_rows = np.arange(len(corpus))
     validation_rows = training_rows[:0]
     if validation is None:
-        training_rows, validation_rows = _corpus.split_training(corpus, options.held_out)
+        training_rows, validation_rows = split_strata(corpus, options.held_out)
     splitter = Splitter(learn_units(rule, texts["train"]), options.lowercase)
     parts = {
         name: TextPart(
             [splitter.split(text) for text in texts[name]],
             texts[name],
-            np.asarray(corpora[name].labels),
+            targets[name],
+            unknown=target.find_unknown(corpora[name].classes),
         )
         for name in corpora
     }
-    weights = _weigh_texts(corpus, options.class_weight, sample_weight)
+    weights = _weigh_texts(corpora["train"], options.class_weight, sample_weight)
     parts["train"] = dataclasses.replace(parts["train"], weights=weights)
     every = parts["train"]
     if validation is None:
         parts["train"] = every.select(training_rows)
         parts["validation"] = every.select(validation_rows)
     sizes = ", ".join(f"{len(part.labels):,} for {name}" for name, part in parts.items())
-    split = "" if validation is not None else " (in proportion to the classes, always the same)"
+    ranges = {REGRESSION: "tenths of the numbers", LABELS: "labels"}.get(kind, "classes")
+    split = "" if validation is not None else f" (in proportion to the {ranges}, always the same)"
     say(f"split: {sizes}{split}")
-    measured, all_words, curve, chosen = _choose(parts, len(corpus.classes), options)
-    metric = options.best_metric
-    title = f"{metric.replace('_', ' ')} on the validation texts:"
-    say("\n".join([title, *render_curve(curve, chosen, metric)]))
-    lexicon = measured
+    head = target.make_head(every.labels)
+    measured, first, curve, chosen = _choose(parts, target, head, options)
+    metric = target.choose_metric(options.best_metric)
+    name = target.metrics[metric] if kind in TARGETS else metric.replace("_", " ")
+    say("\n".join([f"{name} on the validation texts:", *render_curve(curve, chosen, metric)]))
+    held = parts["validation"]
+    # The temperature and the thresholds are chosen before the validation texts may become training
+    # texts.
+    target, temperature = _calibrate(measured, held, target)
+    # The model of all words has a temperature and thresholds of its own, so that the comparison is
+    # fair.
+    of_all_words = _calibrate(first, held, target)
+    lexicon, all_words = measured, first
     if validation is None and len(corpus) <= _LARGEST_REFIT:
         # The validation texts have chosen the density, and now belong to the training texts. In a
         # few texts the words may be too frequent for this density, and the lexicon stays as it is.
         with contextlib.suppress(EmptyLexicon):
-            lexicon, first = _refit(every, len(corpus.classes), options, measured.density)
+            lexicon, refitted = _refit(every, head, options, measured.density)
             parts["train"] = every
-            all_words = all_words if test is None else first
+            all_words = all_words if test is None else refitted
     checked = "validation" if test is None else "test"
-    # The temperature is fitted before the validation texts may become training texts.
-    held = parts["validation"]
-    temperature = fit_temperature(measured.read(held.words).probabilities, held.labels)
     compared = measured if checked == "validation" else lexicon
-    uncalibrated = measure_lexicon(compared, parts[checked], corpus.classes)["ece"]
+    uncalibrated = measure_lexicon(compared, parts[checked], target).get("ece")
     measured, lexicon = (_set_temperature(fitted, temperature) for fitted in (measured, lexicon))
     report: Json = {"density": lexicon.density, "temperature": temperature, "curve": curve}
-    report["validation"] = measure_lexicon(measured, parts["validation"], corpus.classes)
-    report["validation"]["all_words"] = curve[0]["accuracy"]
+    report["validation"] = measure_lexicon(measured, held, target)
+    all_words = _set_temperature(all_words, of_all_words[1])
+    of_all = measure_lexicon(all_words, parts[checked], of_all_words[0])
+    if checked == "test":
+        report["test"] = measure_lexicon(lexicon, parts["test"], target)
     # Each other model is trained on the texts of the lexicon that it is compared with.
     fitted = every.select(training_rows) if checked == "validation" else parts["train"]
-    if checked == "test":
-        report["test"] = measure_lexicon(lexicon, parts["test"], corpus.classes)
-        report["test"]["all_words"] = measure_lexicon(all_words, parts["test"], corpus.classes)[
-            "accuracy"
-        ]
-    report |= measure_baselines(fitted, parts[checked], len(corpus.classes), checked)
     words = parts[checked].words
     equal = {"texts": len(words), "equal": count_equal(lexicon, splitter, words)}
     report[checked]["same_answer"] = equal
-    say(render_accuracies(report, checked))
+    if kind == "text":
+        report["validation"]["all_words"] = curve[0]["accuracy"]
+        report[checked]["all_words"] = of_all["accuracy"]
+        report |= measure_baselines(fitted, parts[checked], len(corpus.classes), checked)
+        say(render_accuracies(report, checked))
+    else:
+        report[checked]["all_words"] = {name: of_all[name] for name in target.metrics}
+        rivals = measure_rivals(target, every.select(training_rows), held, fitted, parts[checked])
+        report["baseline"] = {
+            rival: {checked: {name: scores[name] for name in target.metrics}}
+            for rival, scores in rivals.items()
+        }
+        say(render_scores(report, checked, target.metrics))
     say(render_equal(equal))
-    report[checked]["uncalibrated_ece"] = uncalibrated
-    say(render_calibration(report, checked))
+    if uncalibrated is not None:
+        report[checked]["uncalibrated_ece"] = uncalibrated
+        say(render_calibration(report, checked))
+    if report[checked].get("unknown"):
+        say(render_unknown(report[checked]["unknown"]))
     if isinstance(lexicon, WindowLexicon):
         report[checked]["window_leak"] = leak = measure_leak_of_sample(lexicon, words)
         say(render_window_leak(leak))
@@ -218,78 +277,93 @@ def train_lexicon(
     model = LexiconModel(
         lexicon=lexicon,
         splitter=splitter,
-        classes=corpus.classes,
+        target=target,
         report=report,
-        picture=draw_curve(curve, chosen),
+        picture=draw_curve(curve, chosen, *(() if kind == "text" else (metric, name))),
     )
-    labels = [corpus.classes[i] for i in every.labels.tolist()]
+    labels = target.name_groups(every.labels)
     # With a window the same word may be closed in some texts.
     is_open = lexicon.select(every.words)[0] if isinstance(lexicon, WindowLexicon) else None
     examples = find_examples(list_open_words(model), every.words, labels, is_open)
     return dataclasses.replace(model, examples=examples)
 
 
+def _calibrate(lexicon: Gated, validation: TextPart, target: Target) -> tuple[Target, float]:
+    """Returns the target with decisions of the validation texts, and the temperature."""
+    readings = lexicon.read(validation.words)
+    reader = lexicon.reader if isinstance(lexicon, WindowLexicon) else lexicon
+    temperature = target.fit_temperature(reader.head, reader.bias, readings, validation.labels)
+    probabilities = reader.head.compute_probabilities(
+        readings.logits / temperature, reader.bias / temperature
+    )
+    readings = readings._replace(probabilities=probabilities)
+    return target.choose_decision(readings, validation.labels), temperature
+
+
 def _choose(
-    parts: dict[str, TextPart], num_classes: int, options: TextOptions
+    parts: dict[str, TextPart], target: Target, head: Head, options: TextOptions
 ) -> tuple[Gated, Gated, list[Json], int]:
     """Fits all stages, and chooses the stage of the model.
 
     Args:
       parts: the texts by purpose; "train" and "validation" are used.
-      num_classes: the number of classes.
+      target: the target of the texts.
+      head: its head.
       options: the options, of which the density is used.
 
     Returns:
       The lexicon of the chosen stage; the lexicon of all words; for each stage a dict with
-      "density", "words" (the share of open words in the validation texts), "accuracy" and
-      "macro_f1"; and the number of the chosen stage.
+      "density", "words" (the share of open words in the validation texts) and the metrics of the
+      target; and the number of the chosen stage.
     """
     train, held = parts["train"], parts["validation"]
     stages: list[Gated] = []
     curve: list[Json] = []
+    measures: list[Json] = []
     densities = _list_densities(options)
     # The second fit, to all texts, has these texts too.
     all_texts = [*train.words, *held.words]
-    fit = _start_fit(train, num_classes, options, densities, room_for=all_texts)
+    fit = _start_fit(train, head, options, densities, room_for=all_texts)
     try:
         for lexicon in fit:
             readings = lexicon.read(held.words)
-            scores = classification_metrics(held.labels, readings.probabilities, range(num_classes))
+            decided = target.choose_decision(readings, held.labels)
+            measured = decided.measure(held.labels, readings, held.unknown)
             share = float(np.mean(np.concatenate(readings.is_open)))
-            stage = {name: scores[name] for name in METRICS}
+            stage = {name: measured[name] for name in target.metrics}
             curve.append({"density": lexicon.density, "words": share, **stage})
             stages.append(lexicon)
+            measures.append(measured)
     except EmptyLexicon:
         # There are too few words for the last stages, and only a density of the user is an error.
         if options.density is not None:
             raise
     chosen = len(stages) - 1
     if options.density is None:
-        chosen = choose_stage([stage[options.best_metric] for stage in curve], len(held.labels))
+        metric = target.choose_metric(options.best_metric)
+        scores = [-stage[metric] if target.is_error else stage[metric] for stage in curve]
+        best = int(np.argmax(scores))
+        chosen = choose_stage(scores, target.allow_loss(measures[best], metric))
     return stages[chosen], stages[0], curve, chosen
 
 
-def choose_stage(accuracies: Sequence[float], num_texts: int) -> int:
-    """Chooses the last stage that is nearly as accurate as the best stage.
+def choose_stage(scores: Sequence[float], allowed: float) -> int:
+    """Chooses the last stage that is nearly as good as the best stage.
 
-    A stage is nearly as accurate if its accuracy is at most max(0.005, s) below the best accuracy
-    a, where s = sqrt(a (1 - a) / n) is the standard error of a on n texts.
-
-        >>> choose_stage([0.9, 0.89, 0.85], 400)
-        1
+        >>> choose_stage([-2.0, -1.9, -2.05, -3.0], 0.2)
+        2
 
     Args:
-      accuracies: the accuracy of each stage, from all words to the fewest.
-      num_texts: the number of texts n on which they were measured.
+      scores: the score of each stage, from all words to the fewest; larger is better.
+      allowed: how much below the best score the score may be, see `Target.allow_loss`.
 
     Returns:
       The number of the stage.
 
     Reference: Breiman et al. 1984 (the rule of one standard error).
     """
-    best = max(accuracies)
-    allowed = max(LEAST_LOSS, (best * (1 - best) / num_texts) ** 0.5)
-    return max(i for i, accuracy in enumerate(accuracies) if accuracy >= best - allowed - 1e-12)
+    best = max(scores)
+    return max(i for i, score in enumerate(scores) if score >= best - allowed - 1e-12)
 
 
 def _weigh_texts(
@@ -315,14 +389,12 @@ def _weigh_texts(
     return weights
 
 
-def _refit(
-    part: TextPart, num_classes: int, options: TextOptions, density: float
-) -> tuple[Gated, Gated]:
+def _refit(part: TextPart, head: Head, options: TextOptions, density: float) -> tuple[Gated, Gated]:
     """Fits the stages to all texts.
 
     Args:
       part: the texts.
-      num_classes: the number of classes.
+      head: the form of the targets, with their loss and prediction.
       options: the options of the fit.
       density: the density of the chosen stage.
 
@@ -332,13 +404,13 @@ def _refit(
     densities = [stage for stage in _list_densities(options) if stage >= density]
     if options.model == WINDOW:
         densities = sorted({1.0, density}, reverse=True)
-    first, *stages = _start_fit(part, num_classes, options, densities)
+    first, *stages = _start_fit(part, head, options, densities)
     return (stages[-1] if stages else first), first
 
 
 def _start_fit(
     part: TextPart,
-    num_classes: int,
+    head: Head,
     options: TextOptions,
     densities: Sequence[float],
     room_for: Sequence[Sequence[str]] | None = None,
@@ -347,18 +419,21 @@ def _start_fit(
 
     Args:
       part: the texts.
-      num_classes: the number of classes.
+      head: the form of the targets, with their loss and prediction.
       options: the options, with the kind of the model.
       densities: the shares of open words in (0, 1], falling.
       room_for: texts of a later fit; the arrays of a window lexicon are padded to their sizes, so
         that both fits run the same compiled program. None uses the sizes of `part`.
     """
-    arguments = part.words, part.labels, num_classes, densities
     if options.model == WINDOW:
+        assert isinstance(head, ClassHead)
+        arguments = part.words, part.labels, head.num_classes, densities
         return fit_window(
             *arguments, sample_weight=part.weights, seed=options.seed, room_for=room_for
         )
-    return fit_lexicon(*arguments, sample_weight=part.weights)
+    return fit_lexicon(
+        *(part.words, part.labels, 0, densities), sample_weight=part.weights, head=head
+    )
 
 
 def _set_temperature(lexicon: Gated, temperature: float) -> Gated:
@@ -398,7 +473,41 @@ def read_labelled(
     Returns:
       A `Corpus` with the labels, without the numbers of words, and the texts.
     """
-    examples = Examples(table, classes, left_out)
+    return _read_examples(Examples(table, classes, left_out), max_aside, splitter)
+
+
+def read_targets(
+    table: Table,
+    target_class: type[Target],
+    model_target: Target | None,
+    max_aside: float,
+    left_out: frozenset[Label],
+    splitter: Splitter,
+) -> tuple[Corpus, list[str]]:
+    """Reads texts with targets into memory.
+
+    Args:
+      table: the texts.
+      target_class: the kind of the targets.
+      model_target: the target of the training texts; None for the training texts.
+      max_aside: the largest share of the lines that may be set aside.
+      left_out: texts with these labels are left out.
+      splitter: the rule that decides which texts have a word, and which texts are equal.
+
+    Returns:
+      A `Corpus`, in which the different labels (for several labels tuples of labels) have the place
+      of the classes, and the texts.
+    """
+    if target_class.kind not in WITHOUT_CLASSES:
+        classes = None if model_target is None else model_target.classes
+        return read_labelled(table, classes, max_aside, left_out, splitter)
+    examples = Examples(table, (), left_out, target_class.make_places(model_target))
+    return _read_examples(examples, max_aside, splitter)
+
+
+def _read_examples(
+    examples: Examples, max_aside: float, splitter: Splitter
+) -> tuple[Corpus, list[str]]:
     texts: list[str] = []
     for record, (words,) in examples.read(lambda record: [splitter.split(record.inputs[0])]):
         examples.add(record, digest_parts(word.encode("utf-8", "surrogatepass") for word in words))
@@ -406,16 +515,16 @@ def read_labelled(
     return examples.finish(max_aside), texts
 
 
-def measure_lexicon(lexicon: Gated, part: TextPart, classes: Sequence[Label]) -> Json:
-    """Returns a dict of the metrics of `classification_metrics` and of the density on texts.
+def measure_lexicon(lexicon: Gated, part: TextPart, target: Target) -> Json:
+    """Returns a dict of the metrics of `Target.measure` and of the density on texts.
 
     Args:
       lexicon: the lexicon.
-      part: the texts and their classes.
-      classes: the C classes, in the order of the outputs.
+      part: the texts and their targets.
+      target: the form of the targets, with their metrics.
     """
     readings = lexicon.read(part.words)
-    metrics = classification_metrics(part.labels, readings.probabilities, classes)
+    metrics = target.measure(part.labels, readings, part.unknown)
     return {**metrics, "density": float(np.mean(np.concatenate(readings.is_open)))}
 
 

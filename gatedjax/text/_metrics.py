@@ -18,7 +18,10 @@ _WIDEST, _MOST_CONFUSIONS = 10, 10
 
 
 def classification_metrics(
-    labels: np.ndarray, probabilities: np.ndarray, classes: Sequence[Label]
+    labels: np.ndarray,
+    probabilities: np.ndarray,
+    classes: Sequence[Label],
+    predicted: np.ndarray | None = None,
 ) -> Json:
     """Computes the metrics of predicted class probabilities for n labelled texts.
 
@@ -36,6 +39,7 @@ def classification_metrics(
       probabilities: [n, C]; the rows sum to 1. The first of the largest probabilities in a row is
         predicted.
       classes: the names of the C classes.
+      predicted: int [n], the predicted classes; None predicts the most probable.
 
     Returns:
       A dict that can be written as JSON: n, accuracy, macro_f1 (over the classes that occur in
@@ -70,8 +74,10 @@ def classification_metrics(
         )
     # A label outside of the classes is refused below, with a message that names it.
     truth = probabilities[np.arange(n), np.clip(labels, 0, len(classes) - 1)]
-    best, squares = probabilities.max(1), np.square(probabilities).sum(1)
-    return metrics_of(labels, probabilities.argmax(1), truth, best, squares, classes)
+    squares = np.square(probabilities).sum(1)
+    predicted = probabilities.argmax(1) if predicted is None else predicted
+    confidence = probabilities[np.arange(n), predicted]
+    return metrics_of(labels, predicted, truth, confidence, squares, classes)
 
 
 def metrics_of(

@@ -433,9 +433,9 @@ class TrainedModel:
 def networks(kind: str) -> dict[str, NetworkEntry]:
     """Returns a dict from the name of each network for a kind of model to its `NetworkEntry`.
 
-    `kind` is "text", "pair" or "tags".
+    `kind` is "text", "pair" or "tags"; the remaining kinds have no networks.
     """
-    return {"text": TEXT, "pair": PAIR, "tags": TAGS}[kind]
+    return {"text": TEXT, "pair": PAIR, "tags": TAGS}.get(kind, {})
 
 
 def _tokenizer(folder: str | Path, kind: object, function: Function | None) -> Tokenizer:

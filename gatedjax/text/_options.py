@@ -8,7 +8,7 @@ description in `help()` and `--help`.
 import dataclasses
 import math
 import textwrap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,7 +25,7 @@ from gatedjax._utils.limits import (
 from gatedjax._utils.numbers import make_plain
 from gatedjax.text._model import networks
 from gatedjax.text._networks import Config, NetworkEntry
-from gatedjax.text._prediction import LEXICONS
+from gatedjax.text._prediction import LABELS, LEXICON, LEXICONS, ORDINAL, REGRESSION, TARGETS
 from gatedjax.text._tokens import check_function, check_kind
 from gatedjax.training import OptimizerConfig, TrainConfig
 
@@ -79,6 +79,22 @@ def _check_best_metric(name: str, value: str) -> None:
         raise ValueError(
             f"{name} must be one of {', '.join(map(repr, METRICS))}, got {value!r}."
             f"{suggestion(str(value), METRICS)}"
+        )
+
+
+def _check_threshold(name: str, value: Any) -> None:
+    thresholds = value.values() if isinstance(value, Mapping) else [value]
+    if not thresholds:
+        raise ValueError(f"{name} must have a number, got {value!r}")
+    for threshold in thresholds:
+        if not isinstance(threshold, int | float) or not 0 < threshold < 1:
+            raise ValueError(f"{name} must be in (0, 1), got {threshold!r}")
+
+
+def _check_order(name: str, value: Any) -> None:
+    if isinstance(value, str) or not isinstance(value, Sequence) or len(value) < 2:
+        raise ValueError(
+            f"{name} must be a sequence of at least two grades, the lowest first, got {value!r}"
         )
 
 
@@ -203,6 +219,20 @@ class TextOptions:
         "macro_f1. For a network see `training`.",
         _check_best_metric,
     )
+    threshold: float | Mapping[Any, float] | None = _option(
+        None,
+        "Probability from which a label is predicted by a model with several labels, or a class "
+        "among two classes. A number is for all labels; spam=0.3, in Python a dict from labels to "
+        "numbers, is for the label spam (default: for labels the threshold with the largest F1 on "
+        "the validation texts; of two classes the most probable is predicted).",
+        _check_threshold,
+    )
+    order: Sequence[Any] | None = _option(
+        None,
+        "Grades of an ordinal target from the lowest to the highest (default: the order of their "
+        "numbers).",
+        _check_order,
+    )
     held_out: float = _option(
         0.1,
         "Share of the training texts, at most 20,000 texts, that is split off for validation if "
@@ -241,7 +271,7 @@ def check_options(options: TextOptions, kind: str) -> None:
 
     Args:
       options: the options of a model.
-      kind: the kind of the model: "text", "pair" or "tags".
+      kind: the kind of the model: "text", "pair", "tags", "labels", "regression" or "ordinal".
 
     Raises:
       ValueError: for an unknown network, a value outside of its limits, or options that exclude
@@ -249,6 +279,11 @@ def check_options(options: TextOptions, kind: str) -> None:
     """
     available = networks(kind)
     names = model_names(kind)
+    if kind in TARGETS and options.model not in names:
+        raise ValueError(
+            f"model must be 'lexicon' for the task {kind!r}, got {options.model!r}: the remaining "
+            "models have a class for each text. Leave it out"
+        )
     if options.model not in names:
         raise ValueError(
             f"model must be one of {', '.join(map(repr, names))}, got {options.model!r}."
@@ -274,6 +309,7 @@ def check_options(options: TextOptions, kind: str) -> None:
                 "function: give one of the two"
             )
         check_function(options.tokenizer)
+    _check_for_target(options, kind)
     if options.model in LEXICONS:
         _check_for_lexicon(options)
         return
@@ -302,8 +338,35 @@ def check_options(options: TextOptions, kind: str) -> None:
 
 
 def model_names(kind: str) -> tuple[str, ...]:
-    """Returns the names of the models of a kind ("text", "pair" or "tags"), the default first."""
+    """Returns the names of the models of a kind, such as "text" or "pair", the default first."""
+    if kind in TARGETS:
+        return (LEXICON,)
     return LEXICONS * (kind == "text") + tuple(networks(kind))
+
+
+_WITHOUT = {
+    "class_weight": (LABELS, REGRESSION),
+    "best_metric": (REGRESSION, ORDINAL),
+    "min_class": (REGRESSION,),
+    "threshold": ("pair", "tags", REGRESSION, ORDINAL),
+    "order": ("text", "pair", "tags", LABELS, REGRESSION),
+}
+"""The kinds of models for which an option has no meaning."""
+
+
+def _check_for_target(options: TextOptions, kind: str) -> None:
+    """Raises ValueError for an option that has no meaning for the target of the model."""
+    for field in dataclasses.fields(TextOptions):
+        value = getattr(options, field.name)
+        if kind in _WITHOUT.get(field.name, ()) and value != field.default:
+            raise ValueError(
+                f"{field.name} has no meaning for the task {kind!r}, got {value!r}: leave it out"
+            )
+    if options.threshold is not None and options.model not in LEXICONS:
+        raise ValueError(
+            f"threshold needs model='lexicon' or model='window', got {options.model!r}: leave it "
+            "out"
+        )
 
 
 def _check_for_lexicon(options: TextOptions) -> None:

@@ -15,7 +15,17 @@ LEXICON, WINDOW = "lexicon", "window"
 LEXICONS = LEXICON, WINDOW
 # The names of files in the folder of a model.
 VOCABULARY, REPORT, TOKENS = "vocabulary.json", "report.json", "tokens.json"
-COLUMNS = {"text": Columns(("text",)), "pair": Columns(("premise", "hypothesis"))}
+LABELS, REGRESSION, ORDINAL = "labels", "regression", "ordinal"
+"""The kinds of models that only a lexicon has, besides "text": several labels for each text, a
+real number, and a grade among grades with an order."""
+TARGETS = LABELS, REGRESSION, ORDINAL
+COLUMNS = {
+    "text": Columns(("text",)),
+    "pair": Columns(("premise", "hypothesis")),
+    LABELS: Columns(("text",), target="labels"),
+    REGRESSION: Columns(("text",), target="number"),
+    ORDINAL: Columns(("text",)),
+}
 """The default columns for each kind of model."""
 
 
@@ -71,6 +81,67 @@ class Failure:
     def to_json(self) -> Json:
         """Returns the line of `gatedjax predict`: {"error": the reason}."""
         return {"error": self.error}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LabelsPrediction:
+    """The prediction of a model with several labels for each text.
+
+        >>> LabelsPrediction(("sports", "news"), (0.875, 0.5), ["goal"], 0.25).to_json()["labels"]
+        ['sports', 'news']
+
+    Attributes:
+      labels: the predicted labels, the most probable first; may be empty.
+      probabilities: the probability of each predicted label.
+      kept: the open words, which the model reads, and no other word.
+      density: the share of the words in `kept`.
+      note: a remark, such as "nothing of this text was read", or "".
+    """
+
+    labels: tuple[Label, ...]
+    probabilities: tuple[float, ...]
+    kept: list[str]
+    density: float
+    note: str = ""
+
+    def to_json(self) -> Json:
+        """Returns the line of `gatedjax predict`: a dict of the fields."""
+        fields: Json = {
+            "labels": list(self.labels),
+            "probabilities": [round(share, 6) for share in self.probabilities],
+            "kept": self.kept,
+            "density": round(self.density, 6),
+        }
+        return fields | ({"note": self.note} if self.note else {})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ValuePrediction:
+    """The prediction of a real number.
+
+        >>> ValuePrediction(3.5, ["fine"], 0.25).to_json()
+        {'value': 3.5, 'kept': ['fine'], 'density': 0.25}
+
+    Attributes:
+      value: the predicted number, in the unit of the training targets.
+      kept: the open words, which the model reads, and no other word.
+      density: the share of the words in `kept`.
+      note: a remark, such as "nothing of this text was read", or "".
+    """
+
+    value: float
+    kept: list[str]
+    density: float
+    note: str = ""
+
+    def to_json(self) -> Json:
+        """Returns the line of `gatedjax predict`: a dict of the fields."""
+        fields: Json = {
+            "value": float(f"{self.value:.12g}"),
+            "kept": self.kept,
+            "density": round(self.density, 6),
+        }
+        return fields | ({"note": self.note} if self.note else {})
 
 
 def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:

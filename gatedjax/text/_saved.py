@@ -7,7 +7,7 @@ from typing import Any
 from gatedjax.export._folder import read_config
 from gatedjax.export._kinds import check_kind
 from gatedjax.text._lexicon import LexiconModel
-from gatedjax.text._prediction import LEXICONS
+from gatedjax.text._prediction import LEXICONS, TARGETS
 
 
 def load_model(folder: str | Path, kinds: Sequence[str], tokenizer: Any = None) -> Any:
@@ -17,7 +17,7 @@ def load_model(folder: str | Path, kinds: Sequence[str], tokenizer: Any = None) 
 
     Args:
       folder: the folder of the model.
-      kinds: the accepted kinds of models, among "text", "pair" and "tags".
+      kinds: the accepted kinds of models, among "text", "pair", "tags" and `TARGETS`.
       tokenizer: the function that splits texts, for a model that was trained with one; else None.
 
     Raises:
@@ -26,7 +26,7 @@ def load_model(folder: str | Path, kinds: Sequence[str], tokenizer: Any = None) 
     """
     config = read_config(folder)
     kind = check_kind(config, kinds, folder)  # type: ignore[arg-type]
-    if kind == "text" and config.get("network") in LEXICONS:
+    if kind in ("text", *TARGETS) and config.get("network") in LEXICONS:
         return LexiconModel.load(folder, tokenizer)
     from gatedjax.text._model import TrainedModel
 

@@ -50,6 +50,7 @@ class Reasons:
       is_same: True if the text without its closed words has bitwise the same probabilities.
       note: a remark about the text, or "".
       has_windows: True if the gates also depend on the neighbours of a word.
+      rule: the sentence by which the prediction follows from the sums.
     """
 
     classes: tuple[Label, ...]
@@ -59,6 +60,7 @@ class Reasons:
     is_same: bool
     note: str = ""
     has_windows: bool = False
+    rule: str = "The class with the largest sum is predicted; the parts are exact."
 
     def to_json(self) -> Json:
         """Returns a dict of the fields for `json.dumps`."""
@@ -230,10 +232,10 @@ def html_page(explanations: Sequence[Explanation], title: str) -> str:
             'Shade: attention, from <span class="w" style="--a:0.1">little</span> to '
             '<span class="w" style="--a:1">the most of the text</span>.'
         )
-    if any(e.reasons is not None for e in explanations):
+    if rules := dict.fromkeys(e.reasons.rule for e in explanations if e.reasons is not None):
         legend.append(
-            "The tables have the parts of the open words in the score of each class. They are "
-            "exact: their sum is the score, and the class with the largest score is predicted."
+            "The tables have the parts of the open words in the score of each class. Their sum is "
+            f"the score. {_escape(' '.join(rules))}"
         )
     if not explanations or any(e.reasons is None for e in explanations):
         legend.append(
@@ -344,7 +346,8 @@ def _render_reasons(e: Explanation) -> str:
     classes, rows = _reason_rows(e)
     headers = ["open word or pair", *(f"for {clean(label)}" for label in classes)]
     table = render_table(headers, [[clean(cell) for cell in row] for row in rows])
-    return f"{table}\nThe class with the largest sum is predicted; the parts are exact.\n"
+    assert e.reasons is not None
+    return f"{table}\n{clean(e.reasons.rule)}\n"
 
 
 def _words(e: Explanation) -> Iterator[str]:

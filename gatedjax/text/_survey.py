@@ -19,10 +19,21 @@ from gatedjax.text import _corpus
 from gatedjax.text._asides import Asides
 from gatedjax.text._copies import Duplicates, find_duplicates, single_text_classes
 from gatedjax.text._corpus import Corpus, Numbers
+from gatedjax.text._prediction import REGRESSION, TARGETS
 from gatedjax.text._read import Aside, Table
 from gatedjax.text._table import match_names
 from gatedjax.text._tagged import read_tagged
 from gatedjax.text._tags import SentenceTable
+from gatedjax.text._target_corpus import (
+    WITHOUT_CLASSES,
+    check_strata,
+    encode_corpus,
+    list_single,
+    read_target,
+    split_strata,
+    stratify_corpus,
+)
+from gatedjax.text._targets import TARGET_OF, TargetOptions
 
 QUANTILES = {0.0: "shortest", 0.05: "5 %", 0.5: "median", 0.95: "95 %", 1.0: "longest"}
 _FEATURES = {
@@ -47,6 +58,9 @@ def survey_texts(
     max_aside: float,
     max_len: int | None,
     lowercase: bool,
+    task: str = "text",
+    order: Sequence[str] | None = None,
+    min_class: int = 1,
     **tokens: Any,
 ) -> Json:
     """Reads labelled texts as a training would, and describes them.
@@ -57,11 +71,15 @@ def survey_texts(
       max_aside: the largest share of the lines that may be set aside.
       max_len: number of words of a text that a model reads; None reads all.
       lowercase: True ignores case.
-      **tokens: the arguments "tokens" and "min_class" of `read_training`.
+      task: "text", "pair", "labels", "regression" or "ordinal".
+      order: the grades of the task "ordinal", see `TargetOptions`.
+      min_class: the number of texts below which a class or label is left out.
+      **tokens: the argument "tokens" of `read_training`.
 
     Returns:
       A dict for JSON: "name", "columns", "texts", "classes" (pairs of a label and its number of
-      texts), "several_labels" (number of texts), "aside", "features" (number of texts with links
+      texts; none for numbers), "targets" (a sentence, for labels and numbers), "several_labels"
+      (number of texts), "aside", "features" (number of texts with links
       and the like), "problems", for which a training would stop; and, unless the texts cannot be
       numbered, "words", "scripts", "duplicates", "tokens" and "split".
     """
@@ -79,7 +97,8 @@ def survey_texts(
         labels = record.label if isinstance(record.label, tuple) else (record.label,)
         several += len(labels) > 1
         # The types count too, because 1 equals True.
-        counts.update((type(label), label) for label in labels)
+        if task != REGRESSION:
+            counts.update((type(label), label) for label in labels)
         texts = " ".join(record.inputs)
         features.update(name for name, pattern in _FEATURES.items() if pattern.search(texts))
     report: Json = {
@@ -94,23 +113,38 @@ def survey_texts(
     problems: list[str] = []
     with tempfile.TemporaryDirectory(prefix="gatedjax-") as folder:
         try:
+            if task in WITHOUT_CLASSES:
+                tokens |= {"classes": (), "places": TARGET_OF[task].make_places(None)}
+            else:
+                tokens["min_class"] = min_class
             corpus, numbers = _corpus.read_training(
                 table, Path(folder), lowercase=lowercase, check_labels=False, **tokens
             )
+            duplicates = dataclasses.asdict(find_duplicates(corpus))
+            if task in TARGETS:
+                options = TargetOptions(order=order, min_class=min_class)
+                target = read_target(corpus, task, options)
+                targets = encode_corpus(corpus, target)
+                report["targets"] = target.render_source(targets)
+                corpus = stratify_corpus(corpus, target, targets)
         except ValueError as error:
             return report | {"problems": [str(error)]}
         report |= {
             "words": _words(corpus, max_len),
             "scripts": _scripts(corpus, numbers),
-            "duplicates": dataclasses.asdict(find_duplicates(corpus)),
+            "duplicates": duplicates,
             "tokens": _tokens(numbers, sample),
         }
         for check in (
             lambda: asides.check(len(corpus), max_aside),
-            lambda: _corpus.check_classes(corpus.name, len(corpus.classes), len(corpus)),
-        ):
+            lambda: _corpus.check_classes(
+                corpus.name, len(corpus.classes), len(corpus), labels=corpus.classes
+            ),
+        )[: 1 if task in WITHOUT_CLASSES else 2]:
             problems += _problem(check)
-        report |= _split(corpus, held_out, problems)
+        report |= _split(corpus, held_out, problems, task)
+        if task in WITHOUT_CLASSES and "split" in report:
+            report["split"]["single_text_classes"] = list_single(corpus, target, targets)
     return report
 
 
@@ -153,7 +187,7 @@ def survey_tags(
         return report | _split(corpus, held_out, problems)
 
 
-def _split(corpus: Corpus, held_out: float, problems: list[str]) -> Json:
+def _split(corpus: Corpus, held_out: float, problems: list[str], task: str = "text") -> Json:
     """Returns a dict with "split" and "problems", for the report of a survey.
 
     "split" is a dict with the numbers of examples for "training" and "validation", the
@@ -164,11 +198,12 @@ def _split(corpus: Corpus, held_out: float, problems: list[str]) -> Json:
       corpus: the examples.
       held_out: the share for validation.
       problems: the messages of the problems so far; "problems" has them and the new problem.
+      task: the kind of the model, such as "text" or "labels".
     """
-    more = _problem(lambda: _corpus.check_trainable(corpus, split=True))
+    more = _problem(lambda: check_strata(corpus, task, split=True))
     if more:
         return {"problems": [*problems, *more]}
-    training, validation = _corpus.split_training(corpus, held_out)
+    training, validation = split_strata(corpus, held_out)
     split = {
         "training": len(training),
         "validation": len(validation),
@@ -266,14 +301,16 @@ def render_survey(report: Json, train: str) -> Iterator[str]:
     classes = report["classes"]
     kinds = noun if len(classes) != 1 else {"classes": "class", "tags": "tag"}[noun]
     size = f"{render_count(report['texts'], unit[:-1])}, {len(classes):,} {kinds}"
-    yield f"{clean(report['name'])}: {size}"
+    targets = report.get("targets")
+    yield f"{clean(report['name'])}: {clean(targets) if targets else size}"
     if model := report.get("model"):
         yield f"model: {model}"
     if not tagged:
         yield from _render_columns(report["columns"])
     total = max(sum(n for _, n in classes), 1)
     listing = _list([f"{clean(str(label))} {n:,} ({n / total:.1%})" for label, n in classes])
-    yield f"{noun}: {listing}"
+    if classes:
+        yield f"{noun if not targets else 'labels'}: {listing}"
     if report.get("several_labels"):
         yield f"several labels: {render_count(report['several_labels'], 'text')}"
     if words := report.get("words"):

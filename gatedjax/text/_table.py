@@ -78,17 +78,25 @@ class Columns:
       label: the column of the label; None reads no label.
       header: the names of all columns, in order, of a file whose first line is not a header; an
         empty name stands for a column that is not read. None takes the names from the source.
+      target: the form of the label: "class" (a label, or several labels that a model with classes
+        refuses), "labels" (a tuple of any number of labels) or "number".
 
     Raises:
-      ValueError: if two of the names are equal, inputs is not a tuple, or a name that is read is
-        not in `header`.
+      ValueError: if two of the names are equal, inputs is not a tuple, a name that is read is not
+        in `header`, or `target` is unknown.
     """
 
     inputs: tuple[str, ...] = ("text",)
     label: str | None = "label"
     header: tuple[str, ...] | None = None
+    target: str = "class"
 
     def __post_init__(self) -> None:
+        if self.target not in _READERS:
+            raise ValueError(
+                f"columns.target must be one of {', '.join(map(repr, _READERS))}, got "
+                f"{self.target!r}"
+            )
         if isinstance(self.inputs, str) or not self.inputs or len(set(self.wanted)) < self.count:
             raise ValueError(
                 "columns must be a tuple of names of texts and a different name of the label, got "
@@ -188,7 +196,8 @@ def _record(where: str, line: int, values: Sequence[object], columns: Columns) -
     count = len(columns.inputs)
     try:
         inputs = tuple(map(_text, columns.inputs, values[:count]))
-        label = None if columns.label is None else _read_labels(columns.label, values[count])
+        read_cell = _READERS[columns.target]
+        label = None if columns.label is None else read_cell(columns.label, values[count])
     except ValueError as error:
         return Aside(where, line, str(error))
     return Record(line, inputs, label, where)
@@ -199,14 +208,56 @@ def _read_labels(name: str, value: object) -> Label | Labels:
 
     A list with a single label is this label, and a label that is listed twice counts as one label.
     """
-    if not isinstance(value, list | tuple) and getattr(value, "ndim", 0) != 1:
+    if not _is_list(value):
         return read_label(name, value)
-    labels = [read_label(name, item) for item in cast(Iterable[object], value)]
+    labels = _read_list(name, value)
     if not labels:
         raise ValueError(f"{name} must be a label or several, got an empty list")
+    return labels[0] if len(labels) == 1 else labels
+
+
+def _read_any_labels(name: str, value: object) -> Labels:
+    """Returns the tuple of the labels in a cell: a list, a single label, or an empty text.
+
+    A missing value is no list without labels, because its labels may be unknown.
+    """
+    if not _is_list(value):
+        return () if isinstance(value, str) and not value.strip() else (read_label(name, value),)
+    return _read_list(name, value)
+
+
+def _read_number(name: str, value: object) -> float:
+    """Returns the finite number in a cell, which may be a text such as "3.5"."""
+    label = read_label(name, value)
+    # `float` would read true as 1.
+    if isinstance(label, bool):
+        raise ValueError(f"{name} must be a number, got {label}")
+    try:
+        number = float(label)
+    except (ValueError, OverflowError):
+        raise ValueError(f"{name} must be a number, got {label!r:.40}") from None
+    if not math.isfinite(number):
+        raise ValueError(f"{name} must be finite, got {label!r:.40}")
+    return number
+
+
+_READERS: dict[str, Callable[[str, object], Label | Labels]] = {
+    "class": _read_labels,
+    "labels": _read_any_labels,
+    "number": _read_number,
+}
+"""The functions that read the cell of a label, by the form of the label."""
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, list | tuple) or getattr(value, "ndim", 0) == 1
+
+
+def _read_list(name: str, value: object) -> Labels:
+    """Returns the different labels of a list."""
+    labels = [read_label(name, item) for item in cast(Iterable[object], value)]
     # The types count too, because 1 equals True.
-    different = tuple({(type(label), label): label for label in labels}.values())
-    return different[0] if len(different) == 1 else different
+    return tuple({(type(label), label): label for label in labels}.values())
 
 
 def _text(name: str, value: object) -> str:

@@ -31,6 +31,7 @@ from gatedjax.text._lexicon_report import (
 from gatedjax.text._lexicon_training import choose_stage
 from gatedjax.text._model import TrainedModel
 from gatedjax.text._saved import load_model
+from gatedjax.text._targets import ClassTarget
 from tests.conftest import ROOT
 from tests.text._own import TEXTS, write_csv
 
@@ -99,13 +100,19 @@ def test_density_fixes_the_share_of_open_words(fitted):
     assert len(fitted.report_["curve"]) >= 5
 
 
+def choose(accuracies, count, metric="accuracy"):
+    """The stage that is chosen by accuracies on so many texts."""
+    best = {metric: max(accuracies), "n": count}
+    return choose_stage(accuracies, ClassTarget(("x", "y")).allow_loss(best, metric))
+
+
 def test_the_smallest_stage_near_the_best_is_chosen():
-    assert choose_stage([0.9, 0.896, 0.8], 10**6) == 1
-    assert choose_stage([0.9, 0.894, 0.8], 10**6) == 0
-    assert choose_stage([0.9, 0.896, 0.88, 0.9], 10**6) == 3
+    assert choose([0.9, 0.896, 0.8], 10**6) == 1
+    assert choose([0.9, 0.894, 0.8], 10**6) == 0
+    assert choose([0.9, 0.896, 0.88, 0.9], 10**6) == 3
     # With 100 texts the standard error of 0.9 is 0.03.
-    assert choose_stage([0.9, 0.88, 0.871, 0.869], 100) == 2
-    assert choose_stage([1.0, 0.995, 0.99], 100) == 1
+    assert choose([0.9, 0.88, 0.871, 0.869], 100) == 2
+    assert choose([1.0, 0.995, 0.99], 100) == 1
 
 
 @pytest.mark.parametrize(
@@ -311,8 +318,8 @@ def test_the_metric_chooses_the_density():
         {"density": 1.0, "accuracy": 0.9, "macro_f1": 0.9},
         {"density": 0.5, "accuracy": 0.9, "macro_f1": 0.2},
     ]
-    assert choose_stage([s["accuracy"] for s in curve], len(part.labels)) == 1
-    assert choose_stage([s["macro_f1"] for s in curve], len(part.labels)) == 0
+    assert choose([s["accuracy"] for s in curve], len(part.labels)) == 1
+    assert choose([s["macro_f1"] for s in curve], len(part.labels), "macro_f1") == 0
     model = TextClassifier(best_metric="macro_f1").fit(X, Y)
     assert all({"accuracy", "macro_f1", "density"} <= set(s) for s in model.report_["curve"])
 

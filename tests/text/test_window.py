@@ -152,7 +152,7 @@ def test_the_metric_chooses_the_density(monkeypatch):
 
     curves = []
 
-    def choose(values, count):
+    def choose(values, allowed):
         curves.append(values)
         return 1
 

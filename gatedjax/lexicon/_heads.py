@@ -1,0 +1,558 @@
+"""The heads of a lexicon: how the score of a text becomes a prediction, and its loss.
+
+All that differs between classes, several labels, real targets and grades is in this module. The
+fit, the gates and the folder of a model call the methods of a `Head`.
+"""
+
+import abc
+import dataclasses
+import functools
+from typing import Any, ClassVar
+
+import numpy as np
+
+# Larger exponents would overflow, and the sigmoid is 0 or 1 in float64 long before.
+_LARGEST = 500.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Head(abc.ABC):
+    """The last step of a lexicon, from the weighted features of a text to its prediction.
+
+    A text with the features f has K scores f W and, with B biases, C logits. The logits are sums
+    over the features, so that each word has a share in them, see `Shares`. The probabilities and
+    the loss follow from the logits.
+
+    Attributes:
+      kind: the name of the head in the folder of a model.
+      inverse_penalty: the number C of the penalty |W|^2 / 2C of the fit.
+    """
+
+    kind: ClassVar[str]
+    inverse_penalty: ClassVar[float] = 5.0
+
+    @property
+    @abc.abstractmethod
+    def num_columns(self) -> int:
+        """The number K of columns of W."""
+
+    @property
+    def num_biases(self) -> int:
+        """The number B of biases."""
+        return self.num_columns
+
+    @property
+    def num_logits(self) -> int:
+        """The number C of logits of a text."""
+        return self.num_columns
+
+    @property
+    def num_probabilities(self) -> int:
+        """The number of probabilities of a text, 0 for a real target."""
+        return self.num_logits
+
+    @property
+    def num_groups(self) -> int:
+        """The number G of groups of texts, see `group_texts`."""
+        return self.num_logits
+
+    @abc.abstractmethod
+    def check_targets(self, targets: np.ndarray) -> None:
+        """Raises ValueError if an array is not the targets of n texts for this head."""
+
+    @abc.abstractmethod
+    def group_texts(self, targets: np.ndarray) -> np.ndarray:
+        """Returns a bool [n, G], the groups whose log-ratios weigh the features before the fit."""
+
+    @abc.abstractmethod
+    def compute_slopes(
+        self, scores: np.ndarray, free: np.ndarray, targets: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Computes the losses of n texts and their derivatives, for the solver.
+
+        Args:
+          scores: [n, K], the scores without the biases.
+          free: [B], the free parameters of the biases, see `make_bias`.
+          targets: the targets of the texts.
+
+        Returns:
+          The losses [n], their derivatives by the scores, [n, K], and by `free`, [n, B].
+        """
+
+    def start_free(self, targets: np.ndarray) -> np.ndarray:
+        """Returns the free parameters [B] from which the solver starts."""
+        return np.zeros(self.num_biases)
+
+    def make_bias(self, free: np.ndarray) -> np.ndarray:
+        """Returns the biases [B] of the free parameters of the solver."""
+        return free
+
+    def make_free(self, bias: np.ndarray) -> np.ndarray:
+        """Returns the free parameters [B] of biases, the inverse of `make_bias`."""
+        return bias
+
+    def add_bias(self, scores: np.ndarray, bias: np.ndarray) -> np.ndarray:
+        """Returns the logits [n, C] of scores [n, K]."""
+        return self.expand(scores + bias)
+
+    def expand(self, weights: np.ndarray) -> np.ndarray:
+        """Returns the shares [F, C] in the logits of features with the weights [F, K]."""
+        return weights
+
+    def centre(self, weights: np.ndarray) -> np.ndarray:
+        """Returns the shares [F, C] less what is common to all logits and has no effect."""
+        return self.expand(weights)
+
+    @abc.abstractmethod
+    def compute_losses(
+        self, logits: np.ndarray, bias: np.ndarray, targets: np.ndarray
+    ) -> np.ndarray:
+        """Computes the loss of each text: [n].
+
+        Args:
+          logits: [n, C], the logits, which contain the bias as `add_bias` defines.
+          bias: [B], the biases.
+          targets: the targets of the texts.
+        """
+
+    @abc.abstractmethod
+    def compute_probabilities(self, logits: np.ndarray, bias: np.ndarray) -> np.ndarray:
+        """Computes the probabilities of n texts from their logits.
+
+        A text has the same bits in each batch.
+
+        Args:
+          logits: [n, C], divided by the temperature.
+          bias: [B], divided by the temperature.
+        """
+
+    def check_bias(self, bias: np.ndarray) -> None:
+        """Raises ValueError if biases are not possible for this head, as in a damaged file."""
+        if not np.isfinite(bias).all():
+            raise ValueError(f"bias must be finite, got {bias[:8]}")
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns "kind" and the fields for the folder of a model."""
+        return {"kind": self.kind, **dataclasses.asdict(self)}
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassHead(Head):
+    """A class for each text: softmax and cross-entropy.
+
+        p = softmax(z),   loss = log sum_c exp(z_c) - z_y
+
+    Two classes have a single column of weights, with the logits -z/2 and z/2.
+
+        >>> head = ClassHead(2)
+        >>> head.num_columns, head.compute_probabilities(np.zeros((1, 2)), np.zeros(1)).tolist()
+        (1, [[0.5, 0.5]])
+
+    Attributes:
+      num_classes: the number of classes C, at least 2. The targets are int [n], from 0.
+    """
+
+    num_classes: int
+
+    kind: ClassVar[str] = "classes"
+
+    def __post_init__(self) -> None:
+        """Checks the number of classes."""
+        _check_count("num_classes", self.num_classes, 2)
+
+    @property
+    def num_columns(self) -> int:
+        """The number K of columns of W: C, but 1 for two classes."""
+        return 1 if self.num_classes == 2 else self.num_classes
+
+    @property
+    def num_logits(self) -> int:
+        """The number of classes C."""
+        return self.num_classes
+
+    def check_targets(self, targets: np.ndarray) -> None:
+        """Raises ValueError unless the targets are integers in [0, C)."""
+        _check_integers(targets, self.num_classes)
+
+    def group_texts(self, targets: np.ndarray) -> np.ndarray:
+        """Returns a bool [n, C], True at the class of each text."""
+        return np.asarray(targets[:, None] == np.arange(self.num_classes))
+
+    def compute_slopes(
+        self, scores: np.ndarray, free: np.ndarray, targets: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Computes the losses and their derivatives, see `Head`."""
+        scores = scores + free
+        if scores.shape[1] == 1:
+            signs = np.where(targets == 1, 1.0, -1.0)[:, None]
+            margins = signs * scores
+            # log(1 + exp(-m)) without overflow
+            losses = np.logaddexp(0, -margins)[:, 0]
+            wrong = -signs / (1 + np.exp(np.clip(margins, -_LARGEST, _LARGEST)))
+            return losses, wrong, wrong
+        scores = scores - scores.max(1, keepdims=True)
+        exponentials = np.exp(scores)
+        totals = exponentials.sum(1)
+        places = np.arange(len(targets)), targets
+        losses = np.log(totals) - scores[places]
+        wrong = exponentials / totals[:, None]
+        wrong[places] -= 1
+        return losses, wrong, wrong
+
+    def expand(self, weights: np.ndarray) -> np.ndarray:
+        """Returns [F, C]; a single column z becomes (-z/2, z/2)."""
+        if self.num_classes > 2:
+            return weights
+        return np.concatenate([-weights / 2, weights / 2], 1)
+
+    def centre(self, weights: np.ndarray) -> np.ndarray:
+        """Returns the shares [F, C], less their mean over the classes."""
+        shares = self.expand(weights)
+        return np.asarray(shares - shares.mean(1, keepdims=True))
+
+    def compute_losses(
+        self, logits: np.ndarray, bias: np.ndarray, targets: np.ndarray
+    ) -> np.ndarray:
+        """Computes the cross-entropy of each text: [n]."""
+        top = logits.max(1)
+        total = np.exp(logits - top[:, None]).sum(1)
+        return np.asarray(np.log(total) + top - logits[np.arange(len(targets)), targets])
+
+    def compute_probabilities(self, logits: np.ndarray, bias: np.ndarray) -> np.ndarray:
+        """Computes the probability of each class: [n, C]; the rows sum to 1."""
+        exponentials = np.exp(logits - logits.max(1, keepdims=True))
+        # The sum is taken class by class, so that its bits do not depend on the number of texts.
+        total = functools.reduce(np.add, exponentials.T)
+        return np.asarray(exponentials / total[:, None])
+
+
+@dataclasses.dataclass(frozen=True)
+class LabelHead(Head):
+    """Several labels for each text, or none: a sigmoid for each label.
+
+        p_l = 1 / (1 + exp(-z_l)),   loss = sum_l log(1 + exp(-s_l z_l)),   s_l = 2 y_l - 1
+
+    Only the gates are common to the labels.
+
+        >>> head = LabelHead(2)
+        >>> targets = np.array([[True, False], [False, False]])
+        >>> head.compute_losses(np.zeros((2, 2)), np.zeros(2), targets).round(4).tolist()
+        [1.3863, 1.3863]
+
+    Attributes:
+      num_labels: the number of labels L. The targets are bool [n, L].
+    """
+
+    num_labels: int
+
+    kind: ClassVar[str] = "labels"
+    # Rare labels need a smaller penalty than classes: measured on two folds of the questions of
+    # TREC with 56 labels.
+    inverse_penalty: ClassVar[float] = 10.0
+
+    def __post_init__(self) -> None:
+        """Checks the number of labels."""
+        _check_count("num_labels", self.num_labels, 1)
+
+    @property
+    def num_columns(self) -> int:
+        """The number of labels L."""
+        return self.num_labels
+
+    def check_targets(self, targets: np.ndarray) -> None:
+        """Raises ValueError unless the targets are a bool [n, L]."""
+        if targets.dtype != bool or targets.ndim != 2 or targets.shape[1] != self.num_labels:
+            raise ValueError(
+                f"labels must be a bool array of shape (n, {self.num_labels}), got "
+                f"{targets.dtype} of shape {targets.shape}"
+            )
+
+    def group_texts(self, targets: np.ndarray) -> np.ndarray:
+        """Returns the targets, bool [n, L]: a group for each label."""
+        return targets
+
+    def compute_slopes(
+        self, scores: np.ndarray, free: np.ndarray, targets: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Computes the losses and their derivatives, see `Head`."""
+        logits = scores + free
+        # A single exponential gives the loss and its derivative, the error of the probability.
+        decay = np.exp(-np.abs(logits))
+        losses = np.maximum(logits, 0) - logits * targets + np.log1p(decay)
+        wrong = np.where(logits >= 0, 1.0, decay) / (1 + decay) - targets
+        return losses.sum(1), wrong, wrong
+
+    def compute_losses(
+        self, logits: np.ndarray, bias: np.ndarray, targets: np.ndarray
+    ) -> np.ndarray:
+        """Computes the sum of the cross-entropies of the labels of each text: [n]."""
+        return np.asarray(np.logaddexp(0, np.where(targets, -logits, logits)).sum(1))
+
+    def compute_probabilities(self, logits: np.ndarray, bias: np.ndarray) -> np.ndarray:
+        """Computes the probability of each label: [n, L]."""
+        return compute_sigmoid(logits)
+
+
+@dataclasses.dataclass(frozen=True)
+class RealHead(Head):
+    """A real number for each text: squared error with a ridge penalty.
+
+        v = m + u (f W + b),   loss = ((v - y) / u)^2 / 2
+
+    m and u are the mean and the standard deviation of the training targets, so that the penalty
+    does not depend on the unit of the target. The single logit v is the prediction.
+
+        >>> head = RealHead.of_targets(np.array([10.0, 30.0]))
+        >>> head.centre_of_targets, head.unit
+        (20.0, 10.0)
+
+    Attributes:
+      centre_of_targets: the number m.
+      unit: the number u, above 0.
+
+    Reference: Hoerl and Kennard 1970 (ridge regression).
+    """
+
+    centre_of_targets: float
+    unit: float
+
+    kind: ClassVar[str] = "real"
+    # Measured on the grades of the Stanford Sentiment Treebank, like that of `OrdinalHead`.
+    inverse_penalty: ClassVar[float] = 1.0
+
+    def __post_init__(self) -> None:
+        """Checks that both numbers are finite, and that the unit is positive."""
+        if not (np.isfinite(self.centre_of_targets) and 0 < self.unit < np.inf):
+            raise ValueError(
+                "centre_of_targets must be finite and unit positive, got "
+                f"{self.centre_of_targets} and {self.unit}"
+            )
+
+    @classmethod
+    def of_targets(cls, targets: np.ndarray) -> "RealHead":
+        """Returns the head with the mean and the standard deviation of the targets."""
+        targets = np.asarray(targets, np.float64)
+        cls._check_finite(targets)
+        unit = float(targets.std())
+        # Equal targets have no spread, and any unit gives the same prediction, their mean.
+        return cls(float(targets.mean()), unit if unit > 0 else 1.0)
+
+    @property
+    def num_columns(self) -> int:
+        """One column of weights."""
+        return 1
+
+    @property
+    def num_probabilities(self) -> int:
+        """No probability, because the prediction is a number."""
+        return 0
+
+    def check_targets(self, targets: np.ndarray) -> None:
+        """Raises ValueError unless the targets are finite numbers [n]."""
+        self._check_finite(targets)
+
+    @staticmethod
+    def _check_finite(targets: np.ndarray) -> None:
+        is_real = targets.ndim == 1 and np.issubdtype(targets.dtype, np.floating)
+        if not is_real or not len(targets) or not np.isfinite(targets).all():
+            raise ValueError(f"targets must be finite numbers [n], got {targets[:5]}")
+
+    def group_texts(self, targets: np.ndarray) -> np.ndarray:
+        """Returns a bool [n, 1], True for the targets above the median."""
+        return np.asarray(targets > np.median(targets))[:, None]
+
+    def _standardise(self, values: np.ndarray) -> np.ndarray:
+        return (values - self.centre_of_targets) / self.unit
+
+    def compute_slopes(
+        self, scores: np.ndarray, free: np.ndarray, targets: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Computes the losses and their derivatives, see `Head`."""
+        wrong = scores + free - self._standardise(targets)[:, None]
+        return 0.5 * wrong[:, 0] ** 2, wrong, wrong
+
+    def add_bias(self, scores: np.ndarray, bias: np.ndarray) -> np.ndarray:
+        """Returns the predictions v: [n, 1]."""
+        # The mean may be large against the scores, so that 32 bits would be too few for the sum.
+        return self.centre_of_targets + self.unit * (scores + bias).astype(np.float64)
+
+    def expand(self, weights: np.ndarray) -> np.ndarray:
+        """Returns the shares [F, 1] in the unit of the target."""
+        return weights * self.unit
+
+    def compute_losses(
+        self, logits: np.ndarray, bias: np.ndarray, targets: np.ndarray
+    ) -> np.ndarray:
+        """Computes half of the squared error in units of the standard deviation: [n]."""
+        return np.asarray(0.5 * ((logits[:, 0] - targets) / self.unit) ** 2)
+
+    def compute_probabilities(self, logits: np.ndarray, bias: np.ndarray) -> np.ndarray:
+        """Returns an array [n, 0]."""
+        return np.zeros((len(logits), 0))
+
+
+@dataclasses.dataclass(frozen=True)
+class OrdinalHead(Head):
+    """A grade for each text, among grades with an order: cumulative logits.
+
+        P(y > k) = sigmoid(z - t_k),   t_0 < t_1 < ...
+
+    The weights are common to all grades, and the G - 1 biases are the thresholds t. The solver has
+    the free parameters t_0 and log(t_k - t_(k-1)), so that the thresholds stay in order. The
+    predicted grade is the number of thresholds below z, the median of the distribution.
+
+        >>> head = OrdinalHead(3)
+        >>> head.compute_probabilities(np.zeros((1, 1)), np.array([-1.0, 1.0])).round(3).tolist()
+        [[0.269, 0.462, 0.269]]
+
+    Attributes:
+      num_grades: the number of grades G, at least 2. The targets are int [n], from 0.
+
+    Reference: McCullagh 1980.
+    """
+
+    num_grades: int
+
+    kind: ClassVar[str] = "ordinal"
+    inverse_penalty: ClassVar[float] = 2.0
+
+    def __post_init__(self) -> None:
+        """Checks the number of grades."""
+        _check_count("num_grades", self.num_grades, 2)
+
+    @property
+    def num_columns(self) -> int:
+        """One column of weights."""
+        return 1
+
+    @property
+    def num_biases(self) -> int:
+        """The number of thresholds, G - 1."""
+        return self.num_grades - 1
+
+    @property
+    def num_probabilities(self) -> int:
+        """The number of grades G."""
+        return self.num_grades
+
+    @property
+    def num_groups(self) -> int:
+        """The number of thresholds, G - 1."""
+        return self.num_grades - 1
+
+    def check_targets(self, targets: np.ndarray) -> None:
+        """Raises ValueError unless the targets are integers in [0, G)."""
+        _check_integers(targets, self.num_grades)
+
+    def group_texts(self, targets: np.ndarray) -> np.ndarray:
+        """Returns a bool [n, G - 1], True at k for the targets above the grade k."""
+        return np.asarray(targets[:, None] > np.arange(self.num_groups))
+
+    def start_free(self, targets: np.ndarray) -> np.ndarray:
+        """Returns the free parameters for which P(y > k) is the frequency in the targets."""
+        # A text is added to each grade, because a grade without a text would have no threshold.
+        counts = np.bincount(targets, minlength=self.num_grades) + 1.0
+        below = np.cumsum(counts)[:-1] / counts.sum()
+        return self.make_free(np.log(below / (1 - below)))
+
+    def make_bias(self, free: np.ndarray) -> np.ndarray:
+        """Returns the thresholds of (t_0, log(t_1 - t_0), ...)."""
+        # The line search of the solver may try a step that would overflow.
+        steps = np.exp(np.clip(free[1:], -_LARGEST, 50.0))
+        return np.cumsum(np.concatenate([free[:1], steps]))
+
+    def make_free(self, bias: np.ndarray) -> np.ndarray:
+        """Returns (t_0, log(t_1 - t_0), ...) of thresholds."""
+        # Two thresholds of a rare grade may be equal after rounding to 32 bits.
+        return np.concatenate([bias[:1], np.log(np.maximum(np.diff(bias), 1e-6))])
+
+    def compute_slopes(
+        self, scores: np.ndarray, free: np.ndarray, targets: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Computes the losses and their derivatives, see `Head`."""
+        thresholds = self.make_bias(free)
+        has_lower, has_upper = targets > 0, targets < self.num_grades - 1
+        lower, upper = np.maximum(targets - 1, 0), np.minimum(targets, self.num_groups - 1)
+        score = scores[:, 0].astype(np.float64)
+        # Slopes of log(1 + exp(t_lower - z)) and log(1 + exp(z - t_upper)).
+        from_lower = np.where(has_lower, compute_sigmoid(thresholds[lower] - score), 0.0)
+        from_upper = np.where(has_upper, compute_sigmoid(score - thresholds[upper]), 0.0)
+        is_inner = has_lower & has_upper
+        gaps = np.where(is_inner, thresholds[upper] - thresholds[lower], 1.0)
+        from_gap = np.where(is_inner, 1 / np.expm1(np.minimum(gaps, _LARGEST)), 0.0)
+        rows = np.arange(len(targets))
+        slopes = np.zeros((len(targets), self.num_groups))
+        slopes[rows, lower] += np.where(has_lower, from_lower + from_gap, 0.0)
+        slopes[rows, upper] -= np.where(has_upper, from_upper + from_gap, 0.0)
+        # The threshold t_k is the sum of the first k + 1 steps.
+        tails = np.cumsum(slopes[:, ::-1], 1)[:, ::-1]
+        steps = np.diff(thresholds, prepend=thresholds[0] - 1)
+        losses = self.compute_losses(score[:, None], thresholds, targets)
+        return losses, (from_upper - from_lower)[:, None], tails * steps
+
+    def add_bias(self, scores: np.ndarray, bias: np.ndarray) -> np.ndarray:
+        """Returns the scores z, because the thresholds are no part of them: [n, 1]."""
+        return scores + np.zeros(1, bias.dtype)
+
+    def compute_losses(
+        self, logits: np.ndarray, bias: np.ndarray, targets: np.ndarray
+    ) -> np.ndarray:
+        """Computes -log P(y) of each text, without the difference of two near numbers: [n].
+
+        sigmoid(b) - sigmoid(a) = sigmoid(b) sigmoid(-a) (1 - exp(a - b)) for the thresholds below
+        and above the grade.
+        """
+        score = logits[:, 0]
+        # The lowest grade has no threshold below it, and the highest none above it.
+        bounds = np.concatenate([[-np.inf], bias.astype(np.float64), [np.inf]])
+        below, above = bounds[targets], bounds[targets + 1]
+        gaps = np.maximum(above - below, 1e-12)
+        losses = np.logaddexp(0, below - score) + np.logaddexp(0, score - above)
+        return np.asarray(losses - np.log(-np.expm1(-gaps)))
+
+    def compute_probabilities(self, logits: np.ndarray, bias: np.ndarray) -> np.ndarray:
+        """Computes the probability of each grade: [n, G]; the rows sum to 1."""
+        above = compute_sigmoid(logits - bias)
+        edge = np.ones((len(logits), 1))
+        bounds = np.concatenate([edge, above, 0 * edge], 1)
+        # Two equal thresholds may give a difference of -1e-17.
+        return np.maximum(bounds[:, :-1] - bounds[:, 1:], 0.0)
+
+    def check_bias(self, bias: np.ndarray) -> None:
+        """Raises ValueError unless the thresholds are finite and in order."""
+        super().check_bias(bias)
+        if not (np.diff(bias) >= 0).all():
+            raise ValueError(f"the thresholds of the grades must be in order, got {bias[:8]}")
+
+
+HEADS: dict[str, type[Head]] = {
+    head.kind: head for head in (ClassHead, LabelHead, RealHead, OrdinalHead)
+}
+"""The heads by the name in the folder of a model."""
+
+
+def head_from_json(value: dict[str, Any]) -> Head:
+    """Returns the head of the dict that `Head.to_json` returned.
+
+    >>> head_from_json({"kind": "labels", "num_labels": 3})
+    LabelHead(num_labels=3)
+    """
+    fields = dict(value)
+    # The name comes from a file, so that an unknown name raises KeyError, which the caller expects.
+    return HEADS[fields.pop("kind")](**fields)
+
+
+def compute_sigmoid(values: np.ndarray) -> np.ndarray:
+    """Computes 1 / (1 + exp(-x)) without overflow; infinite values are allowed."""
+    return np.asarray(1 / (1 + np.exp(-np.clip(values, -_LARGEST, _LARGEST))))
+
+
+def _check_count(name: str, count: object, least: int) -> None:
+    if not isinstance(count, int) or isinstance(count, bool) or count < least:
+        raise ValueError(f"{name} must be at least {least}, got {count}")
+
+
+def _check_integers(targets: np.ndarray, count: int) -> None:
+    is_integer = np.issubdtype(targets.dtype, np.integer) and targets.ndim == 1
+    if not is_integer or (len(targets) and not 0 <= targets.min() <= targets.max() < count):
+        raise ValueError(f"labels must be integers in [0, {count}), got {targets[:5]}")

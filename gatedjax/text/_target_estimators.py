@@ -1,0 +1,346 @@
+"""Models of targets that are no class: several labels, a real number, or a grade for each text."""
+
+import warnings
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from gatedjax.text._classifier import Predictions, _check_lengths, _Classifier, _values
+from gatedjax.text._labels import array_of
+from gatedjax.text._options import with_arguments
+from gatedjax.text._prediction import (
+    LABELS,
+    ORDINAL,
+    REGRESSION,
+    LabelsPrediction,
+    ValuePrediction,
+)
+from gatedjax.text._table import Label, read_label
+from gatedjax.text._target_show import TargetExplanation
+
+
+class LabelPredictions(Predictions):
+    """A sequence of predictions of labels, in the order of the texts.
+
+    `np.asarray` converts it to an array of 0 and 1, [n, L], with the L labels in the order of
+    `classes_`, which is the form in which scikit-learn has several labels.
+
+        >>> items = [LabelsPrediction(("b",), (0.75,), ["fun"], 0.5)]
+        >>> print(np.asarray(LabelPredictions(items, ["a", "b"])))
+        [[0 1]]
+
+    Args:
+      items: the predictions.
+      classes: the labels.
+    """
+
+    def __init__(self, items: Iterable[LabelsPrediction], classes: Sequence[Label]) -> None:
+        super().__init__(items)  # type: ignore[arg-type]
+        self._classes = list(classes)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        rows = [[label in item.labels for label in self._classes] for item in self._items]
+        return np.array(rows, dtype or np.int64).reshape(len(self), len(self._classes))
+
+    @property
+    def labels(self) -> list[tuple[Label, ...]]:  # type: ignore[override]
+        """The predicted labels of each text, the most probable first."""
+        return [item.labels for item in self._items]
+
+    def _select(self, items: list[Any]) -> "LabelPredictions":
+        return LabelPredictions(items, self._classes)
+
+
+class ValuePredictions(Predictions):
+    """A sequence of predicted numbers, in the order of the texts.
+
+    `np.asarray` converts it to the array of the numbers, float64 [n].
+
+        >>> print(np.asarray(ValuePredictions([ValuePrediction(2.5, ["fun"], 0.5)])))
+        [2.5]
+
+    Args:
+      items: the predictions.
+    """
+
+    def __init__(self, items: Iterable[ValuePrediction]) -> None:
+        super().__init__(items)  # type: ignore[arg-type]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array([item.value for item in self._items], dtype or np.float64)
+
+    @property
+    def values(self) -> np.ndarray:
+        """The predicted numbers, float64 [n]."""
+        return np.asarray(self)
+
+    def _select(self, items: list[Any]) -> "ValuePredictions":
+        return ValuePredictions(items)
+
+
+class _TargetModel(_Classifier):
+    """The base class of the models of targets that are no class."""
+
+    def explain(self, text: str) -> TargetExplanation:  # type: ignore[override]
+        """Explains the prediction for a text by the words of the text.
+
+        Args:
+          text: the text.
+
+        Returns:
+          The open words and pairs with their signed shares in the prediction.
+
+        Raises:
+          ValueError: if the text has no word.
+        """
+        explanation: Any = super().explain(text)
+        return explanation
+
+
+@with_arguments
+class MultiLabelTextClassifier(_TargetModel):
+    """A lexicon that predicts any number of labels for each text.
+
+    The gates of the words are common to all labels, and each label has a sigmoid and a threshold.
+
+        >>> rows = [(f"goal {x} {y}", ["sport"]) for x in "abcd" for y in "efgh"]
+        >>> rows += [(f"bank {x} {y}", ["money"]) for x in "abcd" for y in "efgh"]
+        >>> rows += [(f"bank {x} goal {y}", ["money", "sport"]) for x in "abcd" for y in "efgh"]
+        >>> model = MultiLabelTextClassifier.train([*rows, ("a tea", [])])
+        >>> print(np.asarray(model.predict(["a goal", "the bank"])).tolist(), model.classes_)
+        [[0, 1], [1, 0]] ['money' 'sport']
+
+    The class has the interface of a scikit-learn classifier. y is an array of 0 and 1, [n, L], or
+    a frame with a column for each label, or a list of the lists of labels. `score` is the subset
+    accuracy, the share of the texts of which all labels are right.
+
+    Attributes:
+      classes_: array [L] of the labels, sorted, or in the order of the columns of y.
+      report_: scores of the model on the validation and test texts, and the scores of one-vs-rest
+        logistic regression on the same texts.
+    """
+
+    _kind = LABELS
+    _column_names: tuple[Label, ...] | None = None
+
+    def _read_targets(self, y: Any) -> list[Any]:
+        rows, self._column_names = _read_label_lists(y)
+        return rows
+
+    def _take(self, trained: Any) -> None:
+        super()._take(trained)
+        names = self._column_names
+        if names is None:
+            return
+        # Functions of scikit-learn compare the columns of y with those of the prediction.
+        unused = [name for name in names if name not in trained.classes]
+        if unused:
+            warnings.warn(
+                f"y has columns without a text, whose labels are never predicted: {unused[:5]}",
+                stacklevel=4,
+            )
+        self.classes_ = array_of(names)
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, workdir: str | Path | None = None
+    ) -> Self:
+        """Trains on texts and their labels, see `TextClassifier.fit`.
+
+        Args:
+          X: n texts.
+          y: an array of 0 and 1, [n, L], whose labels are the numbers of its columns; a frame with
+            a column of 0 and 1 for each label; or a list of n lists of labels.
+          sample_weight: n weights of the texts in the fit; None gives all texts the same weight.
+          workdir: has no effect, because a lexicon has no checkpoints.
+
+        Returns:
+          The trained model itself.
+        """
+        return super().fit(X, y, sample_weight, workdir=workdir)
+
+    def predict(self, X: Any) -> LabelPredictions:
+        """Predicts the labels of each text.
+
+        Args:
+          X: texts.
+
+        Returns:
+          A `LabelsPrediction` for each text; `np.asarray` of the result is an array of 0 and 1.
+
+        Raises:
+          ValueError: if a text has no word.
+        """
+        items: list[Any] = list(super().predict(X))
+        return LabelPredictions(items, self.classes_.tolist())
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Computes the probability of each label for each text: float32 [n, L].
+
+        Args:
+          X: texts.
+
+        Raises:
+          ValueError: if a text has no word.
+        """
+        probabilities = super().predict_proba(X)
+        classes, names = self._get_trained().classes, self.classes_.tolist()
+        if len(classes) == len(names):
+            return probabilities
+        # The labels of columns without a text are no part of the model.
+        wide = np.zeros((len(probabilities), len(names)), probabilities.dtype)
+        wide[:, [names.index(label) for label in classes]] = probabilities
+        return wide
+
+    def score(self, X: Any, y: Any) -> float:
+        """Computes the subset accuracy: the share of the texts of which all labels are right.
+
+        Args:
+          X: texts.
+          y: their labels, in a form that `fit` accepts.
+        """
+        rows, _ = _read_label_lists(y)
+        predicted = self.predict(X).labels
+        _check_lengths(predicted, rows)
+        expected = [{read_label("label", label) for label in row} for row in rows]
+        return float(np.mean([set(a) == b for a, b in zip(predicted, expected, strict=True)]))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        tags.target_tags.two_d_labels = True
+        return tags
+
+
+@with_arguments
+class TextRegressor(_TargetModel):
+    """A lexicon that predicts a real number for each text, by ridge regression on the open words.
+
+        >>> rows = [(f"{w} {x} film", v) for w, v in (("dull", 1), ("fine", 5)) for x in "abcdefgh"]
+        >>> model = TextRegressor.train(rows)
+        >>> values = np.asarray(model.predict(["fine", "dull"]))
+        >>> bool(values[0] > 3 > values[1])
+        True
+
+    The class has the interface of a scikit-learn regressor; `score` is the coefficient of
+    determination R^2.
+
+    Attributes:
+      report_: scores of the model on the validation and test texts, and the scores of ridge
+        regression on the same texts.
+    """
+
+    _kind = REGRESSION
+    _estimator_type = "regressor"
+
+    def _take(self, trained: Any) -> None:
+        # A regressor of scikit-learn has no attribute `classes_`.
+        self.model_, self.report_ = trained, trained.report
+
+    def predict(self, X: Any) -> ValuePredictions:
+        """Predicts the number of each text.
+
+        Args:
+          X: texts.
+
+        Returns:
+          A `ValuePrediction` for each text; `np.asarray` of the result is the array of numbers.
+
+        Raises:
+          ValueError: if a text has no word.
+        """
+        items: list[Any] = list(super().predict(X))
+        return ValuePredictions(items)
+
+    @property
+    def predict_proba(self) -> Any:
+        """Raises AttributeError, because a regressor has no probabilities."""
+        raise AttributeError("a TextRegressor has no predict_proba: call predict")
+
+    def score(self, X: Any, y: Any) -> float:
+        """Computes the coefficient of determination R^2.
+
+        Args:
+          X: texts.
+          y: their numbers, which must not all be equal.
+        """
+        targets = np.array(_values(y, "y"), np.float64)
+        predicted = np.asarray(self.predict(X))
+        _check_lengths(predicted, targets)
+        variance = float(targets.var())
+        if not variance > 0:
+            raise ValueError(f"y must have different numbers, got {targets[:5].tolist()}")
+        return 1 - float(np.mean((predicted - targets) ** 2)) / variance
+
+    def __sklearn_tags__(self) -> Any:
+        # scikit-learn is optional; only its tools call this method.
+        from sklearn.utils import RegressorTags
+
+        tags = super().__sklearn_tags__()
+        tags.estimator_type, tags.classifier_tags = "regressor", None
+        tags.regressor_tags = RegressorTags()
+        return tags
+
+
+@with_arguments
+class OrdinalTextClassifier(_TargetModel):
+    """A lexicon that predicts a grade for each text, among grades with an order.
+
+    The weights are common to all grades, and thresholds cut their sum (cumulative logits). The
+    order is that of the numbers of the grades, or `order` from the lowest to the highest.
+
+        >>> words = {"dull": "low", "fair": "mid", "fine": "high"}
+        >>> rows = [(f"{word} {x} film", words[word]) for word in words for x in "abcdefgh"]
+        >>> model = OrdinalTextClassifier.train(rows, order=["low", "mid", "high"])
+        >>> print(model.predict(["a dull film", "a fine film"]).labels, model.classes_)
+        ['low' 'high'] ['low' 'mid' 'high']
+
+    The class has the interface of a scikit-learn classifier. The predicted grade is the median of
+    the distribution that `predict_proba` returns; `score` is the accuracy.
+
+    Attributes:
+      classes_: array [G] of the grades, the lowest first.
+      report_: scores of the model on the validation and test texts, and the scores of logistic
+        regression on the same texts.
+    """
+
+    _kind = ORDINAL
+
+
+def _read_label_lists(y: Any) -> tuple[list[list[Any]], tuple[Label, ...] | None]:
+    """Returns the list of the labels of each text.
+
+    Args:
+      y: an array of 0 and 1, [n, L], dense or sparse, a frame of such columns, or a list of lists.
+
+    Returns:
+      The lists of labels; and the names of the columns of an array or a frame, or None.
+    """
+    names = None
+    # Frames and sparse matrices are recognised by their attributes, so that no package is imported.
+    if hasattr(y, "columns") and hasattr(y, "to_numpy"):
+        names = tuple(read_label("y", name) for name in y.columns)
+        y = y.to_numpy()
+    if hasattr(y, "toarray"):
+        y = y.toarray()
+    if not isinstance(y, np.ndarray):
+        rows = list(y)
+        for number, row in enumerate(rows):
+            if isinstance(row, str) or not hasattr(row, "__iter__"):
+                raise ValueError(
+                    f"y must be a list of the lists of labels, or an array of 0 and 1, got "
+                    f"{row!r:.40} at {number}: write [{row!r:.20}] for a single label"
+                )
+        return [list(row) for row in rows], None
+    # NumPy makes such an array of lists of different lengths.
+    if y.dtype == object and y.ndim == 1:
+        return _read_label_lists(y.tolist())
+    is_indicator = y.ndim == 2 and y.dtype.kind in "biuf" and np.isin(y, (0, 1)).all()
+    if not is_indicator:
+        raise ValueError(
+            f"y must be an array of 0 and 1 with a column for each label, got {y.dtype} of shape "
+            f"{y.shape}: give a list of the lists of labels"
+        )
+    names = tuple(range(y.shape[1])) if names is None else names
+    return [[names[i] for i in np.flatnonzero(row)] for row in y], names
