@@ -10,9 +10,7 @@ from gatedjax._utils.options import Unset
 
 Thresholds = Annotated[Unset[tuple[str, ...]], tyro.conf.arg(metavar="NUMBER")]
 """The type of the option, which `parse_thresholds` reads."""
-THRESHOLD_ARGUMENTS = {
-    f"threshold {verb} ": f"--threshold {verb} " for verb in ("must", "needs", "has")
-} | {"as threshold ": "as --threshold "}
+THRESHOLD_ARGUMENTS = {"threshold must ": "--threshold must ", "as threshold ": "as --threshold "}
 """Words in messages of the library, and the options that replace them."""
 
 
@@ -64,7 +62,7 @@ def set_thresholds(model: Any, values: Sequence[str] | None) -> Any:
     target = getattr(model, "target", None)
     if target is None:
         raise ValueError(
-            "--threshold needs a lexicon of two classes or of several labels, got a network: leave "
-            "it out"
+            "--threshold must be left out unless the model is a lexicon of two classes or of "
+            f"several labels, got {' '.join(values or ())} for a network"
         )
     return dataclasses.replace(model, target=target.with_threshold(threshold))

@@ -145,7 +145,10 @@ class LexiconModel:
           ValueError: if a text has no word, or the model predicts numbers.
         """
         if not self.classes:
-            raise ValueError("a model that predicts numbers has no probabilities: call predict")
+            raise ValueError(
+                "the model must have classes, labels or grades for probabilities, got a model of "
+                "numbers: call predict"
+            )
         rows = [reading.probabilities[0] for _, reading in usable(self.read_texts(examples))]
         return np.array(rows, np.float32).reshape(-1, len(self.classes))
 

@@ -359,13 +359,11 @@ def _check_for_target(options: TextOptions, kind: str) -> None:
     for field in dataclasses.fields(TextOptions):
         value = getattr(options, field.name)
         if kind in _WITHOUT.get(field.name, ()) and value != field.default:
-            raise ValueError(
-                f"{field.name} has no meaning for the task {kind!r}, got {value!r}: leave it out"
-            )
+            raise ValueError(f"{field.name} must be left out for the task {kind!r}, got {value!r}")
     if options.threshold is not None and options.model not in LEXICONS:
         raise ValueError(
-            f"threshold needs model='lexicon' or model='window', got {options.model!r}: leave it "
-            "out"
+            "threshold must be left out unless model='lexicon' or model='window', got "
+            f"{options.threshold!r} for model={options.model!r}"
         )
 
 

@@ -189,7 +189,7 @@ class Target(abc.ABC):
           ValueError: if the target has no thresholds, or does not have a label.
         """
         raise ValueError(
-            f"threshold has no meaning for the task {self.kind!r}, got {threshold!r}: leave it out"
+            f"threshold must be left out for the task {self.kind!r}, got {threshold!r}"
         )
 
     def decision_to_json(self) -> Json:
@@ -279,8 +279,8 @@ class ClassTarget(Target):
         """Returns the target with the threshold of one of two classes."""
         if len(self.classes) != 2:
             raise ValueError(
-                f"threshold needs two classes, or several labels for each text, got "
-                f"{len(self.classes)} classes: leave it out"
+                "threshold must be left out unless there are two classes, or several labels for "
+                f"each text, got {threshold!r} for {len(self.classes)} classes"
             )
         thresholds = _find_thresholds(threshold, self.classes)
         if len(thresholds) != 1:

@@ -851,7 +851,7 @@ def test_a_page_of_many_classes_is_small_too_or_refused():
 
 
 @pytest.mark.parametrize(("text", "says"), [
-    ("a " * (LONGEST + 1), "at most 12 words .*, got 13"), (" ", "no word"),
+    ("a " * (LONGEST + 1), "at most 12 words .*, got 13"), (" ", "must have a word"),
 ])  # fmt: skip
 def test_what_is_too_long_for_a_page(text, says, explorer):
     with pytest.raises(ValueError, match=says):

@@ -151,7 +151,9 @@ def test_runs_whose_parameters_are_not_finite_are_refused(tmp_path, stopped, cap
     bias = np.full_like(made.params["classifier"]["bias"], np.nan)
     broken = {**made.params, "classifier": {**made.params["classifier"], "bias": bias}}
     run = run_of(dataclasses.replace(made, params=broken), tmp_path / "run")
-    assert "the parameter 'classifier.bias' has 2 of 2" in refused(capsys, run, "--no-browser")
+    assert "the parameter 'classifier.bias' must be finite, got 2 of 2" in refused(
+        capsys, run, "--no-browser"
+    )
     fill = lambda like, seed: jax.tree.map(lambda x: np.full(x.shape, np.nan, x.dtype), like)  # noqa: E731
     monkeypatch.setattr(_runs, "drawn", fill)
     reader = reader_run(tmp_path / "reader")

@@ -384,8 +384,14 @@ def test_thresholds_of_labels_may_be_set_for_a_trained_model(folder, capsys):
     assert rows[0].split("|")[6].strip() == "80"
     for args, message in (
         ([model, "--threshold", "tea=0.5"], "--threshold must name labels of the texts"),
-        ([str(folder / "regression"), "--threshold", "0.5"], "--threshold has no meaning"),
-        ([str(folder / "regression"), "--abstain", "0.5"], "--abstain is only for models"),
+        (
+            [str(folder / "regression"), "--threshold", "0.5"],
+            "--threshold must be left out for the task",
+        ),
+        (
+            [str(folder / "regression"), "--abstain", "0.5"],
+            "--abstain must be left out unless the model has",
+        ),
     ):
         with pytest.raises(SystemExit):
             main(["predict", *args, "--file", labelled_file(folder, "regression")])
@@ -538,7 +544,7 @@ def test_a_threshold_of_two_classes_names_the_class(tmp_path, capsys):
     assert TextClassifier.load(tmp_path / "m").predict(["film"])[0].label == "good"
     with pytest.raises(ValueError, match=r"for one of the two classes, got 0\.3: name the class"):
         TextClassifier(threshold=0.3).fit(x, y)
-    with pytest.raises(ValueError, match="threshold needs two classes"):
+    with pytest.raises(ValueError, match="threshold must be left out unless there are two classes"):
         TextClassifier(threshold={"a": 0.3}).fit(
             [f"{a} {b}" for a in "abc" for b in "xyz"], [a for a in "abc" for _ in "xyz"]
         )
@@ -575,11 +581,15 @@ def test_a_threshold_of_two_classes_names_the_class(tmp_path, capsys):
     [
         ("labels", {"model": "ganet"}, "model must be 'lexicon' for the task 'labels'"),
         ("regression", {"model": "window"}, "model must be 'lexicon' for the task 'regression'"),
-        ("regression", {"class_weight": "balanced"}, "class_weight has no meaning"),
-        ("regression", {"threshold": 0.5}, "threshold has no meaning"),
-        ("ordinal", {"best_metric": "macro_f1"}, "best_metric has no meaning"),
-        ("text", {"order": ["a", "b"]}, "order has no meaning"),
-        ("text", {"model": "gru", "threshold": {"a": 0.5}}, "threshold needs model='lexicon'"),
+        ("regression", {"class_weight": "balanced"}, "class_weight must be left out for the task"),
+        ("regression", {"threshold": 0.5}, "threshold must be left out for the task"),
+        ("ordinal", {"best_metric": "macro_f1"}, "best_metric must be left out for the task"),
+        ("text", {"order": ["a", "b"]}, "order must be left out for the task"),
+        (
+            "text",
+            {"model": "gru", "threshold": {"a": 0.5}},
+            "threshold must be left out unless model='lexicon'",
+        ),
         ("ordinal", {"order": "abc"}, "order must be a sequence"),
         ("labels", {"threshold": {"a": 1.5}}, r"threshold must be in \(0, 1\), got 1.5"),
         ("labels", {"threshold": {}}, "threshold must have a number"),
