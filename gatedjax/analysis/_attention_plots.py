@@ -51,7 +51,8 @@ def plot_attention(
 
     Args:
       tokens: the N words of a sentence.
-      panels: {name: W [N', N']} with N' >= N; positions from N on are padding and are ignored.
+      panels: {name: attention weights [N', N']} with N' >= N, a row per query; positions from N on
+        are padding and are ignored.
       path_stem: path of the .png and .svg file without the suffix; None writes no file.
       title: a heading above the figure; None draws no heading.
       marked: positions of words that are printed in bold, for example words that were moved.

@@ -235,7 +235,7 @@ def _check_integer(name: str, value: SupportsIndex, least: int) -> int:
 
 
 def _check_counts(name: str, values: ArrayLike) -> np.ndarray:
-    """Returns `values` as int64 [N] after checking that they are integers and not negative.
+    """Returns `values` [N] as int64 after checking that they are integers and not negative.
 
     Raises ValueError with `name`, the name of the argument.
     """

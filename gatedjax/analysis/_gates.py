@@ -46,7 +46,7 @@ def pad(rows: Sequence[Any], value: float = 0) -> np.ndarray:
 
     Args:
       rows: N sequences of numbers or bools.
-      value: the value of the padding.
+      value: the number at the padded positions.
 
     Returns:
       An array in the common dtype of the rows; T is the largest length.
@@ -74,7 +74,8 @@ def density(gates: ArrayLike, lengths: ArrayLike) -> Density:
         Density(sentence=0.625, token=0.5, empty_rate=0.0)
 
     Args:
-      gates: [N, T] hard or soft gates, or open probabilities; values at padding are ignored.
+      gates: [N, T] hard or soft gates of N rows of at most T tokens, or open probabilities; values
+        at padding are ignored.
       lengths: int [N], number of real tokens; rows of length 0 do not count.
 
     Returns:
@@ -103,7 +104,7 @@ def gate_truth(gates: ArrayLike, truth: ArrayLike, lengths: ArrayLike) -> TruthS
         TruthScores(precision=0.5, recall=0.5, f1=0.5, support=2)
 
     Args:
-      gates: [N, T]; a gate above 0 (or True) is open.
+      gates: [N, T] for N rows of at most T tokens; a gate above 0 (or True) is open.
       truth: [N, T'] bool, True at the tokens that matter. T and T' may differ, but neither may be
         less than the largest length.
       lengths: int [N], number of real tokens; values at padding are ignored.

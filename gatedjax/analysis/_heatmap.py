@@ -176,8 +176,8 @@ def _draw_cell(
 ) -> None:
     """Draws the cell of word i of a model, with its weight and the dot of an open gate.
 
-    `row` has the weights and gates of the model. `box` is (x, y, width, height) of the cell in
-    inches; `shades` maps a weight to its colour.
+    `row` has the weights and gates of the model, and i is from 0. `box` is (x, y, width, height) of
+    the cell in inches; `shades` maps a weight to its colour.
     """
     x, y, width, height = box
     weight = float(row.weights[i])
@@ -202,7 +202,8 @@ def _draw_box(
 ) -> None:
     """Draws the outline and the shade, a colour, of a cell.
 
-    `box` is (x, y, width, height) in inches; `is_open` is None for a model without gates.
+    `box` is (x, y, width, height) in inches; `is_open` is True for an open gate (a bold outline),
+    False for a closed gate (hatched), and None for a model without gates.
     """
     from matplotlib.patches import Rectangle
 

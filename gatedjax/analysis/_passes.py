@@ -21,7 +21,10 @@ Arrays = dict[str, np.ndarray]
 
 
 class StaticNetwork(ByIdentity):
-    """A network as a static argument of compiled functions; networks are compared by identity."""
+    """A network as a static argument of compiled functions; networks are compared by identity.
+
+    It is constructed with the network, a Flax module with the method `apply`.
+    """
 
     def output(
         self, params: Params, tokens: Tree, lengths: Tree, *arguments: Tree, **options: Tree
@@ -30,7 +33,7 @@ class StaticNetwork(ByIdentity):
 
         Args:
           params: the parameters of the network.
-          tokens: the ids of the words, int [B, T], 0 at padding.
+          tokens: the ids of the words, int [B, T], 0 at padding; T is the padded length.
           lengths: int [B], the number of words of each text.
           *arguments: further positional arguments of the method.
           **options: further options of `apply`, such as `method`.
@@ -40,11 +43,11 @@ class StaticNetwork(ByIdentity):
 
 
 def _take_word_values(output: Tree, name: str, shape: tuple[int, ...]) -> Tree:
-    """Returns the field `name` of a network's output as numbers for each word, [B, T], or None.
+    """Returns the field `name` of a network's output as a number for each word, [B, T], or None.
 
-    The field is an array [B, ..., T] with `shape` = (B, T); axes between the first and the last,
-    such as layers, are averaged. It is None if the output has no such field or it has another
-    shape.
+    `shape` is (B, T), for B texts, padded to T words. The field is an array [B, ..., T]; all axes
+    between the first and the last, such as layers, are averaged. It is None if the output has no
+    such field or it has another shape.
     """
     value = getattr(output, name, None)
     if value is None or value.ndim < 2 or (value.shape[0], value.shape[-1]) != shape:
@@ -56,8 +59,8 @@ def _take_word_values(output: Tree, name: str, shape: tuple[int, ...]) -> Tree:
 def predict(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree) -> Tree:
     """Computes "logits" [B, C], and "attention", "gates", "gate_logits" [B, T] if there are any.
 
-    `tokens` are token ids int [B, T], and `lengths` int [B] the numbers of words; C is the number
-    of classes. Attention of several layers is averaged.
+    `tokens` are token ids int [B, T] of B texts, padded to T words, and `lengths` int [B] the
+    numbers of words; C is the number of classes. Attention of several layers is averaged.
     """
     output = network.output(params, tokens, lengths)
     names = ["attention"]
@@ -71,8 +74,8 @@ def predict(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree)
 def force(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree, gates: Tree) -> Tree:
     """Computes "logits" [B, C] and "attention" [B, T] with the gates set to `gates` [B, T].
 
-    `tokens` are token ids int [B, T], and `lengths` int [B] the numbers of words; C is the number
-    of classes.
+    `tokens` are token ids int [B, T] of B texts, padded to T words, and `lengths` int [B] the
+    numbers of words; C is the number of classes.
     """
     output = network.output(params, tokens, lengths, gates[None], method="with_gates")
     return {"logits": output.logits[0], "attention": output.attention[0]}
@@ -82,9 +85,9 @@ def force(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree, g
 def gradient(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree) -> Tree:
     """Computes gradient times input [B, T]: sum_e x_te d log p_j / d x_te, j the predicted class.
 
-    `tokens` are token ids int [B, T], and `lengths` int [B] the numbers of words. The word vectors
-    x_t are the output of the first layer that maps the tokens [B, T] to [B, T, E], and p_j is the
-    probability of class j.
+    `tokens` are token ids int [B, T] of B texts, padded to T words, and `lengths` int [B] the
+    numbers of words. The word vectors x_t are the output of the first layer that maps the tokens
+    [B, T] to [B, T, E] with vectors of width E, and p_j is the probability of class j.
 
     Raises:
       ValueError: if the network has no such layer.
@@ -93,7 +96,7 @@ def gradient(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree
     def run(shift: Tree) -> Tree:
         """Returns (sum over texts b of log p_j, word vectors [B, T, E]), j the predicted class.
 
-        `shift` [B, T, E] is added to the vectors; None adds no shift.
+        `shift` [B, T, E] is added to the vectors of the T words of B texts; None adds no shift.
         """
         vectors: list[Tree] = []
 
@@ -134,7 +137,7 @@ def gradient(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree
 
 @functools.partial(jax.jit, static_argnums=(2, 3))
 def draw_uniform(key: Tree, ids: Tree, size: int, draws: int) -> Tree:
-    """Draws uniform numbers in [0, 1), float [draws, B, size], for B examples.
+    """Draws uniform numbers in [0, 1), float [draws, B, size], `size` for each of B examples.
 
     The numbers of an example depend only on `key`, a PRNG key, and on its number in `ids` [B]. An
     example therefore has the same numbers in each batch.
@@ -160,7 +163,7 @@ def make_key(seed: int, *numbers: int) -> Tree:
 
 
 def random_scores(key: Tree, ids: np.ndarray, size: int, draws: int) -> np.ndarray:
-    """Draws uniform numbers in [0, 1) as a NumPy array, float64 [draws, B, size].
+    """Draws uniform numbers in [0, 1) for B examples, float64 NumPy [draws, B, size].
 
     `ids` are the ids [B] of the examples: an example has the same numbers in each batch. `key` is a
     PRNG key; None means `jax.random.key(0)`.

@@ -210,8 +210,8 @@ def paired_bootstrap(
 ) -> Bootstrap:
     """Bootstraps the difference between the mean scores of two systems on the same examples.
 
-    Pairs of scores (a_i, b_i) are drawn with replacement, as many as there are. With groups, whole
-    groups g_1 .. g_G are drawn, and the difference of a sample is
+    Pairs of scores (a_i, b_i) of the systems A and B are drawn with replacement, as many as there
+    are. With groups, whole groups g_1 .. g_G are drawn, and the difference of a sample is
 
         d* = sum_k s_k / sum_k n_k over the drawn k,  s_k = sum_{i in g_k} (a_i - b_i),  n_k = |g_k|
 
@@ -313,7 +313,8 @@ def _scale_difference(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, int]:
 def _sum_groups(differences: np.ndarray, groups: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
     """Returns (sum of the differences, number of examples) of each of G groups, each [G].
 
-    `groups` [N] has the group of each difference; with None each difference is a group.
+    `differences` are [N], a number per example, and `groups` [N] has the name or number of the
+    group of each; with None each difference is a group.
     """
     places = place_groups(groups, differences.size)
     return np.bincount(places, weights=differences), np.bincount(places).astype(np.float64)

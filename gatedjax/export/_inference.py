@@ -85,7 +85,7 @@ def export_inference(
 
 
 class Inference:
-    """A loaded inference function: `inference(params, batch) -> outputs`.
+    """A loaded inference function: `inference(params, batch) -> outputs`; see `load_inference`.
 
     Attributes:
       platforms: the platforms that it was lowered for, of "cpu", "cuda", "tpu".
@@ -114,7 +114,7 @@ class Inference:
           batch: the arrays of the exported batch, with any value of the open sizes.
 
         Returns:
-          The outputs.
+          The outputs of the exported function: an array, or nested dicts and tuples of arrays.
 
         Raises:
           TypeError: if batch is not a dict of arrays.
@@ -205,7 +205,11 @@ def _field_fault(exported: export.Exported) -> str | None:
 
 
 def as_spec(array: Tree) -> jax.ShapeDtypeStruct:
-    """Returns the shape and dtype of an array, with the dtype in which JAX computes."""
+    """Returns the shape and dtype of an array, with the dtype in which JAX computes.
+
+    `array` has `shape` and `dtype`. The dtype of the result has 32 bits, float32 for float64,
+    unless JAX is configured for 64 bits.
+    """
     # NumPy arrays have 64 bits by default, and JAX computes with 32 unless it is configured
     # otherwise.
     return jax.ShapeDtypeStruct(array.shape, jax.dtypes.canonicalize_dtype(array.dtype))

@@ -70,7 +70,7 @@ def flatten(params: Params, argument: str = "params") -> dict[str, Tree]:
 
 
 def _collect(tree: Mapping[str, Tree], prefix: str, flat: dict[str, Tree], argument: str) -> None:
-    """Adds the leaves of nested mappings to `flat`, dotted name -> leaf, see `flatten`.
+    """Adds the arrays in nested mappings to the dict `flat`, dotted name -> array.
 
     `prefix` is the dotted name of `tree`, "" for the outermost mapping, and `argument` the
     argument's name for messages.

@@ -96,7 +96,8 @@ def load_params(path: str | Path, like: Tree = None) -> Tree:
     Args:
       path: the file.
       like: parameters, or their `jax.eval_shape`, with the names, shapes and dtypes that the file
-        must have; they are compared before an array is read.
+        must have; they are compared before an array is read. None accepts all names, shapes and
+        dtypes.
 
     Returns:
       NumPy arrays in the containers of `like`, or without it in the dicts, lists and tuples that

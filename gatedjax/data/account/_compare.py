@@ -132,7 +132,11 @@ def conflicting(texts: Sequence[Text]) -> int:
 
 
 def describe(split: str, texts: Sequence[Text], classes: Sequence[str]) -> SplitTexts:
-    """Computes the statistics of the texts of a split; `classes` are the names of the classes."""
+    """Computes the statistics of the texts of the split with the name `split`.
+
+    `classes` are the names of the classes, in the order of the labels. The statistics are lengths
+    in tokens, texts per class, and numbers of empty, repeated and conflicting texts.
+    """
     counts = collections.Counter(text.label for text in texts)
     # Empty texts are counted separately, because each of them would repeat the first.
     full = [text for text in texts if text.length]
@@ -147,10 +151,11 @@ def describe(split: str, texts: Sequence[Text], classes: Sequence[str]) -> Split
 
 
 def compare(a: str, b: str, texts: Mapping[str, Sequence[Text]], examples: int) -> Overlap:
-    """Finds the texts of split `b` that are also in split `a`.
+    """Counts the texts of split `b` that are also in split `a`.
 
-    `texts` maps the names of the splits to their texts. At most `examples` common texts are listed
-    in the result. Texts without tokens are not compared.
+    `texts` maps the names of the splits to their texts. The result has the number of common texts,
+    the number of texts of `b`, and at most `examples` of the common texts. Texts without tokens are
+    not compared.
     """
     # Texts are compared by their digests, which take less memory than the texts.
     first: dict[bytes, Text] = {}

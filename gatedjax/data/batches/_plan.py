@@ -37,7 +37,7 @@ class StepBatches(abc.ABC):
         return self.steps_per_epoch
 
     def epoch(self, step: int) -> int:
-        """Returns the number of complete passes before a step."""
+        """Returns the number of complete passes before a step, which is counted from 0."""
         return step // self.steps_per_epoch
 
     def _position(self, step: int) -> tuple[int, int]:
@@ -190,7 +190,7 @@ class PlannedBatches(StepBatches):
     def rows(self, step: int) -> np.ndarray:
         """Returns int [at most B]: the positions of the examples in the batch of a step.
 
-        Filler rows have no position.
+        B is the number of rows of the batch. Filler rows have no position.
 
         Raises:
           IndexError: if the step is negative or beyond the end of a pass.
@@ -200,10 +200,10 @@ class PlannedBatches(StepBatches):
         return self._plan(epoch if self.shuffle else 0)[within]
 
     def _padding(self, real: int, cells: Sequence[int]) -> float:
-        """Returns the share of padded cells in an epoch.
+        """Returns the share, in [0, 1], of padded cells in an epoch.
 
-        `real` is the number of cells of all examples that are not padding, and `cells` the padded
-        number of cells of a row in each bucket.
+        A cell is a position in a row. `real` is the number of cells of all examples that are not
+        padding, and `cells` the padded number of cells of a row in each bucket.
         """
         padded = int((self._per_bucket * np.array(self.rows_of) * np.array(cells)).sum())
         return 1.0 - real / padded
@@ -211,9 +211,9 @@ class PlannedBatches(StepBatches):
     def _columns(self, rows: np.ndarray, columns: Mapping[str, np.ndarray]) -> Batch:
         """Returns the batch of the examples at the positions `rows`, filled up to the batch size.
 
-        `columns` maps names to values of all examples, [n]. The batch has an int32 array [B] for
-        each, 0 at filler rows (`FILLER_ID` in "example_id"), and "weight", float32 [B]: 1 at real
-        rows, 0 at filler rows.
+        `columns` maps names to a value for each of n examples, [n], and B is the batch size. The
+        batch has an int32 array [B] for each name, 0 at filler rows (-1 in "example_id"), and
+        "weight", float32 [B]: 1 at real rows, 0 at filler rows.
         """
         size = self.rows_of[self._bucket[rows[0]]]
         batch: Batch = {}
@@ -224,7 +224,7 @@ class PlannedBatches(StepBatches):
 
 
 def check_sizes(**sizes: int | None) -> None:
-    """Raises ValueError if a keyword argument is below 1; None is allowed."""
+    """Raises ValueError if a keyword argument, a size by name, is below 1; None is allowed."""
     for name, size in sizes.items():
         if size is not None and size < 1:
             raise ValueError(f"{name} must be at least 1, got {size}")

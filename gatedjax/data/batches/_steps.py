@@ -10,7 +10,7 @@ Batch = dict[str, np.ndarray]
 
 
 class WithStep:
-    """Training batches with the number of their step as "step" [B].
+    """Training batches with the number of their step, from 0, as "step" [B].
 
     Args:
       batches: training data for `fit`: batches by step, dicts of arrays with "weight" [B].

@@ -55,7 +55,7 @@ class Files(Places):
       url: address before the name of a file, or of an archive if there are archives.
       archives: part -> archive that contains its file.
       inside: prefix of the names in the archive.
-      missing_format: format of the name of a missing file in messages.
+      missing_format: the text for a missing file in messages, in which {0} becomes its name.
     """
 
     names: Mapping[str, str]

@@ -89,7 +89,8 @@ def read_sick(path: AnyPath, part: str) -> FileRows:
     """Reads a file of SICK without its header, the line with the names of the columns.
 
     The content of a row is (first sentence, second sentence), and its label the class: 0 for
-    entailment, 1 for neutral, 2 for contradiction. `part` has no effect.
+    entailment, 1 for neutral, 2 for contradiction. `part` has no effect. Malformed lines are set
+    aside, in `quarantine` of the result.
     """
     rows = read_lines(path, parse_sick)
     pairs = tuple(row for row in rows.rows if row.content is not None)

@@ -149,8 +149,9 @@ CORPORA = {
 def _lines(path: Path | ArchivePath, kind: str) -> Iterator[tuple[int, str | LineError]]:
     """Yields (line number from 1, text) of each line with a sentence.
 
-    An unusable line has a LineError in place of its text. `kind` is "plain", "tags" or "xml": files
-    of the IWSLT organisers also have lines of tags, which are skipped.
+    An unusable line has a LineError in place of its text. `kind` is "plain" (each line is a
+    sentence), "tags" (lines that begin with "<" are skipped) or "xml" (only lines with <seg> have a
+    sentence).
     """
     for number, line in enumerate(split_lines(path), start=1):
         if kind == "tags" and line.startswith(b"<"):
@@ -171,7 +172,10 @@ def _lines(path: Path | ArchivePath, kind: str) -> Iterator[tuple[int, str | Lin
 
 
 def _kind(path: Path | ArchivePath) -> str:
-    """Returns the kind of a file by its name: "xml", "tags" or "plain"; see `_lines`."""
+    """Returns the format of a file of sentences by its name: "xml", "tags" or "plain".
+
+    The names of "xml" files end with .xml, and the names of "tags" files have ".tags." inside.
+    """
     name = PurePosixPath(str(path)).name.removesuffix(".gz")
     return "xml" if name.endswith(".xml") else "tags" if ".tags." in name else "plain"
 
