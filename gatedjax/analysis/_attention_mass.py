@@ -40,7 +40,8 @@ class DistanceCounts:
     def shares(self) -> np.ndarray:
         """Returns float [R]: for each distance r the mean over the queries of their weight at r.
 
-        The weights of the two keys at distance r, left and right of a query, are summed.
+        There are R distances, from 0. The weights of the two keys at distance r, left and right of
+        a query, are summed.
         """
         # Without queries all masses are 0, and the shares are then 0 and not NaN.
         return self.mass / max(self.queries, 1)
@@ -48,7 +49,8 @@ class DistanceCounts:
     def per_neighbour(self) -> np.ndarray:
         """Returns float [R]: for each distance r the mean weight of a pair of query and key at r.
 
-        Unlike a share it is not lower because queries near the ends have fewer neighbours.
+        There are R distances, from 0. Unlike a share it is not lower because queries near the ends
+        have fewer neighbours.
         """
         return self.mass / np.maximum(self.pairs, 1)
 

@@ -120,8 +120,8 @@ def plot_distances(
 def _check_square(name: str, weights: ArrayLike, size: int) -> np.ndarray:
     """Checks the weights of a panel and returns the part without padding, float64 [size, size].
 
-    `weights` are [N', N'] with N' at least `size`, the number of words; `name` is the name of the
-    panel for messages.
+    `weights` are [N', N'] for a padded length N' of at least `size`, the number of words; `name` is
+    the name of the panel for messages.
     """
     values = np.asarray(weights).astype(np.float64)
     if values.ndim != 2 or min(values.shape) < size:
@@ -189,7 +189,7 @@ def _draw_maps(
 def _draw_cells(
     page: "Axes", x: float, top: float, cell: float, values: np.ndarray, shades: "ScalarMappable"
 ) -> None:
-    """Draws the cells of a panel with the weights `values` [N, N].
+    """Draws the cells of a panel with the weights `values` [N, N] of N words.
 
     `page` are the axes of the figure. The upper left corner is at (x, top), and `cell` is the width
     of a cell, all in inches. `shades` maps a weight to its colour.

@@ -193,7 +193,8 @@ def plot_learning_curves(
 def _draw_line_with_bars(axes: "Axes", i: int, points: Points) -> None:
     """Draws a line with error bars, in the style `_line_style(i)`.
 
-    A point is (x, mean, standard deviation); the marker is hollow where the deviation is None.
+    `axes` are the axes of the panel, and `points` the points of the line. A point is (x, mean,
+    standard deviation); the marker is hollow where the deviation is None.
     """
     xs, means, deviations = zip(*points, strict=True)
     # Matplotlib draws no bar for NaN.

@@ -280,10 +280,10 @@ def faithfulness(
     gated = "gates" in first and hasattr(model, "with_gates")
 
     def check_scores(name: str, values: ArrayLike) -> np.ndarray:
-        """Returns scores [B, T] as float64 [N, T], only for the N texts that are measured.
+        """Returns scores of words as float64 [N, T], only for the N texts that are measured.
 
-        `values` are the scores of all B texts of the batch. Raises ValueError, with `name`, the
-        name of the argument, for another shape, or NaN at a word.
+        `values` are the scores [B, T] of all B texts of the batch, padded to T words. Raises
+        ValueError, with `name`, the name of the argument, for another shape, or NaN at a word.
         """
         array = np.asarray(values, np.float64)
         if array.shape != shape:

@@ -105,8 +105,8 @@ def gate_truth(gates: ArrayLike, truth: ArrayLike, lengths: ArrayLike) -> TruthS
 
     Args:
       gates: [N, T] for N rows of at most T tokens; a gate above 0 (or True) is open.
-      truth: [N, T'] bool, True at the tokens that matter. T and T' may differ, but neither may be
-        less than the largest length.
+      truth: [N, T'] bool, True at the tokens that matter. The padded lengths T and T' may differ,
+        but neither may be less than the largest length.
       lengths: int [N], number of real tokens; values at padding are ignored.
 
     Returns:
@@ -133,8 +133,8 @@ def _check_rows(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Checks N rows of values; returns values [N, T], a mask bool [N, T] and lengths int64 [N].
 
-    A row has the values of a sentence of `lengths` tokens, then padding. The mask is True at the
-    tokens. Raises ValueError with `name`, the name of the values.
+    T is the padded length. A row has the values of a sentence of `lengths` tokens, then padding.
+    The mask is True at the tokens. Raises ValueError with `name`, the name of the values.
     """
     values, lengths = np.asarray(values), np.asarray(lengths)
     if values.ndim != 2:

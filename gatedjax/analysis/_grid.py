@@ -199,7 +199,8 @@ def _draw_cells(
 ) -> None:
     """Draws the shaded cells of a panel with the weights `grid` [R, C].
 
-    `corner` is the upper left corner (x, y) in inches; `shades` maps a weight to its colour.
+    There are R rows and C columns. `axes` are in inches, `corner` is the upper left corner (x, y)
+    in inches; `shades` maps a weight to its colour.
     """
     from matplotlib.patches import Rectangle
 
@@ -217,8 +218,8 @@ def _draw_bars(
 ) -> None:
     """Draws the final weights [R] as bars with numbers, a bar per row.
 
-    `corner` is the upper left corner (x, y) in inches; bars where `bold` [R] is True are
-    emphasised.
+    There are R rows. `axes` are in inches, `corner` is the upper left corner (x, y) in inches; bars
+    where `bold` [R] is True are emphasised.
     """
     from matplotlib.patches import Rectangle
 

@@ -31,9 +31,11 @@ class StaticNetwork(ByIdentity):
     ) -> Tree:
         """Returns the output of the network, an object with `logits` [B, C], for B texts.
 
+        C is the number of classes, and T the padded length of the texts.
+
         Args:
           params: the parameters of the network.
-          tokens: the ids of the words, int [B, T], 0 at padding; T is the padded length.
+          tokens: the ids of the words, int [B, T], 0 at padding.
           lengths: int [B], the number of words of each text.
           *arguments: further positional arguments of the method.
           **options: further options of `apply`, such as `method`.
@@ -59,8 +61,9 @@ def _take_word_values(output: Tree, name: str, shape: tuple[int, ...]) -> Tree:
 def predict(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree) -> Tree:
     """Computes "logits" [B, C], and "attention", "gates", "gate_logits" [B, T] if there are any.
 
-    `tokens` are token ids int [B, T] of B texts, padded to T words, and `lengths` int [B] the
-    numbers of words; C is the number of classes. Attention of several layers is averaged.
+    `params` are the parameters of `network`, `tokens` are token ids int [B, T] of B texts, padded
+    to T words, and `lengths` int [B] the numbers of words; C is the number of classes. Attention of
+    several layers is averaged.
     """
     output = network.output(params, tokens, lengths)
     names = ["attention"]
@@ -74,8 +77,8 @@ def predict(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree)
 def force(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree, gates: Tree) -> Tree:
     """Computes "logits" [B, C] and "attention" [B, T] with the gates set to `gates` [B, T].
 
-    `tokens` are token ids int [B, T] of B texts, padded to T words, and `lengths` int [B] the
-    numbers of words; C is the number of classes.
+    `params` are the parameters of `network`, `tokens` are token ids int [B, T] of B texts, padded
+    to T words, and `lengths` int [B] the numbers of words; C is the number of classes.
     """
     output = network.output(params, tokens, lengths, gates[None], method="with_gates")
     return {"logits": output.logits[0], "attention": output.attention[0]}
@@ -85,9 +88,10 @@ def force(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree, g
 def gradient(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree) -> Tree:
     """Computes gradient times input [B, T]: sum_e x_te d log p_j / d x_te, j the predicted class.
 
-    `tokens` are token ids int [B, T] of B texts, padded to T words, and `lengths` int [B] the
-    numbers of words. The word vectors x_t are the output of the first layer that maps the tokens
-    [B, T] to [B, T, E] with vectors of width E, and p_j is the probability of class j.
+    `params` are the parameters of `network`, `tokens` are token ids int [B, T] of B texts, padded
+    to T words, and `lengths` int [B] the numbers of words. The word vectors x_t are the output of
+    the first layer that maps the tokens [B, T] to [B, T, E] with vectors of width E, and p_j is the
+    probability of class j.
 
     Raises:
       ValueError: if the network has no such layer.
@@ -96,7 +100,8 @@ def gradient(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree
     def run(shift: Tree) -> Tree:
         """Returns (sum over texts b of log p_j, word vectors [B, T, E]), j the predicted class.
 
-        `shift` [B, T, E] is added to the vectors of the T words of B texts; None adds no shift.
+        `shift` [B, T, E] is added to the vectors, of width E, of the T words of B texts; None adds
+        no shift.
         """
         vectors: list[Tree] = []
 

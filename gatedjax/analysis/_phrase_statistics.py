@@ -28,17 +28,20 @@ class LayerHistogram:
 
     @property
     def centres(self) -> np.ndarray:
-        """The middle of each bin, float [K]; the lengths in a histogram of lengths."""
+        """The middle of each of the K bins, float [K]; the lengths in a histogram of lengths."""
         return (self.edges[:-1] + self.edges[1:]) / 2
 
     @property
     def probability(self) -> np.ndarray:
-        """The share of each bin in its layer, float [L, K]; all 0 in a layer without values."""
+        """The share of each of K bins in the values of each of L layers, float [L, K].
+
+        It is 0 in all bins of a layer without values.
+        """
         return self.counts / np.maximum(self.counts.sum(-1, keepdims=True), 1)
 
     @property
     def mean(self) -> np.ndarray:
-        """The mean of each layer, float [L]; NaN in a layer without values.
+        """The mean of each of the L layers, float [L]; NaN in a layer without values.
 
         It is computed from the centres of the bins, which is exact for lengths.
         """
@@ -159,8 +162,8 @@ def phrase_length_histogram(
       max_length: longer runs count as runs of this length; None has a bin for each length.
 
     Returns:
-      A histogram of the lengths 1, 2, ... per layer, with counts of 0 below min_length. See `runs`
-      for what a phrase means.
+      A histogram of the lengths 1, 2, ... per layer, with counts of 0 below min_length. A run of
+      two or more words is a phrase only by name: the words are selected independently (see `runs`).
 
     Reference: Guo 2017 (AGT), figure 2 (bottom).
     """

@@ -248,7 +248,7 @@ def trace(tokens: Sequence[str], selected: ArrayLike) -> list[Selection]:
       selected: bool [L, N] from `select` for L layers, N at least the number of words.
 
     Returns:
-      A `Selection` per layer. See `runs` for what a phrase means.
+      A `Selection` per layer. A phrase is a run of two or more neighbouring selected words.
 
     Raises:
       ValueError: if `selected` has another number of axes, is shorter than the words, or selects
@@ -274,7 +274,8 @@ def trace(tokens: Sequence[str], selected: ArrayLike) -> list[Selection]:
 def _check_fits(words: Sequence[str], row: np.ndarray, name: str) -> None:
     """Raises ValueError if `row`, bool [N], is shorter than the words, or selects padding.
 
-    `row` is True at selected words; `name` names the words in messages.
+    `row` is True at selected words of a sentence that is padded to N words; `name` names the words
+    in messages.
     """
     if len(words) > len(row):
         raise ValueError(

@@ -61,9 +61,9 @@ def racu(shares: ArrayLike, measure: ArrayLike, random: ArrayLike, *, level: flo
         0.5
 
     Args:
-      shares: [K] shares of the words that are masked, increasing, in [0, 1].
-      measure: [K] or [K, S] performance by share and seed with important words masked; higher is
-        better.
+      shares: [K] the K shares of the words that are masked, increasing, in [0, 1].
+      measure: [K] or [K, S] performance by share and by each of S seeds with important words
+        masked; higher is better.
       random: performance with random words masked, of the shape of `measure`.
       level: confidence level of the interval.
 
@@ -274,7 +274,7 @@ def _draw_scores(texts: Mapping[str, Any], *key: int) -> np.ndarray:
 
 
 def _check_shares(shares: ArrayLike) -> np.ndarray:
-    """Returns shares as float64 [K] after checking that they are in [0, 1] and increase."""
+    """Returns K shares as float64 [K] after checking that they are in [0, 1] and increase."""
     array = np.asarray(shares, np.float64)
     if array.ndim != 1 or not array.size:
         raise ValueError(f"shares must have shape [K], got {array.shape}")

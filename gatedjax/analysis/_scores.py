@@ -38,7 +38,7 @@ def class_scores(label: np.ndarray, predicted: np.ndarray, num_classes: int) -> 
         [0.5 0.5] 0.5
 
     Args:
-      label: int [N], the class of each example.
+      label: int [N], the class of each of N examples.
       predicted: int [N], the predicted class of each example.
       num_classes: C, the number of classes.
 

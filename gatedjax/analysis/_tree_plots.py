@@ -113,7 +113,8 @@ def _draw(
 def _place_words(words: list[str], measure: Ruler) -> tuple[list[float], float]:
     """Returns (x of the middle of each word, width of the figure), in inches.
 
-    `measure` maps (text, font size in points) to the width of the text in inches.
+    `words` are drawn side by side. `measure` maps (text, font size in points) to the width of the
+    text in inches.
     """
     sizes = [measure(word, _WORD_SIZE) + _SPACE for word in words]
     width = max(sum(sizes) + 2 * _MARGIN, _LEAST_WIDTH)

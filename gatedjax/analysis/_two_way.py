@@ -159,8 +159,8 @@ def student_test(
 def _square_sums(values: np.ndarray, places: np.ndarray) -> float:
     """Returns the sum over groups of the squared sum of their values.
 
-    `values` are [N], a number per example, and `places` int [N] the number, from 0, of the group of
-    each value.
+    `values` are [N], a number for each of N examples, and `places` int [N] the number, from 0, of
+    the group of each value.
     """
     return float((np.bincount(places, weights=values) ** 2).sum())
 

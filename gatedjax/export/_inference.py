@@ -85,7 +85,9 @@ def export_inference(
 
 
 class Inference:
-    """A loaded inference function: `inference(params, batch) -> outputs`; see `load_inference`.
+    """A loaded inference function: `inference(params, batch) -> outputs`.
+
+    `load_inference` constructs it from a file.
 
     Attributes:
       platforms: the platforms that it was lowered for, of "cpu", "cuda", "tpu".
@@ -218,7 +220,8 @@ def as_spec(array: Tree) -> jax.ShapeDtypeStruct:
 def plain_outputs(output: Output) -> Tree:
     """Converts the outputs of a model to nested dicts and tuples of arrays.
 
-    A program that reads the exported function therefore needs no classes of the model.
+    `output` is an array, or a dict, tuple, named tuple or dataclass of such outputs. A program that
+    reads the exported function therefore needs no classes of the model.
 
     Fields of dataclasses and named tuples become entries of dicts; entries that are None are left
     out.

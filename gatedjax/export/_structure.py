@@ -183,7 +183,7 @@ def put_together(flat: Mapping[str, np.ndarray], kinds: Mapping[str, str]) -> Tr
 
 
 def _prefixes(name: str) -> list[str]:
-    """Returns the dotted names of the containers of a node: "a.b.c" -> ["a", "a.b"]."""
+    """Returns the dotted names of all containers above a node: "a.b.c" -> ["a", "a.b"]."""
     return [name[:i] for i, letter in enumerate(name) if letter == "."]
 
 

@@ -304,7 +304,8 @@ def _recount(path: AnyPath, rows: FileRows, declared: DataSet) -> int:
 def _check_embedded(declared: Embedded, examples: int) -> Report:
     """Returns the statistics of the texts of a data set without files.
 
-    `examples` is the number of common texts to list per pair of splits.
+    `examples` is the number of common texts to list per pair of splits. `declared` is the
+    declaration of the data set.
     """
     accounts, texts = [], {}
     for split, size in declared.sizes.items():

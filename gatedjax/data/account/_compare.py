@@ -118,7 +118,7 @@ def _image(example: Example, place: Callable[[int], str]) -> Text:
 
 
 def _labels(texts: Sequence[Text]) -> dict[bytes, set[int]]:
-    """Returns the labels of each distinct text: digest of the text -> set of labels."""
+    """Returns the labels of each distinct text: digest of the text -> set of its labels."""
     labels = collections.defaultdict(set)
     for text in texts:
         if text.length:  # empty texts do not count as repetitions

@@ -94,21 +94,24 @@ def _through(edges: tuple[int, ...], longest: int) -> tuple[int, ...]:
 
 
 def _candidates(encoded: EncodedCloze, row: int) -> int:
-    """Returns the number of candidates of the question at position `row`, from 0."""
+    """Returns the number of candidates of the question at position `row` in `encoded`."""
     return int(encoded.candidates[row])
 
 
 def _positions(encoded: EncodedCloze, row: int) -> int:
     """Returns the largest number of occurrences of a candidate in a document, at least 1.
 
-    `row` is the position of the question.
+    `row` is the position of the question in `encoded`.
     """
     where = encoded.occurrences[row][:, 0]
     return int(np.bincount(where).max()) if len(where) else 1
 
 
 def _words(encoded: EncodedCloze, row: int) -> int:
-    """Returns the number of distinct words in the document and the query at position `row`."""
+    """Returns the number of distinct words in the document and query of a question.
+
+    `row` is the position of the question in `encoded`.
+    """
     return len(np.unique(np.concatenate([encoded.documents[row], encoded.queries[row]])))
 
 

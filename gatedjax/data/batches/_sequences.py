@@ -160,7 +160,7 @@ def one_pass(ids: Sequence[np.ndarray], size: int) -> Iterator[tuple[Batch, list
 def real_rows(batch: Batch) -> list[tuple[int, int]]:
     """Returns (index of the row, example id) for each row of the batch that is not filler.
 
-    `batch` has "weight" [B], 0 at filler rows, and "example_id" [B].
+    `batch` has for each of its B rows "weight" [B], 0 at filler rows, and "example_id" [B].
     """
     rows = np.flatnonzero(batch["weight"] > 0)
     return [(int(row), int(batch["example_id"][row])) for row in rows]

@@ -45,7 +45,11 @@ def inner_name(path: Path) -> str:
 
 
 def _member(path: Path) -> zipfile.ZipInfo:
-    """Returns the entry of the only file in a .zip file; raises ValueError if it is unusable."""
+    """Returns the entry of the only file in the .zip file `path`.
+
+    Folders, hidden files and the additions of macOS do not count. Raises ValueError if there is
+    another number of files, or the file is damaged, encrypted or packed in an unusual way.
+    """
     try:
         with zipfile.ZipFile(path) as archive:
             infos = archive.infolist()

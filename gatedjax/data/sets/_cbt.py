@@ -108,7 +108,7 @@ def _parse(block: Block) -> _cloze.Question:
 
 
 def read_rows(path: AnyPath, part: str = "") -> FileRows:
-    """Reads a file of questions; the content of a row is a `Question`.
+    """Reads the file of questions `path`; the content of a row is a `Question`.
 
     The label of a row is the status of the answer: 0 if a token of the answer occurs in the
     document, 1 if none does, 2 if the answer is no candidate. `part` has no effect. Malformed

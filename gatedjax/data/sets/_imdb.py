@@ -81,7 +81,10 @@ def _read_all(path: Path, _stamp: tuple[int, int]) -> dict[str, FileRows]:
 
 
 def _parse(name: str, data: bytes) -> tuple[int, str]:
-    """Returns (0 for "neg" or 1 for "pos", text) for the path and the content of a review."""
+    """Returns (0 for "neg" or 1 for "pos", text) of a review.
+
+    `name` is the path of the file, such as "train/neg/0_3.txt", and `data` its content.
+    """
     match = _MEMBER.search(name)
     assert match is not None
     return CLASSES.index(match[2]), decode(data.removeprefix(BOM)).strip()

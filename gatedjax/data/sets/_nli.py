@@ -125,8 +125,9 @@ def examples(rows: FileRows, base: int, options: SetOptions) -> list[Example]:
     """Returns the examples of pairs; pairs without a gold label give none.
 
     "tokens" are the tokens of the first sentence, "hypothesis" the tokens of the second. Ids are
-    `base` plus the index of the row. The content of a row is (first sentence, second sentence), and
-    its label the class, -1 without a gold label. `options` has no effect.
+    `base` plus the index of the row. `rows` are the pairs of a part; the content of a row is (first
+    sentence, second sentence), and its label the class, -1 without a gold label. `options` has no
+    effect.
     """
     return [
         {

@@ -147,7 +147,7 @@ CORPORA = {
 
 
 def _lines(path: Path | ArchivePath, kind: str) -> Iterator[tuple[int, str | LineError]]:
-    """Yields (line number from 1, text) of each line with a sentence.
+    """Yields (line number from 1, text) of each line of `path` with a sentence.
 
     An unusable line has a LineError in place of its text. `kind` is "plain" (each line is a
     sentence), "tags" (lines that begin with "<" are skipped) or "xml" (only lines with <seg> have a

@@ -222,6 +222,9 @@ def bigram_shift(
 
 
 def _swappable(first: str, second: str) -> bool:
-    """Returns True for two words that may be swapped: both have a letter or digit, and differ."""
+    """Returns True for two words that may be swapped: both have a letter or digit, and differ.
+
+    `first` and `second` are neighbouring words.
+    """
     words = all(any(c.isalnum() for c in word) for word in (first, second))
     return words and first.lower() != second.lower()

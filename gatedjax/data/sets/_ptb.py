@@ -37,7 +37,7 @@ def parse(line: str) -> tuple[int, tuple[str, ...]]:
 
 
 def read_rows(path: AnyPath, part: str = "") -> FileRows:
-    """Reads a file of sentences; the content of a row is a tuple of words with `<eos>`.
+    """Reads a file of sentences; the content of a row is its tuple of words and `<eos>`.
 
     The label of a row is 0. `part` has no effect. Raises ValueError for an empty file.
     """

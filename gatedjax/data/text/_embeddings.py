@@ -50,7 +50,7 @@ class Embeddings:
 
 
 def _check_dim(dim: int, std: float | None) -> None:
-    """Raises ValueError for a width below 1 or a standard deviation below 0."""
+    """Raises ValueError for a width `dim` below 1 or a standard deviation `std` below 0."""
     if dim < 1:
         raise ValueError(f"dim must be at least 1, got {dim}")
     if std is not None and not std >= 0:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 def is_prepared(name: str, data_dir: str | Path | None) -> bool:
     """Returns True if the data set is prepared in `data_dir` in a form that needs no TensorFlow.
 
-    `data_dir` None is TFDS's own folder.
+    `name` is the name of a data set with files, such as "sst"; `data_dir` None is TFDS's own
+    folder.
     """
     # Any error, such as a missing package, means that the set is not prepared.
     with contextlib.suppress(Exception):
