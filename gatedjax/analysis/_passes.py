@@ -63,7 +63,8 @@ def predict(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree)
 
     `params` are the parameters of `network`, `tokens` are token ids int [B, T] of B texts, padded
     to T words, and `lengths` int [B] the numbers of words; C is the number of classes. Attention of
-    several layers is averaged.
+    several layers is averaged. The result is a dict with these keys. The gates are numbers in [0,
+    1], and the gate logits are the log-odds that they are open.
     """
     output = network.output(params, tokens, lengths)
     names = ["attention"]
@@ -78,7 +79,8 @@ def force(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree, g
     """Computes "logits" [B, C] and "attention" [B, T] with the gates set to `gates` [B, T].
 
     `params` are the parameters of `network`, `tokens` are token ids int [B, T] of B texts, padded
-    to T words, and `lengths` int [B] the numbers of words; C is the number of classes.
+    to T words, and `lengths` int [B] the numbers of words; C is the number of classes. The result
+    is a dict with these keys.
     """
     output = network.output(params, tokens, lengths, gates[None], method="with_gates")
     return {"logits": output.logits[0], "attention": output.attention[0]}
@@ -86,11 +88,12 @@ def force(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree, g
 
 @functools.partial(jax.jit, static_argnums=0)
 def gradient(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree) -> Tree:
-    """Computes gradient times input [B, T]: sum_e x_te d log p_j / d x_te, j the predicted class.
+    """Computes {"gradient": gradient times input [B, T]}, a score of each word.
 
-    `params` are the parameters of `network`, `tokens` are token ids int [B, T] of B texts, padded
-    to T words, and `lengths` int [B] the numbers of words. The word vectors x_t are the output of
-    the first layer that maps the tokens [B, T] to [B, T, E] with vectors of width E, and p_j is the
+    The score of word t is sum_e x_te d log p_j / d x_te, where j is the predicted class. `params`
+    are the parameters of `network`, `tokens` are token ids int [B, T] of B texts, padded to T
+    words, and `lengths` int [B] the numbers of words. The word vectors x_t are the output of the
+    first layer that maps the tokens [B, T] to [B, T, E] with vectors of width E, and p_j is the
     probability of class j.
 
     Raises:
@@ -98,7 +101,7 @@ def gradient(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree
     """
 
     def run(shift: Tree) -> Tree:
-        """Returns (sum over texts b of log p_j, word vectors [B, T, E]), j the predicted class.
+        """Returns (sum of log p_j over the texts, word vectors [B, T, E]), j the predicted class.
 
         `shift` [B, T, E] is added to the vectors, of width E, of the T words of B texts; None adds
         no shift.
@@ -149,7 +152,10 @@ def draw_uniform(key: Tree, ids: Tree, size: int, draws: int) -> Tree:
     """
 
     def draw_row(number: Tree, draw: Tree) -> Tree:
-        """Draws the numbers [size] of the example with the id `number` for the draw `draw`."""
+        """Draws the numbers [size] of an example, uniform in [0, 1).
+
+        `number` is the id of the example, and `draw` the number of the draw, from 0.
+        """
         return jax.random.uniform(
             jax.random.fold_in(jax.random.fold_in(key, number), draw), (size,)
         )
@@ -160,7 +166,7 @@ def draw_uniform(key: Tree, ids: Tree, size: int, draws: int) -> Tree:
 
 
 def make_key(seed: int, *numbers: int) -> Tree:
-    """Returns the PRNG key of `seed`, with `numbers` folded in from left to right."""
+    """Returns the JAX PRNG key of `seed`, with `numbers` folded in from left to right."""
     key = jax.random.key(seed)
     for number in numbers:
         key = jax.random.fold_in(key, number)

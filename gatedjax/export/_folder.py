@@ -339,9 +339,9 @@ def _sha256(path: Path) -> str:
 def _further(folder: Path) -> set[str]:
     """Returns the names of the further files of an export folder that `save` wrote.
 
-    Further files are not among the five files of `_FILES`. Files that have changed since `save`, by
-    their digests in `SHA256SUMS`, are left out; the set is empty if that file is damaged or
-    missing.
+    Further files are all but model.safetensors, config.json, README.md, SHA256SUMS and
+    model.jax_export. Files that have changed since `save`, by their digests in `SHA256SUMS`, are
+    left out; the set is empty if that file is damaged or missing.
     """
     try:
         digests = _read_digests(folder / DIGESTS)

@@ -84,7 +84,9 @@ def read_texts(examples: Sequence[Example], place: Callable[[int], str]) -> Iter
 
     `place` maps an example id to the location of the text for reports. The label of a cloze
     question is its status: 0 if a token of the answer occurs in the document, 1 if none does, 2 if
-    the answer is no candidate. Its digest includes the query.
+    the answer is no candidate. Its digest includes the query. `examples` are dicts with "tokens",
+    "label" and "example_id", or with "image"; a `Text` has a digest, the label, the length and the
+    location of a text.
     """
     for index in range(len(examples)):
         example = examples[index]
@@ -127,7 +129,7 @@ def _labels(texts: Sequence[Text]) -> dict[bytes, set[int]]:
 
 
 def conflicting(texts: Sequence[Text]) -> int:
-    """Returns the number of distinct texts that occur with more than one label."""
+    """Returns the number of distinct texts that occur with more than one label in `texts`."""
     return sum(len(labels) > 1 for labels in _labels(texts).values())
 
 

@@ -64,8 +64,8 @@ class Encoded:
     def extra(self, index: int, name: str) -> Any:
         """Returns the field `name` of the example at position `index` of the source.
 
-        Fields with a value per token, which `PER_TOKEN` lists, are truncated like the ids. Raises
-        KeyError for a field that the example does not have.
+        The fields with a value per token, "decides", "is_predicate", "labels" and "tags", are
+        truncated like the ids. Raises KeyError for a field that the example does not have.
         """
         example = self.source[index]
         if name not in example:

@@ -92,17 +92,20 @@ class EncodedCloze:
 
     @property
     def document_lengths(self) -> np.ndarray:
-        """The lengths of the documents, int32 [n]."""
+        """The number of tokens of the document of each of the n questions, int32 [n]."""
         return np.array([len(ids) for ids in self.documents], np.int32)
 
     @property
     def query_lengths(self) -> np.ndarray:
-        """The lengths of the queries with markers, int32 [n]."""
+        """The number of tokens of the query of each of the n questions, with markers, int32 [n]."""
         return np.array([len(ids) for ids in self.queries], np.int32)
 
     @property
     def answerable(self) -> np.ndarray:
-        """True where the answer is a candidate in the (truncated) document, bool [n]."""
+        """True where the answer is a candidate in the truncated document, bool [n].
+
+        n is the number of questions.
+        """
         occurs = [
             label >= 0 and bool((where[:, 0] == label).any())
             for label, where in zip(self.labels, self.occurrences, strict=True)

@@ -19,7 +19,8 @@ Batch = dict[str, np.ndarray]
 class StepBatches(abc.ABC):
     """A sequence of batches by step: endless training, or a pass of `steps_per_epoch` steps.
 
-    A batch is a dict of arrays: name -> array with B rows.
+    A batch is a dict of arrays: name -> array with B rows, a row per example. `batches[step]` is
+    the batch of a step, from 0.
 
     Attributes:
       steps_per_epoch: the number of batches of an epoch.
@@ -107,6 +108,8 @@ class StepBatches(abc.ABC):
 class _Range:
     """The batches of the steps from `start` to `stop` - 1 as a random-access source of Grain.
 
+    The entry at index i is the batch of the step `start` + i.
+
     Args:
       batches: batches by step.
       start: the first step.
@@ -127,14 +130,17 @@ class _Range:
 
 
 class PlannedBatches(StepBatches):
-    """Batches with examples of a single bucket each, so that a bucket has a single shape.
+    """Batches with examples of a single bucket each, a base class of batches by step.
+
+    A bucket is a group of examples that are padded to the same shape, so that a program is compiled
+    only once for each bucket.
 
     Each epoch permutes the examples, fills the batches of each bucket in that order and permutes
     the batches. The sequence of shapes does not depend on the seed. The last batch of a bucket may
     have fewer examples than rows.
 
     Args:
-      bucket: int [n], the bucket of each example.
+      bucket: int [n], the bucket, from 0, of each of n examples.
       rows_of: rows per batch in each bucket; a bucket may be empty.
       seed: seed of the order.
       shuffle: False keeps the order of the examples within a bucket, in all epochs.
@@ -169,7 +175,10 @@ class PlannedBatches(StepBatches):
         self._plan = functools.lru_cache(maxsize=2)(self._make_plan)
 
     def _make_plan(self, epoch: int) -> list[np.ndarray]:
-        """Returns the batches of an epoch in order, each an int array of positions of examples."""
+        """Returns the batches of an epoch in order, each an int array of positions of examples.
+
+        `epoch` is the number of the epoch, from 0.
+        """
         order = np.arange(len(self._bucket))
         if self.shuffle:
             # Seed and epoch determine the order, so that a continued run needs no state of a
@@ -236,8 +245,8 @@ def checked_edges(
     """Returns the padded lengths of the buckets, in ascending order.
 
     They are the given `edges`, or for None at most `max_buckets` edges that `plan_buckets` chooses
-    for the `lengths` [n] of the texts. Raises ValueError if the edges do not ascend from at least 1
-    or the longest text does not fit.
+    for the `lengths` [n] of the n texts. Raises ValueError if the edges do not ascend from at least
+    1 or the longest text does not fit.
     """
     if edges is None:
         return plan_buckets(lengths, max_buckets)

@@ -122,7 +122,8 @@ def resolve_config(name: str, options: dict[str, str]) -> tuple[str, dict[str, s
 
     `options` are option name -> value. If the configurations of the builder are data sets, an
     option chooses the data set and is removed from the options. Other names and their options are
-    returned unchanged.
+    returned unchanged. For example ("senteval_probing", {"task": "bigram_shift"}) gives
+    ("senteval_bigram_shift", {}).
     """
     if name not in CONFIGS:
         return name, options

@@ -132,7 +132,7 @@ def _describe_rebuilt(path: AnyPath) -> str | None:
     """Returns a note on rebuilt questions, or None for official files.
 
     `path` is the file of the questions. Questions are rebuilt if the folder of the file has a
-    report of their construction, a key of `MADE_OF_BOOKS`.
+    report of their construction, build_report.json or make_cloze.json.
     """
     if not isinstance(path, Path):
         return None  # a member of the official archive

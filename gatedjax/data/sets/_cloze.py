@@ -207,7 +207,8 @@ def cloze_set(*, description: str, **declared: Any) -> DataSet:
 def notes(rows: FileRows) -> Mapping[str, int]:
     """Counts the unusual questions: reason -> number of questions, without zeros.
 
-    A question may have several reasons. The contents of the rows are `Question`s.
+    Reasons are, for example, "answer does not occur" and "repeated candidates". A question may have
+    several reasons. The contents of the rows are `Question`s.
     """
     counts: collections.Counter[str] = collections.Counter()
     for row in rows.rows:

@@ -157,7 +157,8 @@ def hold_out(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def examples(rows: FileRows, base: int, options: SetOptions) -> Columns:
     """Stacks the images of rows into a sequence of examples.
 
-    The id of an example is `base` plus the index of its row. `options` has no effect.
+    The content of a row is an image, uint8 [28, 28], and its label the class. The id of an example
+    is `base` plus the index of its row. `options` has no effect.
     """
     return Columns(
         np.array([row.content for row in rows.rows], np.uint8).reshape(-1, *SIZE),

@@ -107,7 +107,7 @@ def count_sick(path: AnyPath) -> int:
 
 
 def _sentences(record: Record) -> tuple[str, str]:
-    """Returns the first and the second sentence in a TFDS record."""
+    """Returns the first and the second sentence, "premise" and "hypothesis", in a TFDS record."""
     return record["premise"].decode(), record["hypothesis"].decode()
 
 

@@ -54,7 +54,8 @@ class Corpus(Places):
     def find(self, manual_dir: Path, part: str) -> tuple[PairPath | None, str]:
         """Finds the source and target file of a part, unpacked below manual_dir or in the archive.
 
-        Returns (the files, or None; their names for messages).
+        `manual_dir` is the folder with the raw files, and `part` an official part such as "train".
+        Returns (the pair of files, or None if they do not exist; their names for messages).
         """
         pair = "{{{},{}}}".format(*self.languages)
         looked_for = " or ".join(self.files[part]).replace("{}", pair)
@@ -83,11 +84,11 @@ class Corpus(Places):
         }  # fmt: skip
 
     def prepared_name(self, part: str, file: str) -> str:
-        """Returns the name of the source file of `part`; `file` does not matter."""
+        """Returns the official name of the source file of a part; `file` does not matter."""
         return self.files[part][0].format(self.languages[0])
 
     def _inside(self, archive: Path, part: str) -> PairPath:
-        """Returns the source and target file of a part inside an archive."""
+        """Returns the source and target file of `part`, such as "train", inside an archive."""
         assert self.archive is not None
         name = f"{self.archive[1]}/{self.files[part][0]}"
         return PairPath(*(TarPath(archive, name.format(language)) for language in self.languages))

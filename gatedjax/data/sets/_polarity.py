@@ -194,7 +194,10 @@ def _leaves(tree: Tree) -> list[Leaf]:
 
 
 def _render_tree(tree: Tree) -> str:
-    """Returns a tree as text in brackets, such as "(NP (DET the) (NOUN film))"."""
+    """Returns a tree as text in brackets, such as "(NP (DET the) (NOUN film))".
+
+    `tree` is (symbol, [trees, or (word, True if it decides the class)]).
+    """
     inside = [_render_tree(c) if isinstance(c[1], list) else c[0] for c in tree[1]]
     return f"({tree[0]} {' '.join(inside)})"
 

@@ -49,7 +49,8 @@ class BytePairs:
 
         Args:
           texts: the training texts, for example lines of a file.
-          vocab_size: the number of pieces, `SPECIALS` included; small texts give fewer.
+          vocab_size: the number of pieces, the four special pieces included; small texts give
+            fewer.
 
         Raises:
           ImportError: if `tokenizers` is missing.

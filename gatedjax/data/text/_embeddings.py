@@ -43,7 +43,7 @@ class Embeddings:
     def coverage(self) -> float:
         """The share, in [0, 1], of the words of the vocabulary that the file contains.
 
-        Each word counts once; `SPECIALS` do not count.
+        Each word counts once; "<pad>" and "<unk>" do not count.
         """
         words = self.found[2:]
         return float(words.mean()) if len(words) else 0.0
