@@ -479,8 +479,8 @@ class _Runner:
         Args:
           tokens: int [N, T], the ids of the words.
           lengths: int [N], the numbers of words.
-          ranks: name of a rationale -> the ranks [N, T] of the words, from `_rank_words`, for each
-            draw.
+          ranks: name of a rationale -> the ranks [N, T] of the words, 0 for the most important
+            word, for each draw.
           shares: the shares of the words, in [0, 1].
           open_words: bool [N, T], True at words with open gates; None without gates.
           gated: True if the network has `with_gates`, so that the gate leak is measured.

@@ -63,8 +63,8 @@ def predict(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree)
 
     `params` are the parameters of `network`, `tokens` are token ids int [B, T] of B texts, padded
     to T words, and `lengths` int [B] the numbers of words; C is the number of classes. Attention of
-    several layers is averaged. The result is a dict with these keys. The gates are numbers in [0,
-    1], and the gate logits are the log-odds that they are open.
+    several layers is averaged. The result is a dict with these keys. Gates are numbers in [0, 1],
+    and gate logits are the log-odds that gates are open.
     """
     output = network.output(params, tokens, lengths)
     names = ["attention"]
@@ -187,7 +187,7 @@ def random_scores(key: Tree, ids: np.ndarray, size: int, draws: int) -> np.ndarr
 def over_rows(program: Callable[..., Tree], rows: int, *arrays: np.ndarray) -> Arrays:
     """Runs a compiled program over arrays, a number of rows at a time; equal rows run once.
 
-    A row is an index of the first axis of all arrays, such as a text.
+    A row is an index of the first axis of all arrays, such as a text; "..." are any further axes.
 
     Args:
       program: a function of arrays [rows, ...] that returns a dict of arrays [rows, ...].

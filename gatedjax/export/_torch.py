@@ -92,9 +92,10 @@ def gru_from_torch(
       prefix: prefix of the names, for example "encoder.gru."; the last dot is optional.
 
     Returns:
-      A GRUWeights per layer, or a pair (forward, backward) if it is bidirectional, with `input` [D,
-      3H], `recurrent` [H, 3H], `bias` [3H] and `recurrent_bias` [H] for inputs of width D and
-      states of width H; float32, or float64 for float64 weights. Layers without biases get zeros.
+      A GRUWeights per layer, or a pair (forward, backward) if it is bidirectional, with the arrays
+      `input` [D, 3H], `recurrent` [H, 3H], `bias` [3H] and `recurrent_bias` [H] for inputs of width
+      D and states of width H; float32, or float64 for float64 weights. Layers without biases get
+      zeros.
 
     Raises:
       ValueError: if a name is missing or unknown, or a shape is wrong.
@@ -182,11 +183,12 @@ def _convert(
     gates: int,
     convert: Callable[[Block], Weights],
 ) -> Tree:
-    """Returns the weights of each layer, or (forward, backward), in a state dict of PyTorch.
+    """Returns a tuple of the weights of each layer, or of (forward, backward) weights.
 
     `gates` is 4 for an LSTM and 3 for a GRU. `convert` maps the four arrays of PyTorch for a layer
-    and direction to weights. `state_dict` has arrays by name, or is the path of a `safetensors`
-    file, and `prefix` is the prefix of the names. Raises ValueError for a missing or unknown name.
+    and direction to weights. `state_dict` has the arrays of PyTorch by name, or is the path of a
+    `safetensors` file, and `prefix` is the prefix of the names. Raises ValueError for a missing or
+    unknown name.
     """
     if isinstance(state_dict, str | Path):
         state_dict = load_flat(state_dict)

@@ -117,7 +117,7 @@ def check(
       name: a name that `load` accepts.
       manual_dir: folder with the raw files.
       data_dir: TFDS folder, for a prepared set; used if manual_dir is not given or lacks the files.
-      examples: the number of overlapping texts to list per pair of splits.
+      examples: the largest number of texts to list for each pair of splits that share texts.
 
     Returns:
       The report. If some files are missing or unreadable, they are in `problems`.
@@ -171,7 +171,7 @@ class _Reader:
 
     Args:
       declared: the declaration of the data set.
-      manual_dir: folder with the raw files, or None.
+      manual_dir: folder with the raw files; None reads the prepared set.
       data_dir: TFDS folder of the prepared set; None is TFDS's own folder.
 
     Raises:

@@ -16,8 +16,8 @@ class SequenceBatches(PlannedBatches):
     number of rows then differs between groups, at about the same cost per batch. Order and contents
     are a pure function of (seed, step).
 
-    A batch is a dict of arrays for B examples, padded to T ids: each sequence by its name int32 [B,
-    T], 0 beyond its end; its length int32 [B] by its name in `lengths`; the `columns` and
+    A batch of B examples, padded to T ids, is a dict of arrays: each sequence by its name, int32
+    [B, T], 0 beyond its end; its length int32 [B] by its name in `lengths`; the `columns` and
     example_id int32 [B]; weight f32 [B]. The last batch of a group is filled up with rows of weight
     0, lengths 0 and example id -1.
 

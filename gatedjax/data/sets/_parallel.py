@@ -38,8 +38,10 @@ class Corpus(Places):
       official: lines per part; None if no number is published.
       where: the address, for messages.
       description: the description of its TFDS form.
-      archive: name of the downloaded archive, and the folder inside it.
-      url: the address to which the name of a file or of the archive is appended, or None.
+      archive: name of the downloaded archive, and the folder inside it; None if there is
+        no archive.
+      url: the address to which the name of a file or of the archive is appended; None if there is
+        no download.
     """
 
     languages: tuple[str, str]

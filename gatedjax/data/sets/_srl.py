@@ -261,7 +261,8 @@ def examples(rows: FileRows, base: int, options: SetOptions) -> list[Example]:
     "labels" are the BIO labels of the words (B-V, I-V at the predicate), "predicate" is the
     position of its first word, "is_predicate" is 1 at its words and 0 elsewhere, "spans" are (first
     word, word after the last, role) of its arguments and of itself, "tags" the parts of speech. The
-    example id is `base` + index of the row * `IDS_PER_SENTENCE` + number of the predicate.
+    example id is `base` + index of the row * `IDS_PER_SENTENCE` (a constant) + number of the
+    predicate, from 0.
     """
     examples = []
     for row in rows.rows:
