@@ -8,9 +8,10 @@ from numpy.typing import ArrayLike
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DistanceCounts:
-    """Attention by the distance of query and key; the counts of parts of a data set can be added.
+    """Attention by the distance of query and key; counts of parts of a data set can be added.
 
-    The distances are r = 0, ..., R - 1, and W_ij is the attention weight of query i on key j.
+    The distances of positions are r = 0, ..., R - 1, and W_ij is the attention weight of query i on
+    key j.
 
     Attributes:
       mass: float64 [R], sum of W_ij with |i - j| = r over all sentences.
@@ -39,7 +40,8 @@ class DistanceCounts:
     def shares(self) -> np.ndarray:
         """Returns float [R]: for each distance r the mean over the queries of their weight at r.
 
-        The weights of the two keys at distance r, left and right of a query, are summed.
+        There are R distances, from 0. The weights of the two keys at distance r, left and right of
+        a query, are summed.
         """
         # Without queries all masses are 0, and the shares are then 0 and not NaN.
         return self.mass / max(self.queries, 1)
@@ -47,7 +49,8 @@ class DistanceCounts:
     def per_neighbour(self) -> np.ndarray:
         """Returns float [R]: for each distance r the mean weight of a pair of query and key at r.
 
-        Unlike a share it is not lower because queries near the ends have fewer neighbours.
+        There are R distances, from 0. Unlike a share it is not lower because queries near the ends
+        have fewer neighbours.
         """
         return self.mass / np.maximum(self.pairs, 1)
 
@@ -67,7 +70,8 @@ def distance_counts(weights: ArrayLike, lengths: ArrayLike) -> DistanceCounts:
         [0.75 0.25]
 
     Args:
-      weights: W [B, N, N], the axis of queries before that of keys; values at padding are ignored.
+      weights: W [B, N, N] for B sentences of at most N words, the axis of queries before that of
+        keys; values at padding are ignored.
       lengths: int [B], the number of words of each sentence.
 
     Returns:
@@ -91,7 +95,8 @@ def distance_counts(weights: ArrayLike, lengths: ArrayLike) -> DistanceCounts:
 def check_weights(weights: ArrayLike, lengths: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Returns attention weights as float64 [B, N, N] and a mask bool [B, N], True at real words.
 
-    Raises ValueError for other shapes, and for lengths [B] outside 0 to N.
+    `weights` are [B, N, N] for B sentences of at most N words, and `lengths` [B] their numbers of
+    words. Raises ValueError for other shapes, and for lengths outside 0 to N.
     """
     weights, lengths = np.asarray(weights, np.float64), np.asarray(lengths)
     if weights.ndim != 3 or weights.shape[1] != weights.shape[2]:

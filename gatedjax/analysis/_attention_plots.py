@@ -51,7 +51,8 @@ def plot_attention(
 
     Args:
       tokens: the N words of a sentence.
-      panels: {name: W [N', N']} with N' >= N; positions from N on are padding and are ignored.
+      panels: {name: attention weights [N', N']} with N' >= N, a row per query; positions from N on
+        are padding and are ignored.
       path_stem: path of the .png and .svg file without the suffix; None writes no file.
       title: a heading above the figure; None draws no heading.
       marked: positions of words that are printed in bold, for example words that were moved.
@@ -119,8 +120,8 @@ def plot_distances(
 def _check_square(name: str, weights: ArrayLike, size: int) -> np.ndarray:
     """Checks the weights of a panel and returns the part without padding, float64 [size, size].
 
-    `weights` are [N', N'] with N' at least `size`, the number of words; `name` is the name of the
-    panel for messages.
+    `weights` are [N', N'] for a padded length N' of at least `size`, the number of words; `name` is
+    the name of the panel for messages.
     """
     values = np.asarray(weights).astype(np.float64)
     if values.ndim != 2 or min(values.shape) < size:
@@ -188,7 +189,7 @@ def _draw_maps(
 def _draw_cells(
     page: "Axes", x: float, top: float, cell: float, values: np.ndarray, shades: "ScalarMappable"
 ) -> None:
-    """Draws the cells of a panel with the weights `values` [N, N].
+    """Draws the cells of a panel with the weights `values` [N, N] of N words.
 
     `page` are the axes of the figure. The upper left corner is at (x, top), and `cell` is the width
     of a cell, all in inches. `shades` maps a weight to its colour.

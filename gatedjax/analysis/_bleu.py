@@ -56,7 +56,7 @@ def corpus_bleu(translations: Sequence[str], references: Sequence[str]) -> Score
 
 
 def bleu_metric() -> Any:
-    """Returns sacrebleu's BLEU metric with its default options."""
+    """Returns sacrebleu's metric, an object `sacrebleu.BLEU`, with its default options."""
     try:
         from sacrebleu.metrics import BLEU
     except ImportError as error:

@@ -52,8 +52,8 @@ def bracket_counts(
     Args:
       gold: the gold tree.
       predicted: the tree that is scored.
-      drop: bool [N], True at words that are removed from both trees first, as EVALB does with the
-        tags `PUNCTUATION`; None removes no words.
+      drop: bool [N] for the N words, True at words that are removed from both trees first, as EVALB
+        does with the tags `PUNCTUATION`; None removes no words.
       count_root: True counts the span of the whole sentence, which both trees have.
 
     Returns:

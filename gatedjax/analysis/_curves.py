@@ -191,9 +191,10 @@ def plot_learning_curves(
 
 
 def _draw_line_with_bars(axes: "Axes", i: int, points: Points) -> None:
-    """Draws a line with error bars, in the style `_line_style(i)`.
+    """Draws a line with error bars, in the colour and style of the line with index `i`, from 0.
 
-    A point is (x, mean, standard deviation); the marker is hollow where the deviation is None.
+    `axes` are the axes of the panel, and `points` the points of the line. A point is (x, mean,
+    standard deviation); the marker is hollow where the deviation is None.
     """
     xs, means, deviations = zip(*points, strict=True)
     # Matplotlib draws no bar for NaN.
@@ -268,8 +269,8 @@ def _count_columns(names: Sequence[str], width: float) -> int:
 def _draw_legend_below(figure: "Figure", names: Sequence[str], columns: int, caption: str) -> None:
     """Draws the legend of the lines and the caption at the bottom of a figure.
 
-    Line i has the name `names[i]` and the style of `_line_style(i)`; `columns` is the number of
-    columns of the legend. The caption may be "".
+    Line i has the name `names[i]` and the colour and style of the i-th line of the panels;
+    `columns` is the number of columns of the legend. The caption may be "".
     """
     from matplotlib.lines import Line2D
 

@@ -45,7 +45,11 @@ class Rationale:
     """Faithfulness of a way to choose words, for N texts and K shares of their words.
 
     A rationale is the chosen words of a text. The measures of a random rationale are means over its
-    draws.
+    draws. The gate leak compares the text, read with only the gates of the rationale open, with the
+    rationale alone, read with all gates open: it is the absolute difference of the probabilities of
+    the predicted class, and 0 if closed words have no influence. Comprehensiveness is the
+    probability of the predicted class minus its probability without the rationale; sufficiency is
+    the same difference for the text of the rationale only.
 
     Attributes:
       by_share: (comprehensiveness, sufficiency), each [K, N].
@@ -132,7 +136,7 @@ class Faithfulness:
         return None if values is None else float(np.mean(values))
 
     def table(self) -> str:
-        """Renders the means of all measures as a Markdown table, a row per rationale.
+        """Returns the means of all measures as a Markdown table, a row per rationale.
 
         A star marks means that differ from the model's rationale with a corrected p-value below
         0.05.
@@ -178,8 +182,9 @@ def faithfulness(
     Comprehensiveness and sufficiency let the network choose new gates for the remaining words. The
     gate leak fixes the gates: the network encodes the remaining words with all gates open, which
     needs its method `with_gates`. For another rationale the gates of the same network are set to
-    its words. No random bits are passed to the network, so that its gates are open where open is
-    more probable than closed.
+    its words. The leak is the absolute difference between the probability of the predicted class in
+    the text with these gates and in the remaining words with all gates open. No random bits are
+    passed to the network, so that its gates are open where open is more probable than closed.
 
         >>> import types
         >>> import jax.numpy as jnp
@@ -197,9 +202,9 @@ def faithfulness(
       model: a text classifier with the method `apply` of Flax modules. Programs are compiled for
         each model object.
       params: the parameters of the model.
-      batch: the texts, for example a whole test set: "tokens" int [B, T] and "lengths" int [B].
-        Optional "example_id" int [B] are keys of the random rationale (default: row numbers); rows
-        with an optional "weight" of 0 are skipped.
+      batch: the texts, for example a whole test set: "tokens" int [B, T] and "lengths" int [B] of B
+        texts, padded to T words. Optional "example_id" int [B] are keys of the random rationale
+        (default: row numbers); rows with an optional "weight" of 0 are skipped.
       scores: [B, T] scores that rank the words of the model's rationale; None computes
         `rationale_scores` from the gates, or from the attention of a network without gates.
       kept: bool [B, T], True at words that count as open; None means words with an open gate, and
@@ -275,10 +280,10 @@ def faithfulness(
     gated = "gates" in first and hasattr(model, "with_gates")
 
     def check_scores(name: str, values: ArrayLike) -> np.ndarray:
-        """Returns scores [B, T] as float64 [N, T], only for the N texts that are measured.
+        """Returns scores of words as float64 [N, T], only for the N texts that are measured.
 
-        `values` are the scores of all B texts of the batch. Raises ValueError, with `name`, the
-        name of the argument, for another shape, or NaN at a word.
+        `values` are the scores [B, T] of all B texts of the batch, padded to T words. Raises
+        ValueError, with `name`, the name of the argument, for another shape, or NaN at a word.
         """
         array = np.asarray(values, np.float64)
         if array.shape != shape:
@@ -368,7 +373,7 @@ def rationale_scores(
     Args:
       model: a text classifier with the method `apply` of Flax modules.
       params: the parameters of the model.
-      batch: "tokens" int [B, T] and "lengths" int [B].
+      batch: "tokens" int [B, T] and "lengths" int [B] of B texts, padded to T words.
       source: "gates" are the log-odds that gates are open. "attention" is the soft attention, with
         all gates open, as a mean over layers. "gradient" is gradient times input at the word
         vectors, sum_e x_te d log p_j / d x_te with its sign, where j is the predicted class. Hard
@@ -416,8 +421,9 @@ class _Runner:
     def predict(self, tokens: np.ndarray, lengths: np.ndarray) -> dict[str, np.ndarray]:
         """Computes "logits" [B, C]; "attention", "gates", "gate_logits" [B, T] if there are any.
 
-        `tokens` are token ids int [B, T], and `lengths` int [B] the numbers of words. C is the
-        number of classes.
+        `tokens` are token ids int [B, T] of B texts, padded to T words, and `lengths` int [B] the
+        numbers of words. C is the number of classes. The gates are numbers in [0, 1], and the gate
+        logits are the log-odds that they are open.
         """
         program = lambda *arrays: self.passes.predict(self.network, self.params, *arrays)  # noqa: E731
         return self.passes.over_rows(program, self.rows, tokens, lengths)
@@ -427,8 +433,8 @@ class _Runner:
     ) -> dict[str, np.ndarray]:
         """Computes "logits" [B, C] and "attention" [B, T] with the gates set to `gates` [B, T].
 
-        `tokens` are token ids int [B, T], and `lengths` int [B] the numbers of words. C is the
-        number of classes.
+        `tokens` are token ids int [B, T] of B texts, padded to T words, and `lengths` int [B] the
+        numbers of words. C is the number of classes.
         """
         program = lambda *arrays: self.passes.force(self.network, self.params, *arrays)  # noqa: E731
         gates = gates.astype(np.float32)
@@ -439,9 +445,10 @@ class _Runner:
     ) -> np.ndarray:
         """Computes scores that rank the words by their importance, float64 [B, T].
 
-        `tokens` are token ids int [B, T], and `lengths` int [B] the numbers of words. `source` is
-        "gates" (gate logits), "attention" or "gradient", and `first` the result of `predict` for
-        the same texts. Raises ValueError if the network does not have the source.
+        `tokens` are token ids int [B, T] of B texts, padded to T words, and `lengths` int [B] the
+        numbers of words. `source` is "gates" (gate logits), "attention" or "gradient", and `first`
+        the result of `predict` for the same texts. Raises ValueError if the network does not have
+        the source.
         """
         if source == "gradient":
             program = lambda *a: self.passes.gradient(self.network, self.params, *a)  # noqa: E731
@@ -467,20 +474,20 @@ class _Runner:
         open_words: np.ndarray | None,
         gated: bool,
     ) -> tuple[np.ndarray, np.ndarray, dict[str, Rationale]]:
-        """Measures the rationales of N of the texts.
+        """Measures the rationales of N texts, padded to T words, by passes of the network.
 
         Args:
-          tokens: int [N, T].
-          lengths: int [N].
-          ranks: name of a rationale -> the ranks [N, T] of the words, from `_rank_words`, for each
-            draw.
-          shares: the shares of the words.
+          tokens: int [N, T], the ids of the words.
+          lengths: int [N], the numbers of words.
+          ranks: name of a rationale -> the ranks [N, T] of the words, 0 for the most important
+            word, for each draw.
+          shares: the shares of the words, in [0, 1].
           open_words: bool [N, T], True at words with open gates; None without gates.
           gated: True if the network has `with_gates`, so that the gate leak is measured.
 
         Returns:
-          The predicted classes [N], their probabilities [N] and the measures by name of the
-          rationale.
+          The predicted classes [N], their probabilities [N], and name of a rationale -> its
+          measures.
         """
         real = _word_mask(lengths, tokens)
         # A product such as 0.07 * 100 is slightly above the whole number, and would be rounded up
@@ -528,12 +535,12 @@ class _Runner:
     def _measure_leak(
         self, tokens: np.ndarray, lengths: np.ndarray, is_open: np.ndarray, predicted: np.ndarray
     ) -> np.ndarray:
-        """Computes the gate leak and whether the predicted class changes with it (1 or 0), [2, N].
+        """Computes the gate leak, and 1 where the predicted class changes with it or 0, [2, N].
 
         The gate leak of a text x is |p_j(x; gates of r open) - p_j(r; all gates open)| with the
         predicted class j and the text r of the open words only. `tokens` int [N, T] and `lengths`
-        int [N] are the texts. `is_open` [N, T] is True at words with open gates, and `predicted`
-        [N] is the predicted class.
+        int [N] are N texts, padded to T words. `is_open` [N, T] is True at words with open gates,
+        and `predicted` [N] is the predicted class.
         """
         fewer, shorter, moved = self._delete_with_mask(tokens, lengths, is_open)
         # A call fills its last pass with copies, so that a call for both texts needs fewer passes.
@@ -552,9 +559,9 @@ class _Runner:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Returns tokens [B, T] and lengths [B] after deleting the words where `keep` is False.
 
-        `tokens` int [B, T] and `lengths` int [B] are the texts, and `keep` is bool [B, T]. With the
-        deletion "unk" the words are replaced, and the lengths do not change. A text from which all
-        words are removed becomes a single `unk`.
+        `tokens` int [B, T] and `lengths` int [B] are B texts, padded to T words, and `keep` is bool
+        [B, T]. With the deletion "unk" the words are replaced, and the lengths do not change. A
+        text from which all words are removed becomes a single `unk`.
         """
         return self._delete_with_mask(tokens, lengths, keep)[:2]
 
@@ -564,8 +571,8 @@ class _Runner:
         """Deletes the words where `keep` is False, or replaces them with `unk`.
 
         Args:
-          tokens: int [B, T].
-          lengths: int [B].
+          tokens: int [B, T], the ids of B texts, padded to T words.
+          lengths: int [B], the numbers of words.
           keep: bool [B, T], False at padding.
 
         Returns:
@@ -588,6 +595,7 @@ class _Runner:
 def texts_of(batch: Mapping[str, ArrayLike]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns "tokens" int32 [B, T] (0 at padding), "lengths" int32 [B] and the mask bool [B, T].
 
+    The mask is True at words, for B texts of at most T words. `batch` has "tokens" and "lengths".
     Raises ValueError or TypeError for a batch with missing or malformed entries.
     """
     if missing := {"tokens", "lengths"} - batch.keys():
@@ -612,7 +620,7 @@ def texts_of(batch: Mapping[str, ArrayLike]) -> tuple[np.ndarray, np.ndarray, np
 def _word_mask(lengths: np.ndarray, tokens: np.ndarray) -> np.ndarray:
     """Returns bool [B, T], True at the first `lengths` [B] positions of the texts, the words.
 
-    `tokens` [B, T] only gives the shape.
+    There are B texts of at most T words; `tokens` [B, T] only gives the shape.
     """
     return np.arange(tokens.shape[1])[None] < lengths[:, None]
 
@@ -620,8 +628,8 @@ def _word_mask(lengths: np.ndarray, tokens: np.ndarray) -> np.ndarray:
 def _rank_words(scores: np.ndarray, real: np.ndarray) -> np.ndarray:
     """Returns int [B, T]: the rank of each word by its score, 0 for the highest; T at padding.
 
-    `scores` are [B, T], and `real` [B, T] is True at words. Of equal scores the first word ranks
-    higher.
+    `scores` are [B, T] for B texts of at most T words, and `real` [B, T] is True at words. Of equal
+    scores the first word ranks higher.
     """
     # The stable order gives earlier words the better rank among equal scores.
     order = np.argsort(np.where(real, -scores, np.inf), axis=1, kind="stable")
@@ -638,7 +646,7 @@ def _softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def _concatenate(parts: Sequence[Rationale]) -> Rationale:
-    """Joins the measures of consecutive parts of the texts to the measures of all texts."""
+    """Joins the measures of a rationale for consecutive parts of the texts, along the texts."""
     fields: dict[str, Any] = {}
     for name in MEASURES:
         values = [getattr(part, name) for part in parts]
@@ -651,7 +659,8 @@ def _compare(rationales: Mapping[str, Rationale], samples: int) -> tuple[Compari
     """Tests the model's rationale, "own", against each other rationale, by each measure.
 
     `rationales` is name -> measures; `samples` is the number of bootstrap samples. Measures that
-    are None are left out.
+    are None are left out. A test is a paired bootstrap over the texts, with Holm's correction over
+    all tests.
     """
     own_rationale, tests = rationales["own"], []
     for measure, name in itertools.product(MEASURES, rationales):

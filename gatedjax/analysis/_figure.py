@@ -88,7 +88,10 @@ def new_figure(width: float, height: float) -> "Figure":
     from matplotlib.figure import Figure
 
     class ShownFigure(Figure):
-        """A figure that a notebook displays as PNG."""
+        """A figure that a notebook displays as PNG.
+
+        Its arguments are those of Matplotlib's `Figure`.
+        """
 
         def _repr_png_(self) -> bytes:
             return _render(self, "png", 110)

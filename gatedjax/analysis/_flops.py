@@ -166,7 +166,7 @@ def flops_report(
         0.25
 
     Args:
-      lengths: int [N], number of tokens per sentence.
+      lengths: int [N], number of tokens of each of N sentences.
       attended: int [N], number of open tokens per sentence.
       width: D, width of the states.
       auxiliary: the network that predicts the gates, "lstm", "fnn" or "att". Its operations are
@@ -176,8 +176,8 @@ def flops_report(
       count: "flops" counts multiplications and additions of the attention; "macs" counts a
         multiplication with the addition that follows it as a single operation.
       include_tanh: True adds an operation per evaluated tanh of the attention.
-      score: the form of the attention scores of states h, "zhou" for w . tanh(h) or "mlp1" for
-        w . tanh(W h + b).
+      score: the form of the attention scores of states h, "zhou" for w . tanh(h) or "mlp1" for w .
+        tanh(W h + b).
 
     Returns:
       The operations of both kinds of attention and their ratios.
@@ -235,9 +235,10 @@ def _check_integer(name: str, value: SupportsIndex, least: int) -> int:
 
 
 def _check_counts(name: str, values: ArrayLike) -> np.ndarray:
-    """Returns `values` as int64 [N] after checking that they are integers and not negative.
+    """Returns `values` [N] as int64 after checking that they are integers and not negative.
 
-    Raises ValueError with `name`, the name of the argument.
+    The values are the counts of N sentences. Raises ValueError with `name`, the name of the
+    argument.
     """
     values = np.asarray(values)
     if values.ndim != 1 or (values.size and not np.issubdtype(values.dtype, np.integer)):

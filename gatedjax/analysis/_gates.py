@@ -46,7 +46,7 @@ def pad(rows: Sequence[Any], value: float = 0) -> np.ndarray:
 
     Args:
       rows: N sequences of numbers or bools.
-      value: the value of the padding.
+      value: the number at the padded positions.
 
     Returns:
       An array in the common dtype of the rows; T is the largest length.
@@ -74,7 +74,8 @@ def density(gates: ArrayLike, lengths: ArrayLike) -> Density:
         Density(sentence=0.625, token=0.5, empty_rate=0.0)
 
     Args:
-      gates: [N, T] hard or soft gates, or open probabilities; values at padding are ignored.
+      gates: [N, T] hard or soft gates of N rows of at most T tokens, or open probabilities; values
+        at padding are ignored.
       lengths: int [N], number of real tokens; rows of length 0 do not count.
 
     Returns:
@@ -103,9 +104,9 @@ def gate_truth(gates: ArrayLike, truth: ArrayLike, lengths: ArrayLike) -> TruthS
         TruthScores(precision=0.5, recall=0.5, f1=0.5, support=2)
 
     Args:
-      gates: [N, T]; a gate above 0 (or True) is open.
-      truth: [N, T'] bool, True at the tokens that matter. T and T' may differ, but neither may be
-        less than the largest length.
+      gates: [N, T] for N rows of at most T tokens; a gate above 0 (or True) is open.
+      truth: [N, T'] bool, True at the tokens that matter. The padded lengths T and T' may differ,
+        but neither may be less than the largest length.
       lengths: int [N], number of real tokens; values at padding are ignored.
 
     Returns:
@@ -132,8 +133,8 @@ def _check_rows(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Checks N rows of values; returns values [N, T], a mask bool [N, T] and lengths int64 [N].
 
-    A row has the values of a sentence of `lengths` tokens, then padding. The mask is True at the
-    tokens. Raises ValueError with `name`, the name of the values.
+    T is the padded length. A row has the values of a sentence of `lengths` tokens, then padding.
+    The mask is True at the tokens. Raises ValueError with `name`, the name of the values.
     """
     values, lengths = np.asarray(values), np.asarray(lengths)
     if values.ndim != 2:

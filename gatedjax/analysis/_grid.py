@@ -31,7 +31,10 @@ _SIZE, _NAME = 8.5, 9.5  # Points
 
 @dataclasses.dataclass(frozen=True)
 class GridPanel:
-    """A panel of `plot_attention_grid`: the attention weights of a hop.
+    """The attention weights of a hop (a reading of a text), a panel of `plot_attention_grid`.
+
+    `name` is the heading of the panel, and `weights` are [R, C], at least 0, for R rows and C
+    columns.
 
     >>> GridPanel("hop 1", [[0.5, 0.5], [0.25, 0.75]]).name
     'hop 1'
@@ -67,7 +70,8 @@ def plot_attention_grid(
     Args:
       rows: names of the R rows, for example the places of candidates in a document.
       columns: names of the C columns, for example the words of a query.
-      panels: the hops, from left to right; an empty sequence draws only the bars.
+      panels: the hops, from left to right, each with weights [R, C] of at least 0; an empty
+        sequence draws only the bars.
       final: [R] the final weight of each row, drawn as a bar with its number (no number below
         0.005).
       path_stem: path of the .png and .svg file without the suffix; None writes no file.
@@ -195,7 +199,8 @@ def _draw_cells(
 ) -> None:
     """Draws the shaded cells of a panel with the weights `grid` [R, C].
 
-    `corner` is the upper left corner (x, y) in inches; `shades` maps a weight to its colour.
+    There are R rows and C columns. `axes` are in inches, `corner` is the upper left corner (x, y)
+    in inches; `shades` maps a weight to its colour.
     """
     from matplotlib.patches import Rectangle
 
@@ -213,8 +218,8 @@ def _draw_bars(
 ) -> None:
     """Draws the final weights [R] as bars with numbers, a bar per row.
 
-    `corner` is the upper left corner (x, y) in inches; bars where `bold` [R] is True are
-    emphasised.
+    There are R rows. `axes` are in inches, `corner` is the upper left corner (x, y) in inches; bars
+    where `bold` [R] is True are emphasised.
     """
     from matplotlib.patches import Rectangle
 

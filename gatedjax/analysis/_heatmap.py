@@ -87,9 +87,9 @@ def _check_rows(
     """Checks the rows of a heat map and removes their padding.
 
     Args:
-      rows: (name of the model, the T words, weights [T'], gates [T'] or None) for each row, with T'
-        at least T. The number of words determines which values are padding: all values after the
-        first T.
+      rows: (name of the model, the T words, weights [T'], gates [T'] or None) for each row, with a
+        padded length T' of at least T. The number of words determines which values are padding: all
+        values after the first T.
 
     Returns:
       The rows in order, with the first T weights and gates.
@@ -176,8 +176,8 @@ def _draw_cell(
 ) -> None:
     """Draws the cell of word i of a model, with its weight and the dot of an open gate.
 
-    `row` has the weights and gates of the model. `box` is (x, y, width, height) of the cell in
-    inches; `shades` maps a weight to its colour.
+    `row` has the weights and gates of the model, and i is from 0. `axes` are in inches, and `box`
+    is (x, y, width, height) of the cell; `shades` maps a weight to its colour.
     """
     x, y, width, height = box
     weight = float(row.weights[i])
@@ -202,7 +202,9 @@ def _draw_box(
 ) -> None:
     """Draws the outline and the shade, a colour, of a cell.
 
-    `box` is (x, y, width, height) in inches; `is_open` is None for a model without gates.
+    `axes` are in inches, and `box` is (x, y, width, height) of the cell; `is_open` is True for an
+    open gate (a bold outline), False for a closed gate (hatched), and None for a model without
+    gates.
     """
     from matplotlib.patches import Rectangle
 
@@ -224,7 +226,7 @@ def _draw_legend(
 ) -> None:
     """Draws the legend of the shades, and of the gates if `gated`, y inches below the top.
 
-    `shades` maps a weight to its colour.
+    `axes` are the axes of `figure` in inches. `shades` maps a weight to its colour.
     """
     width, height = figure.get_size_inches()
     if gated:
@@ -286,7 +288,7 @@ Ruler = Callable[[str, float], float]
 def _make_ruler(figure: "Figure", weight: str = "normal") -> Ruler:
     """Returns a function that maps (text, font size in points) to the width of the text in inches.
 
-    `weight` is Matplotlib's font weight, "normal" or "bold".
+    `figure` only measures the text. `weight` is Matplotlib's font weight, "normal" or "bold".
     """
     from matplotlib.font_manager import FontProperties
 

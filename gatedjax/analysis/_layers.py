@@ -90,7 +90,8 @@ def plot_layer_histograms(
 def _draw_ridges(axes: "Axes", histogram: LayerHistogram, label: str) -> None:
     """Draws the histograms of a panel, a ridge (a filled curve) per layer, the first at the top.
 
-    `histogram` has a histogram per layer. `label` is the label of the x axis.
+    `axes` are the axes of the panel, and `histogram` has a histogram per layer. `label` is the
+    label of the x axis.
     """
     shares, edges = histogram.probability, histogram.edges
     highest = float(shares.max(initial=0.0))
@@ -241,7 +242,8 @@ def _draw_word_layers_legend(
 ) -> None:
     """Draws the legend of the outlines and of the shades, y inches below the top of the figure.
 
-    Words with a weight above `threshold` have an outline. `shades` maps a weight to its colour.
+    `axes` are in inches. Words with a weight above `threshold` have an outline. `shades` maps a
+    weight to its colour.
     """
     from matplotlib.patches import Rectangle
 

@@ -21,12 +21,17 @@ Arrays = dict[str, np.ndarray]
 
 
 class StaticNetwork(ByIdentity):
-    """A network as a static argument of compiled functions; networks are compared by identity."""
+    """A network as a static argument of compiled functions; networks are compared by identity.
+
+    It is constructed with the network, a Flax module with the method `apply`.
+    """
 
     def output(
         self, params: Params, tokens: Tree, lengths: Tree, *arguments: Tree, **options: Tree
     ) -> Tree:
         """Returns the output of the network, an object with `logits` [B, C], for B texts.
+
+        C is the number of classes, and T the padded length of the texts.
 
         Args:
           params: the parameters of the network.
@@ -40,11 +45,11 @@ class StaticNetwork(ByIdentity):
 
 
 def _take_word_values(output: Tree, name: str, shape: tuple[int, ...]) -> Tree:
-    """Returns the field `name` of a network's output as numbers for each word, [B, T], or None.
+    """Returns the field `name` of a network's output as a number for each word, [B, T], or None.
 
-    The field is an array [B, ..., T] with `shape` = (B, T); axes between the first and the last,
-    such as layers, are averaged. It is None if the output has no such field or it has another
-    shape.
+    `shape` is (B, T), for B texts, padded to T words. The field is an array [B, ..., T]; all axes
+    between the first and the last, such as layers, are averaged. It is None if the output has no
+    such field or it has another shape.
     """
     value = getattr(output, name, None)
     if value is None or value.ndim < 2 or (value.shape[0], value.shape[-1]) != shape:
@@ -56,8 +61,10 @@ def _take_word_values(output: Tree, name: str, shape: tuple[int, ...]) -> Tree:
 def predict(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree) -> Tree:
     """Computes "logits" [B, C], and "attention", "gates", "gate_logits" [B, T] if there are any.
 
-    `tokens` are token ids int [B, T], and `lengths` int [B] the numbers of words; C is the number
-    of classes. Attention of several layers is averaged.
+    `params` are the parameters of `network`, `tokens` are token ids int [B, T] of B texts, padded
+    to T words, and `lengths` int [B] the numbers of words; C is the number of classes. Attention of
+    several layers is averaged. The result is a dict with these keys. Gates are numbers in [0, 1],
+    and gate logits are the log-odds that gates are open.
     """
     output = network.output(params, tokens, lengths)
     names = ["attention"]
@@ -71,8 +78,9 @@ def predict(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree)
 def force(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree, gates: Tree) -> Tree:
     """Computes "logits" [B, C] and "attention" [B, T] with the gates set to `gates` [B, T].
 
-    `tokens` are token ids int [B, T], and `lengths` int [B] the numbers of words; C is the number
-    of classes.
+    `params` are the parameters of `network`, `tokens` are token ids int [B, T] of B texts, padded
+    to T words, and `lengths` int [B] the numbers of words; C is the number of classes. The result
+    is a dict with these keys.
     """
     output = network.output(params, tokens, lengths, gates[None], method="with_gates")
     return {"logits": output.logits[0], "attention": output.attention[0]}
@@ -80,10 +88,12 @@ def force(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree, g
 
 @functools.partial(jax.jit, static_argnums=0)
 def gradient(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree) -> Tree:
-    """Computes gradient times input [B, T]: sum_e x_te d log p_j / d x_te, j the predicted class.
+    """Computes {"gradient": gradient times input [B, T]}, a score of each word.
 
-    `tokens` are token ids int [B, T], and `lengths` int [B] the numbers of words. The word vectors
-    x_t are the output of the first layer that maps the tokens [B, T] to [B, T, E], and p_j is the
+    The score of word t is sum_e x_te d log p_j / d x_te, where j is the predicted class. `params`
+    are the parameters of `network`, `tokens` are token ids int [B, T] of B texts, padded to T
+    words, and `lengths` int [B] the numbers of words. The word vectors x_t are the output of the
+    first layer that maps the tokens [B, T] to [B, T, E] with vectors of width E, and p_j is the
     probability of class j.
 
     Raises:
@@ -91,9 +101,10 @@ def gradient(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree
     """
 
     def run(shift: Tree) -> Tree:
-        """Returns (sum over texts b of log p_j, word vectors [B, T, E]), j the predicted class.
+        """Returns (sum of log p_j over the texts, word vectors [B, T, E]), j the predicted class.
 
-        `shift` [B, T, E] is added to the vectors; None adds no shift.
+        `shift` [B, T, E] is added to the vectors, of width E, of the T words of B texts; None adds
+        no shift.
         """
         vectors: list[Tree] = []
 
@@ -134,14 +145,17 @@ def gradient(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree
 
 @functools.partial(jax.jit, static_argnums=(2, 3))
 def draw_uniform(key: Tree, ids: Tree, size: int, draws: int) -> Tree:
-    """Draws uniform numbers in [0, 1), float [draws, B, size], for B examples.
+    """Draws uniform numbers in [0, 1), float [draws, B, size], `size` for each of B examples.
 
     The numbers of an example depend only on `key`, a PRNG key, and on its number in `ids` [B]. An
     example therefore has the same numbers in each batch.
     """
 
     def draw_row(number: Tree, draw: Tree) -> Tree:
-        """Draws the numbers [size] of the example with the id `number` for the draw `draw`."""
+        """Draws the numbers [size] of an example, uniform in [0, 1).
+
+        `number` is the id of the example, and `draw` the number of the draw, from 0.
+        """
         return jax.random.uniform(
             jax.random.fold_in(jax.random.fold_in(key, number), draw), (size,)
         )
@@ -152,7 +166,7 @@ def draw_uniform(key: Tree, ids: Tree, size: int, draws: int) -> Tree:
 
 
 def make_key(seed: int, *numbers: int) -> Tree:
-    """Returns the PRNG key of `seed`, with `numbers` folded in from left to right."""
+    """Returns the JAX PRNG key of `seed`, with `numbers` folded in from left to right."""
     key = jax.random.key(seed)
     for number in numbers:
         key = jax.random.fold_in(key, number)
@@ -160,7 +174,7 @@ def make_key(seed: int, *numbers: int) -> Tree:
 
 
 def random_scores(key: Tree, ids: np.ndarray, size: int, draws: int) -> np.ndarray:
-    """Draws uniform numbers in [0, 1) as a NumPy array, float64 [draws, B, size].
+    """Draws uniform numbers in [0, 1) for B examples, float64 NumPy [draws, B, size].
 
     `ids` are the ids [B] of the examples: an example has the same numbers in each batch. `key` is a
     PRNG key; None means `jax.random.key(0)`.
@@ -173,7 +187,7 @@ def random_scores(key: Tree, ids: np.ndarray, size: int, draws: int) -> np.ndarr
 def over_rows(program: Callable[..., Tree], rows: int, *arrays: np.ndarray) -> Arrays:
     """Runs a compiled program over arrays, a number of rows at a time; equal rows run once.
 
-    A row is an index of the first axis of all arrays, such as a text.
+    A row is an index of the first axis of all arrays, such as a text; "..." are any further axes.
 
     Args:
       program: a function of arrays [rows, ...] that returns a dict of arrays [rows, ...].

@@ -28,17 +28,20 @@ class LayerHistogram:
 
     @property
     def centres(self) -> np.ndarray:
-        """The middle of each bin, float [K]; the lengths in a histogram of lengths."""
+        """The middle of each of the K bins, float [K]; the lengths in a histogram of lengths."""
         return (self.edges[:-1] + self.edges[1:]) / 2
 
     @property
     def probability(self) -> np.ndarray:
-        """The share of each bin in its layer, float [L, K]; all 0 in a layer without values."""
+        """The share of each of K bins in the values of each of L layers, float [L, K].
+
+        It is 0 in all bins of a layer without values.
+        """
         return self.counts / np.maximum(self.counts.sum(-1, keepdims=True), 1)
 
     @property
     def mean(self) -> np.ndarray:
-        """The mean of each layer, float [L]; NaN in a layer without values.
+        """The mean of each of the L layers, float [L]; NaN in a layer without values.
 
         It is computed from the centres of the bins, which is exact for lengths.
         """
@@ -71,7 +74,8 @@ class GateHistogram(NamedTuple):
 
     Attributes:
       pooled: the histogram of all components of all sentences, per layer.
-      sentence_means: float [B, L], the mean over the components; NaN for rows that do not count.
+      sentence_means: float [B, L] for B sentences and L layers, the mean over the components of the
+        gates; NaN for sentences that do not count.
     """
 
     pooled: LayerHistogram
@@ -158,8 +162,8 @@ def phrase_length_histogram(
       max_length: longer runs count as runs of this length; None has a bin for each length.
 
     Returns:
-      A histogram of the lengths 1, 2, ... per layer, with counts of 0 below min_length. See `runs`
-      for what a phrase means.
+      A histogram of the lengths 1, 2, ... per layer, with counts of 0 below min_length. A run of
+      two or more words is a phrase only by name: the words are selected independently (see `runs`).
 
     Reference: Guo 2017 (AGT), figure 2 (bottom).
     """
@@ -237,8 +241,8 @@ def gate_histogram(
 def _compute_histogram(layers: np.ndarray, real_layers: np.ndarray, bins: int) -> LayerHistogram:
     """Computes a histogram for each of L layers, with `bins` equal bins in [0, 1].
 
-    `layers` are values [L, R, N] in [0, 1]; values where `real_layers` [L, R, N] is False are left
-    out.
+    `layers` are values [L, R, N] in [0, 1] for L layers, R rows and N words; values where
+    `real_layers` [L, R, N] is False are left out.
     """
     if bins < 1:
         raise ValueError(f"bins must be at least 1, got {bins}")
@@ -250,15 +254,16 @@ def _compute_histogram(layers: np.ndarray, real_layers: np.ndarray, bins: int) -
 
 
 def _are_lengths(edges: np.ndarray) -> bool:
-    """Returns True if the edges [K + 1] of bins are 0.5, 1.5, ..., as for lengths 1, 2, ..."""
+    """Returns True if the edges [K + 1] of K bins are 0.5, 1.5, ..., as for lengths 1, 2, ..."""
     return bool(np.array_equal(edges, np.arange(len(edges)) + 0.5))
 
 
 def _find_lengths(selected: ArrayLike, min_length: int) -> tuple[np.ndarray, np.ndarray, int]:
-    """Returns (layer of each run, length of each run, number of layers).
+    """Returns (layer [R] of each run of selected words, length [R] of each, number of layers).
 
-    `selected` is bool [B, L, ..., N], True at selected words. Runs of fewer than `min_length` words
-    are left out.
+    `selected` is bool [B, L, ..., N], True at selected words, for B sentences, L layers, N words
+    and any number of axes between; layers are numbered from 0, and R is the number of runs. Runs of
+    fewer than `min_length` words are left out.
     """
     if min_length < 1:
         raise ValueError(f"min_length must be at least 1, got {min_length}")
@@ -269,9 +274,10 @@ def _find_lengths(selected: ArrayLike, min_length: int) -> tuple[np.ndarray, np.
 
 
 def _split_layers(values: np.ndarray) -> np.ndarray:
-    """Returns values [B, L, ..., N] as [L, R, N] with all other axes in R rows.
+    """Returns values [B, L, ..., N] as [L, R, N], with all axes but L and N joined to R rows.
 
-    Values [B, N] or [N] are a single layer.
+    There are B sentences, L layers, N words and any number of axes between. Values [B, N] or [N]
+    are a single layer, L = 1.
     """
     layers = np.moveaxis(values, 1, 0) if values.ndim > 2 else values[None]
     rows = int(np.prod(layers.shape[1:-1]))

@@ -16,7 +16,8 @@ class Runs(NamedTuple):
     """R runs of selected words, in the order of the rows and then of the words.
 
     Attributes:
-      row: int [R, A], the index of the row of each run; A is the number of axes before the last.
+      row: int [R, A], the index of the row (such as sentence and layer) of each run; A is the
+        number of axes before the axis of words.
       start: int [R], the position of the first word.
       length: int [R], the number of words, at least 1.
     """
@@ -59,8 +60,8 @@ def normalise(
         [[1. 0. 0.]]
 
     Args:
-      attention: [*B, N], weights over the N words of the last axis, such as [B, N], [B, L, N] with
-        layers or [B, Q, N] with queries.
+      attention: [*B, N], weights over the N words of the last axis; *B are any number of axes, such
+        as [B, N] for B sentences, [B, L, N] with L layers or [B, Q, N] with Q queries.
       mask: bool, True at real words, of the shape of `attention` or of its first axes and N (for
         example [B, N] for attention [B, L, N]); None means that all words are real.
       how: "minmax" or "max".
@@ -247,7 +248,7 @@ def trace(tokens: Sequence[str], selected: ArrayLike) -> list[Selection]:
       selected: bool [L, N] from `select` for L layers, N at least the number of words.
 
     Returns:
-      A `Selection` per layer. See `runs` for what a phrase means.
+      A `Selection` per layer. A phrase is a run of two or more neighbouring selected words.
 
     Raises:
       ValueError: if `selected` has another number of axes, is shorter than the words, or selects
@@ -271,9 +272,10 @@ def trace(tokens: Sequence[str], selected: ArrayLike) -> list[Selection]:
 
 
 def _check_fits(words: Sequence[str], row: np.ndarray, name: str) -> None:
-    """Raises ValueError if `row` [N] is shorter than the words, or selects padding.
+    """Raises ValueError if `row`, bool [N], is shorter than the words, or selects padding.
 
-    `row` is True at selected words; `name` names the words in messages.
+    `row` is True at selected words of a sentence that is padded to N words; `name` names the words
+    in messages.
     """
     if len(words) > len(row):
         raise ValueError(
@@ -303,11 +305,12 @@ def _check_selected(selected: ArrayLike) -> np.ndarray:
 def _check_values(
     values: ArrayLike, mask: ArrayLike | None, name: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the values as float64 [*B, N], and a bool mask of that shape.
+    """Returns the values as float64 [*B, N], and a bool mask of that shape, True at words.
 
-    `mask` has the last axis N and the first axes of the values; the axes between them are added.
-    None means that all positions are real. Raises TypeError or ValueError with `name`, the name of
-    the values.
+    *B are any number of axes, such as sentences and layers, and N is the number of words. `mask`
+    has the last axis N and the first axes of the values; the axes between them are added. None
+    means that all positions are real. Raises TypeError or ValueError with `name`, the name of the
+    values.
     """
     values = np.asarray(values).astype(np.float64)
     shape = values.shape

@@ -61,9 +61,9 @@ def racu(shares: ArrayLike, measure: ArrayLike, random: ArrayLike, *, level: flo
         0.5
 
     Args:
-      shares: [K] shares of the words that are masked, increasing, in [0, 1].
-      measure: [K] or [K, S] performance by share and seed with important words masked; higher is
-        better.
+      shares: [K] the K shares of the words that are masked, increasing, in [0, 1].
+      measure: [K] or [K, S] performance by share and by each of S seeds with important words
+        masked; higher is better.
       random: performance with random words masked, of the shape of `measure`.
       level: confidence level of the interval.
 
@@ -131,8 +131,8 @@ def mask_top(
     masked, even if they are more than that; among equal scores earlier words come first.
 
     Args:
-      tokens: int [N, T].
-      lengths: int [N].
+      tokens: int [N, T], the ids of N texts, padded to T words.
+      lengths: int [N], the numbers of words.
       scores: [N, T] importance of the words; values at padding and at masked words are ignored.
       share: share of the words that are masked, in [0, 1].
       already: bool [N, T], True at words that are already masked; None means no words.
@@ -194,9 +194,10 @@ def roar(
         [[1.0], [0.5], [0.0]]
 
     Args:
-      texts: {split: columns} with all splits that `fit` uses. Each split has "tokens" int [N, T]
-        and "lengths" int [N]. Optional "example_id" int [N] are keys of the random words (default:
-        row numbers). Further columns are passed to `fit` unchanged.
+      texts: {split: columns} with all splits that `fit` uses, of which columns are a dict of arrays
+        for N texts, padded to T words: "tokens" int [N, T] and "lengths" int [N]. Optional
+        "example_id" int [N] are keys of the random words (default: row numbers). Further columns
+        are passed to `fit` unchanged.
       fit: a function (share, texts of each seed) -> list of (network, performance on the test
         texts), an entry per seed. `importance` is called with these networks.
       importance: a function (network, columns of a split) -> scores [N, T], for example
@@ -259,10 +260,10 @@ def roar(
 
 
 def _draw_scores(texts: Mapping[str, Any], *key: int) -> np.ndarray:
-    """Draws uniform scores in [0, 1) of the shape [N, T] of texts["tokens"].
+    """Draws uniform scores in [0, 1) for the words of N texts, padded to T words: [N, T].
 
-    They depend only on `key`, the seed and further numbers, and on "example_id" of a text, or its
-    position if `texts` has no ids.
+    `texts` is a dict with "tokens" [N, T]. The scores depend only on `key`, the seed and further
+    numbers, and on "example_id" of a text, or its position if `texts` has no ids.
     """
     # Imported here because `_passes` imports JAX.
     from gatedjax.analysis import _passes
@@ -273,7 +274,7 @@ def _draw_scores(texts: Mapping[str, Any], *key: int) -> np.ndarray:
 
 
 def _check_shares(shares: ArrayLike) -> np.ndarray:
-    """Returns shares as float64 [K] after checking that they are in [0, 1] and increase."""
+    """Returns K shares as float64 [K] after checking that they are in [0, 1] and increase."""
     array = np.asarray(shares, np.float64)
     if array.ndim != 1 or not array.size:
         raise ValueError(f"shares must have shape [K], got {array.shape}")

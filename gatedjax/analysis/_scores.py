@@ -14,7 +14,7 @@ class ClassScores:
       precision: [C] share of the predictions of a class that are correct; 0 without predictions.
       recall: [C] share of the examples of a class that are predicted correctly; 0 without examples.
       f1: [C] harmonic mean of precision and recall; 0 for a class that does not occur.
-      support: int [C], number of examples of each class.
+      support: int [C], number of examples with each class as their label.
       accuracy: share of correct predictions, which is also the micro-averaged F1.
       weighted: mean of F1 over the classes, weighted by support.
       macro: mean of F1 over the classes that occur in labels or predictions.
@@ -38,7 +38,7 @@ def class_scores(label: np.ndarray, predicted: np.ndarray, num_classes: int) -> 
         [0.5 0.5] 0.5
 
     Args:
-      label: int [N], the class of each example.
+      label: int [N], the class of each of N examples.
       predicted: int [N], the predicted class of each example.
       num_classes: C, the number of classes.
 

@@ -109,7 +109,7 @@ def mcnemar(
         McNemar(b=2, c=0, p_value=0.5)
 
     Args:
-      correct_a: [N] bool, True where system A is right.
+      correct_a: [N] bool for N examples, True where system A is right.
       correct_b: [N] bool, True where system B is right.
       alternative: the alternative hypothesis, "two-sided" or "greater".
 
@@ -210,8 +210,8 @@ def paired_bootstrap(
 ) -> Bootstrap:
     """Bootstraps the difference between the mean scores of two systems on the same examples.
 
-    Pairs of scores (a_i, b_i) are drawn with replacement, as many as there are. With groups, whole
-    groups g_1 .. g_G are drawn, and the difference of a sample is
+    Pairs of scores (a_i, b_i) of the systems A and B are drawn with replacement, as many as there
+    are. With groups, whole groups g_1 .. g_G are drawn, and the difference of a sample is
 
         d* = sum_k s_k / sum_k n_k over the drawn k,  s_k = sum_{i in g_k} (a_i - b_i),  n_k = |g_k|
 
@@ -232,8 +232,8 @@ def paired_bootstrap(
         0.25
 
     Args:
-      correct_a: [N] correctness of system A: bool, or any score per example (such as the
-        correctness averaged over seeds).
+      correct_a: [N] correctness of system A on N examples: bool, or any score per example (such as
+        the correctness averaged over seeds).
       correct_b: [N] correctness or scores of system B.
       groups: [N] the group of each example, as integers or names; None draws examples separately.
       samples: number of bootstrap samples.
@@ -289,8 +289,8 @@ def paired_bootstrap(
 def least_p_value(scores_a: np.ndarray, scores_b: np.ndarray) -> float:
     """Returns the least p-value of an exact two-sided test of paired scores, 2^(1 - m).
 
-    `scores_a` and `scores_b` are [N], the scores of two systems on the same examples, and m is the
-    number of their differences that are not 0 (up to rounding errors). The result is the
+    `scores_a` and `scores_b` are [N], the scores of two systems on the same N examples, and m is
+    the number of their differences that are not 0 (up to rounding errors). The result is the
     probability that all m differences have the same sign, if both signs are equally probable. It is
     1 if all differences are 0.
     """
@@ -301,8 +301,8 @@ def least_p_value(scores_a: np.ndarray, scores_b: np.ndarray) -> float:
 def _scale_difference(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, int]:
     """Returns ((a - b) / 2^e, e) with the least integer e for which |x| <= 2^e for all scores x.
 
-    The scores a and b are [N]. The division is exact. Tolerances for scores of size 1 fit its
-    result. If all scores are 0, e is 0.
+    The scores a and b are [N], of two systems on N examples. The division is exact. Tolerances for
+    scores of size 1 fit its result. If all scores are 0, e is 0.
     """
     mantissa, exponent = math.frexp(max(float(np.max(np.abs(array))) for array in (a, b)))
     # `frexp` returns a mantissa below 1, so that the exponent of a power of two is 1 too large.
@@ -313,7 +313,8 @@ def _scale_difference(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, int]:
 def _sum_groups(differences: np.ndarray, groups: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
     """Returns (sum of the differences, number of examples) of each of G groups, each [G].
 
-    `groups` [N] has the group of each difference; with None each difference is a group.
+    `differences` are [N], a number for each of N examples, and `groups` [N] has the name or number
+    of the group of each; with None each difference is a group.
     """
     places = place_groups(groups, differences.size)
     return np.bincount(places, weights=differences), np.bincount(places).astype(np.float64)

@@ -142,7 +142,7 @@ def highlight_html(
 def _html_words(
     tokens: Sequence[str], weights: ArrayLike, gates: ArrayLike | None
 ) -> Iterable[str]:
-    """Yields the HTML of each of the words `tokens`, shaded by its weight.
+    """Yields the HTML text of each of the words `tokens`, shaded by its weight.
 
     `weights` and `gates` have a number for each word; further numbers are padding. Words with a
     gate above 0 are bold, and words with a gate of 0 are marked as closed. With gates None no word

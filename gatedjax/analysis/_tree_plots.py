@@ -113,7 +113,8 @@ def _draw(
 def _place_words(words: list[str], measure: Ruler) -> tuple[list[float], float]:
     """Returns (x of the middle of each word, width of the figure), in inches.
 
-    `measure` maps (text, font size in points) to the width of the text in inches.
+    `words` are drawn side by side. `measure` maps (text, font size in points) to the width of the
+    text in inches.
     """
     sizes = [measure(word, _WORD_SIZE) + _SPACE for word in words]
     width = max(sum(sizes) + 2 * _MARGIN, _LEAST_WIDTH)
@@ -150,11 +151,12 @@ def _draw_branches(
 
     Args:
       axes: the axes, in inches.
-      tree: the tree.
-      heights: span of a node -> its height, the number of levels above the words.
-      places: x of the middle of each word.
-      ground: y of the words, downwards.
-      level: the distance of two levels.
+      tree: the tree whose nodes are drawn.
+      heights: span (first word, word after the last) of a node -> its height, the number of levels
+        above the words.
+      places: x of the middle of each word, in inches.
+      ground: y of the words, in inches from the top.
+      level: the distance of two levels, in inches.
       gold: the gold tree; nodes that are in it get another colour and a dot. None for no gold tree.
     """
     parts = tree.children()

@@ -39,7 +39,7 @@ class SpanTree:
     spans: tuple[Span, ...]
 
     def __post_init__(self) -> None:
-        """Raises ValueError if the spans are not a tree; see the class."""
+        """Raises ValueError if the spans are not a tree, for example if two of them cross."""
         above: list[Span] = [(0, self.size)]
         previous = None
         for first, past in self.spans:
@@ -80,13 +80,13 @@ class SpanTree:
         return cls(size, tuple(sorted(wider, key=lambda span: (span[0], -span[1]))))
 
     def children(self) -> dict[Span, tuple[Span, ...]]:
-        """Returns the parts of each node with two words or more, including single words.
+        """Returns the children of each node; the children of a node may be single words.
 
-        A span is (first word, word after the last). The whole sentence is a node here even if it is
-        not in `spans`.
+        A span is (first word, word after the last). Nodes have two words or more, and the whole
+        sentence is a node here even if it is not in `spans`.
 
         Returns:
-          {span of a node: spans of its parts from the left to the right}, parents first.
+          {span of a node: spans of its children from the left to the right}, parents first.
         """
         root = (0, self.size)
         nodes = list(self.spans)
@@ -139,10 +139,10 @@ class SpanTree:
 
 
 def _add_words(node: Span, parts: list[Span]) -> tuple[Span, ...]:
-    """Returns the children of a node from left to right: its parts and the words between them.
+    """Returns the spans of the children of a node from left to right, single words included.
 
-    A span is (first word, word after the last). `parts` are the spans of the children with two
-    words or more, from left to right.
+    A span is (first word, word after the last). `node` is the span of the node, and `parts` are the
+    spans of the children with two words or more, from left to right.
     """
     children: list[Span] = []
     place = node[0]

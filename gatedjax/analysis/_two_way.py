@@ -133,6 +133,9 @@ def student_test(
       difference: the difference.
       parts: (variance, degrees of freedom) of each independent part.
       level: confidence level of the interval.
+
+    Returns:
+      The difference, its interval, the p-value, the standard error and the degrees of freedom.
     """
     if not 0 < level < 1:
         raise ValueError(f"level must be inside (0, 1), got {level}")
@@ -156,7 +159,8 @@ def student_test(
 def _square_sums(values: np.ndarray, places: np.ndarray) -> float:
     """Returns the sum over groups of the squared sum of their values.
 
-    `places` is int [N], the number of the group of each of the values [N].
+    `values` are [N], a number for each of N examples, and `places` int [N] the number, from 0, of
+    the group of each value.
     """
     return float((np.bincount(places, weights=values) ** 2).sum())
 

@@ -218,7 +218,8 @@ def _substitute(declared: DataSet, part: str, rows: FileRows) -> str | None:
 
     `rows` are the rows of the official part `part` of the data set `declared`. The difference is
     the note of the rows, another number of lines than the official part has, or both. None means
-    that the rows are the official data.
+    that the rows are the official data. A `FileRows` has the parsed lines and the lines that were
+    set aside.
     """
     official = declared.official[part]
     # Raw lines are counted and not examples, because the official numbers count the lines of the
@@ -236,7 +237,8 @@ def _check(
 
     `rows` are the rows of the official part `part` of the data set `declared`. They cannot be used
     if there are none, if lines were lost, or, with `strict`, if lines were set aside or the data
-    differ from the official data. `substitute` is a sentence about that difference, or None.
+    differ from the official data. `substitute` is a sentence about that difference, or None. A
+    `FileRows` has the parsed lines (`rows`) and the malformed lines (`quarantine`).
     """
     name, unit, aside = declared.name, declared.unit, rows.quarantine
     if strict and (aside or substitute):
@@ -275,7 +277,8 @@ def _read_part(
 
     `part` is a key of `declared.official`, for example "train". `data_dir` None is TFDS's own
     folder, `manual_dir` None skips the raw files. `unpack_limit` is the largest unpacked size in
-    bytes; None does not change the limit.
+    bytes; None does not change the limit. Returns the well-formed lines as `rows` and the malformed
+    lines, with reasons, as `quarantine`.
     """
     name = declared.name
     if manual_dir is not None:

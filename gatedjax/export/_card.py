@@ -108,7 +108,10 @@ def _fence(language: str, text: str) -> str:
 
 
 def _example(folder: str, inference: bool) -> str:
-    """Returns Python code that loads the folder, and with `inference` also its program."""
+    """Returns an example of Python code that loads the model folder with the name `folder`.
+
+    With `inference` True the code also loads the inference function of the folder.
+    """
     lines = ["from gatedjax import export", "", f"params, config = export.load({folder!r})"]
     if inference:
         lines += [

@@ -110,7 +110,8 @@ def load(folder: str | Path, like: Tree = None) -> tuple[dict[str, Tree], dict[s
       folder: the folder. All files must have the digests in SHA256SUMS, unless that file is
         missing.
       like: parameters, or their `jax.eval_shape`, with the names, shapes and dtypes that the saved
-        parameters must have; they are compared before an array is read.
+        parameters must have; they are compared before an array is read. None accepts all names,
+        shapes and dtypes.
 
     Returns:
       (params, config): the parameters, NumPy arrays in the containers of like, or without it in
@@ -210,7 +211,8 @@ def load_predictor(folder: str | Path) -> Callable[[Mapping[str, Tree]], Any]:
       folder: a folder of `save` with `inference`.
 
     Returns:
-      A function that maps a batch (a dict of arrays) to outputs.
+      A function that maps a batch, a dict of arrays with the names and dtypes of the exported
+      batch, to the outputs of the exported function, an array or nested dicts and tuples of arrays.
 
     Raises:
       FileNotFoundError: if the folder, its parameters or its inference function are missing.
@@ -251,7 +253,7 @@ def _existing(folder: str | Path) -> Path:
 
 
 def _config_text(config: Any) -> str:
-    """Returns a configuration as the text of config.json.
+    """Returns a configuration, a dict, as the text of config.json; dataclasses become dicts.
 
     Raises TypeError or ValueError for a configuration that JSON cannot store.
     """
@@ -268,8 +270,8 @@ def _config_text(config: Any) -> str:
 def _checked_files(files: Mapping[str, bytes]) -> dict[str, bytes]:
     """Returns the argument `files` of `save`, file name -> content, after checking it.
 
-    Raises ValueError for a name that is not allowed or taken, and TypeError for content that is not
-    bytes.
+    Raises ValueError for a name with other characters than letters, digits, "_", "-" and ".", or
+    the name of another file of the folder, and TypeError for content that is not bytes.
     """
     used_names = {name.lower() for name in _FILES}
     for name, content in files.items():
@@ -337,9 +339,9 @@ def _sha256(path: Path) -> str:
 def _further(folder: Path) -> set[str]:
     """Returns the names of the further files of an export folder that `save` wrote.
 
-    Further files are not among the five files of `_FILES`. Files that have changed since `save`, by
-    their digests in `SHA256SUMS`, are left out; the set is empty if that file is damaged or
-    missing.
+    Further files are all but model.safetensors, config.json, README.md, SHA256SUMS and
+    model.jax_export. Files that have changed since `save`, by their digests in `SHA256SUMS`, are
+    left out; the set is empty if that file is damaged or missing.
     """
     try:
         digests = _read_digests(folder / DIGESTS)

@@ -87,6 +87,8 @@ def export_inference(
 class Inference:
     """A loaded inference function: `inference(params, batch) -> outputs`.
 
+    `load_inference` constructs it from a file.
+
     Attributes:
       platforms: the platforms that it was lowered for, of "cpu", "cuda", "tpu".
       params_like: a tree like the parameters, with the shape and dtype of each leaf.
@@ -114,7 +116,7 @@ class Inference:
           batch: the arrays of the exported batch, with any value of the open sizes.
 
         Returns:
-          The outputs.
+          The outputs of the exported function: an array, or nested dicts and tuples of arrays.
 
         Raises:
           TypeError: if batch is not a dict of arrays.
@@ -205,7 +207,11 @@ def _field_fault(exported: export.Exported) -> str | None:
 
 
 def as_spec(array: Tree) -> jax.ShapeDtypeStruct:
-    """Returns the shape and dtype of an array, with the dtype in which JAX computes."""
+    """Returns the shape and dtype of an array, with the dtype in which JAX computes.
+
+    `array` has `shape` and `dtype`. The dtype of the result has 32 bits, float32 for float64,
+    unless JAX is configured for 64 bits.
+    """
     # NumPy arrays have 64 bits by default, and JAX computes with 32 unless it is configured
     # otherwise.
     return jax.ShapeDtypeStruct(array.shape, jax.dtypes.canonicalize_dtype(array.dtype))
@@ -214,7 +220,8 @@ def as_spec(array: Tree) -> jax.ShapeDtypeStruct:
 def plain_outputs(output: Output) -> Tree:
     """Converts the outputs of a model to nested dicts and tuples of arrays.
 
-    A program that reads the exported function therefore needs no classes of the model.
+    `output` is an array, or a dict, tuple, named tuple or dataclass of such outputs. A program that
+    reads the exported function therefore needs no classes of the model.
 
     Fields of dataclasses and named tuples become entries of dicts; entries that are None are left
     out.

@@ -19,7 +19,12 @@ Kind = Literal[
 
 @dataclasses.dataclass(frozen=True)
 class _About:
-    """The content of a model folder, as a noun phrase, and the name of its reader."""
+    """The content of a kind of model folder and its reader, for messages.
+
+    Attributes:
+      content: a noun phrase, such as "a text classifier".
+      reader: the command or function that reads the folder, such as "gatedjax predict".
+    """
 
     content: str
     reader: str
@@ -39,9 +44,10 @@ _ABOUT: dict[Kind, _About] = {
 
 
 def facts_of(kind: Kind) -> dict[str, Tree]:
-    """Returns {"gatedjax": {"kind", "format"}}, the entry of config.json that `check_kind` reads.
+    """Returns {"gatedjax": {"kind": kind, "format": version}}, an entry of config.json.
 
-    `kind` is one of `Kind`. Raises ValueError for another kind.
+    `kind` is one of `Kind`, such as "text" or "cloze". The version is an integer; `check_kind` reads
+    the entry. Raises ValueError for another kind.
     """
     if kind not in get_args(Kind):
         raise ValueError(

@@ -70,7 +70,7 @@ def flatten(params: Params, argument: str = "params") -> dict[str, Tree]:
 
 
 def _collect(tree: Mapping[str, Tree], prefix: str, flat: dict[str, Tree], argument: str) -> None:
-    """Adds the leaves of nested mappings to `flat`, dotted name -> leaf, see `flatten`.
+    """Adds the arrays in nested mappings to the dict `flat`, dotted name -> array.
 
     `prefix` is the dotted name of `tree`, "" for the outermost mapping, and `argument` the
     argument's name for messages.
@@ -145,7 +145,8 @@ def host_arrays(flat: Mapping[str, Tree], argument: str = "params") -> dict[str,
 def leaves(params: Params, argument: str) -> dict[str, Leaf]:
     """Returns the dtype and shape of each leaf of nested dicts: dotted name -> `Leaf`.
 
-    A leaf is an array or `jax.ShapeDtypeStruct`. `argument` is the argument's name for messages.
+    `params` are the nested dicts. A leaf is an array or `jax.ShapeDtypeStruct`. `argument` is the
+    argument's name for messages.
     """
     flat = flatten(params, argument)
     return {name: Leaf(str(x.dtype), tuple(x.shape)) for name, x in flat.items()}

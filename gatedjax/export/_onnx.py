@@ -74,11 +74,13 @@ def export_onnx(
 def onnx_program(
     apply: Callable[[Any, dict[str, Tree]], Any], params: Params, example_batch: Mapping[str, Tree]
 ) -> tuple[core.ClosedJaxpr, dict[str, jax.ShapeDtypeStruct], list[str]]:
-    """Traces an inference function into a program for converters.
+    """Traces an inference function into a program for converters, with fixed sizes of arrays.
 
     The program has no calls, no custom derivatives and no scans from the last step to the first,
-    which `jax2onnx` does not convert. Returns the program, its inputs by name, and the names of its
-    outputs.
+    which `jax2onnx` does not convert. `apply` is a pure function of (params, batch), `params` is a
+    tree of arrays, which become constants, and `example_batch` is a dict of arrays, of which only
+    shapes and dtypes are used. Returns the program, dotted name of an input -> its shape and dtype,
+    and the names of the outputs, all in order.
     """
     inputs = {
         name: as_spec(array) for name, array in flatten(example_batch, "example_batch").items()

@@ -71,7 +71,7 @@ def fault_in_child(program: bytes) -> str | None:
 
 
 def program_fault(program: bytes) -> str | None:
-    """Returns the reason why a program may not be compiled, or None if it may be compiled.
+    """Returns the reason why a program must not be compiled, or None if it may be compiled.
 
     Args:
       program: a portable artifact of StableHLO in bytes, from `jax.export.Exported`.
@@ -89,7 +89,9 @@ def program_fault(program: bytes) -> str | None:
 def _check_module(module: Any) -> None:
     """Raises ValueError for an operation, a size or a call that is not allowed in a program.
 
-    `module` is the MLIR module of an exported program.
+    `module` is the MLIR module of an exported program. A pure computation is allowed: no custom
+    calls but the check of open sizes, no communication with the host or other devices, no
+    recursion, and arrays of at most 2**31 elements.
     """
     counts: dict[str, int] = {}
     calls: dict[str, list[str]] = {}
@@ -122,7 +124,12 @@ def _check_module(module: Any) -> None:
 
 
 def _check_operation(operation: Any) -> None:
-    """Raises ValueError for an MLIR operation, or a size of its results, that is not allowed."""
+    """Raises ValueError for an MLIR operation that is not allowed in a program.
+
+    Not allowed are custom calls other than the check of open sizes, communication with the host or
+    other devices, operations of other dialects than builtin, func, stablehlo and chlo except
+    shardings, and results of more than 2**31 elements.
+    """
     name = operation.name
     if name == "stablehlo.custom_call":
         target = ir.StringAttr(operation.attributes["call_target_name"]).value
@@ -141,7 +148,7 @@ def _check_operation(operation: Any) -> None:
 
 
 def _check_size(kind: Any) -> None:
-    """Raises ValueError if an array of the MLIR type `kind` has too many elements.
+    """Raises ValueError if an array of the MLIR type `kind` has more than 2**31 elements.
 
     Open sizes count as 1, and other types than arrays pass.
     """
@@ -166,10 +173,11 @@ def _references(operation: Any) -> list[str]:
 
 
 def _check_calls(counts: dict[str, int], calls: dict[str, list[str]]) -> None:
-    """Raises ValueError for recursion, and for functions that are too large when inlined.
+    """Raises ValueError for recursion, and for functions that are too large or too deep.
 
-    `counts` is function name -> number of its operations, `calls` function name -> names of the
-    functions that it calls.
+    A function may have 100,000 operations, with the operations of called functions in each call,
+    and 200 levels of calls. `counts` is function name -> number of its operations, `calls` function
+    name -> names of the functions that it calls.
     """
     sizes: dict[str, int] = {}
     levels: dict[str, int] = {}

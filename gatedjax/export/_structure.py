@@ -51,10 +51,11 @@ def take_apart(tree: Tree, argument: str = "params") -> tuple[dict[str, Tree], d
 def _collect(
     node: Tree, name: str, flat: dict[str, Tree], kinds: dict[str, str], argument: str
 ) -> None:
-    """Adds the leaves below `node` to `flat` and the kinds to `kinds`, see `take_apart`.
+    """Adds the arrays below `node` to `flat`, and the types of containers to `kinds`.
 
-    `name` is the dotted name of the node, "" for the tree, and `argument` the argument's name for
-    messages.
+    Both dicts have dotted names as keys. A type is "list", "tuple" or the name of a class; Python
+    numbers are added to `flat` as arrays and to `kinds` with their type, such as "float". `name` is
+    the dotted name of the node, "" for the tree, and `argument` the argument's name for messages.
     """
     parts = _parts(node, argument, name)
     # The exact type is compared, because np.float64 is a subclass of float, but is saved as an
@@ -132,9 +133,10 @@ def _key_name(key: Any) -> str:
 
 
 def check_kinds(kinds: Mapping[str, str], where: str) -> None:
-    """Raises ValueError for a container that is not of a built-in type.
+    """Raises ValueError unless all containers are dicts, lists, tuples or None.
 
-    `kinds` is the second result of `take_apart`; `where` names the file in the message.
+    `kinds` is dotted name of a container or number -> the name of its type, such as "list" or
+    "float"; `where` names the file in the message.
     """
     for name, kind in kinds.items():
         if kind not in _PLAIN:
@@ -148,7 +150,8 @@ def check_kinds(kinds: Mapping[str, str], where: str) -> None:
 def put_together(flat: Mapping[str, np.ndarray], kinds: Mapping[str, str]) -> Tree:
     """Builds a tree, the inverse of `take_apart` for built-in containers.
 
-    `flat` is dotted name -> leaf, and `kinds` dotted name -> type of the container or number.
+    `flat` is dotted name -> array, and `kinds` dotted name of a container or Python number -> the
+    name of its type, such as "list" or "float". Other containers become dicts.
 
     Raises:
       ValueError: if the names and the kinds contradict each other.
@@ -180,7 +183,7 @@ def put_together(flat: Mapping[str, np.ndarray], kinds: Mapping[str, str]) -> Tr
 
 
 def _prefixes(name: str) -> list[str]:
-    """Returns the dotted names of the containers of a node: "a.b.c" -> ["a", "a.b"]."""
+    """Returns the dotted names of all containers above a node: "a.b.c" -> ["a", "a.b"]."""
     return [name[:i] for i, letter in enumerate(name) if letter == "."]
 
 
@@ -222,16 +225,17 @@ def put_like(like: Tree, flat: Mapping[str, np.ndarray], argument: str) -> Tree:
 def written(kinds: Mapping[str, str]) -> dict[str, str]:
     """Returns {"gatedjax.structure": the kinds as JSON}, the metadata of a file.
 
-    `kinds` maps dotted names of containers and numbers to their types, as `take_apart` returns
-    them. The result is {} if `kinds` is empty, for nested dicts of arrays.
+    `kinds` maps dotted names of containers and Python numbers to the names of their types, for
+    example {"layers": "list"}. The result is {} if `kinds` is empty, for nested dicts of arrays.
     """
     return {_KEY: to_json(kinds, sort_keys=True)} if kinds else {}
 
 
 def read_kinds(metadata: Mapping[str, str]) -> dict[str, str]:
-    """Reads the kinds of containers and numbers from the metadata of a file.
+    """Reads the types of containers and numbers from the metadata, name -> text, of a file.
 
-    Returns dotted name -> kind, the second result of `take_apart`, for example {"layers": "list"}.
+    Returns dotted name of a container or Python number -> the name of its type, for example
+    {"layers": "list"}.
 
     Raises:
       ValueError: if they are malformed.

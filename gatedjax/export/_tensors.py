@@ -96,7 +96,8 @@ def load_params(path: str | Path, like: Tree = None) -> Tree:
     Args:
       path: the file.
       like: parameters, or their `jax.eval_shape`, with the names, shapes and dtypes that the file
-        must have; they are compared before an array is read.
+        must have; they are compared before an array is read. None accepts all names, shapes and
+        dtypes.
 
     Returns:
       NumPy arrays in the containers of `like`, or without it in the dicts, lists and tuples that
@@ -233,7 +234,10 @@ def _read_header(path: Path) -> tuple[dict[str, Leaf], dict[str, Tree]]:
 
 
 def _other_format(start: bytes) -> str:
-    """Returns the end of a message if the first bytes of a file are those of a pickle, else ""."""
+    """Returns the end of a message if `start`, the first bytes of a file, begins a pickle.
+
+    It returns "" for another file.
+    """
     if start[:4] == b"PK\x03\x04" or start[:1] == b"\x80":
         return ". It looks like a pickle (torch.save), which is never loaded: it can run any code"
     return ""

@@ -101,7 +101,8 @@ def _state_dict(
 
     `kind` is the class of the weights and `gates` their number of gates, 4 for LSTMWeights and 3
     for GRUWeights. `convert` maps the arrays of a layer and direction by field to the four arrays
-    of PyTorch. `layers` and `prefix` are the arguments of `lstm_to_torch`.
+    of PyTorch. `layers` has weights, or a pair (forward, backward), per layer, or is a dict of
+    parameters. `prefix` is put before the names.
     """
     if isinstance(layers, Mapping):
         layers = _layers_of(layers, kind)

@@ -65,8 +65,9 @@ def lstm_from_torch(
       prefix: prefix of the names, for example "encoder.lstm."; the last dot is optional.
 
     Returns:
-      An LSTMWeights per layer, or a pair (forward, backward) if it is bidirectional; float32, or
-      float64 for float64 weights. Layers without biases get zeros.
+      An LSTMWeights per layer, or a pair (forward, backward) if it is bidirectional, with `input`
+      [D, 4H], `recurrent` [H, 4H] and `bias` [4H] for inputs of width D and states of width H;
+      float32, or float64 for float64 weights. Layers without biases get zeros.
 
     Raises:
       ValueError: if a name is missing or unknown, a shape is wrong, or proj_size was used.
@@ -91,8 +92,10 @@ def gru_from_torch(
       prefix: prefix of the names, for example "encoder.gru."; the last dot is optional.
 
     Returns:
-      A GRUWeights per layer, or a pair (forward, backward) if it is bidirectional; float32, or
-      float64 for float64 weights. Layers without biases get zeros.
+      A GRUWeights per layer, or a pair (forward, backward) if it is bidirectional, with the arrays
+      `input` [D, 3H], `recurrent` [H, 3H], `bias` [3H] and `recurrent_bias` [H] for inputs of width
+      D and states of width H; float32, or float64 for float64 weights. Layers without biases get
+      zeros.
 
     Raises:
       ValueError: if a name is missing or unknown, or a shape is wrong.
@@ -122,8 +125,8 @@ def recurrent_params(
       layers: the result of `lstm_from_torch` or `gru_from_torch`. The GRU needs reset_after=True.
 
     Returns:
-      The parameters, nested dicts: "layer_0", "forward", "kernel" and so on. Layers of both
-      directions also have "backward".
+      The parameters, nested dicts: "layer_0", "forward", then the name of an array, such as
+      "kernel". Layers of both directions also have "backward".
     """
     params: dict[str, Tree] = {}
     for number, layer in enumerate(layers):
@@ -180,10 +183,12 @@ def _convert(
     gates: int,
     convert: Callable[[Block], Weights],
 ) -> Tree:
-    """Returns the weights of each layer, or (forward, backward), in a state dict of PyTorch.
+    """Returns a tuple of the weights of each layer, or of (forward, backward) weights.
 
     `gates` is 4 for an LSTM and 3 for a GRU. `convert` maps the four arrays of PyTorch for a layer
-    and direction to weights. `state_dict` and `prefix` are the arguments of `lstm_from_torch`.
+    and direction to weights. `state_dict` has the arrays of PyTorch by name, or is the path of a
+    `safetensors` file, and `prefix` is the prefix of the names. Raises ValueError for a missing or
+    unknown name.
     """
     if isinstance(state_dict, str | Path):
         state_dict = load_flat(state_dict)

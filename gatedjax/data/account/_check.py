@@ -117,7 +117,7 @@ def check(
       name: a name that `load` accepts.
       manual_dir: folder with the raw files.
       data_dir: TFDS folder, for a prepared set; used if manual_dir is not given or lacks the files.
-      examples: the number of overlapping texts to list per pair of splits.
+      examples: the largest number of texts to list for each pair of splits that share texts.
 
     Returns:
       The report. If some files are missing or unreadable, they are in `problems`.
@@ -158,7 +158,7 @@ def check(
 
 
 def _of_id(places: Mapping[int, str], first: int, ids_per_row: int, example_id: int) -> str:
-    """Returns the location in `places` of the example `example_id`.
+    """Returns the location, such as "FILE:LINE", of the example with the id `example_id`.
 
     `places` maps the index of a row to its location. The ids of the part begin at `first`, and each
     row has `ids_per_row` ids.
@@ -171,7 +171,7 @@ class _Reader:
 
     Args:
       declared: the declaration of the data set.
-      manual_dir: folder with the raw files, or None.
+      manual_dir: folder with the raw files; None reads the prepared set.
       data_dir: TFDS folder of the prepared set; None is TFDS's own folder.
 
     Raises:
@@ -222,8 +222,8 @@ class _Reader:
     def read_part(self, part: str) -> tuple[FileAccount, FileRows]:
         """Reads an official part such as "train".
 
-        Returns the account of its lines and the rows. If the part cannot be read, the field `error`
-        of the account is the reason, and there are no rows.
+        Returns the account of its lines and the rows, which are the well-formed lines. If the part
+        cannot be read, the field `error` of the account is the reason, and there are no rows.
         """
         declared, file_name = self._declared, f"{self._name}, {part}"
         rows, lines, missing, error = FileRows((), ()), 0, False, None
@@ -266,7 +266,7 @@ class _Reader:
         return account, rows if error is None else FileRows((), ())
 
     def place(self, account: FileAccount, row: FileRow) -> str:
-        """Returns the location of the text of a row for the report.
+        """Returns the location of the text of `row`, a parsed line of the part of `account`.
 
         The location is the file if each text is a file, else "NAME:LINE" with the line from 1. NAME
         is the name of the raw file in `account`, or "SET, PART" for a prepared set.
@@ -280,9 +280,9 @@ class _Reader:
 def _recount(path: AnyPath, rows: FileRows, declared: DataSet) -> int:
     """Returns the number of lines of a raw file, counted independently of the reader.
 
-    `path` is the file of a part of the data set `declared`, and `rows` are the result of its
-    reader. If the texts of the part are files and not lines, it returns the count of the reader.
-    Raises ValueError if `rows` has a line twice, as a row or set aside.
+    `path` is the file of a part of the data set `declared`, and `rows` the lines that its reader
+    parsed or set aside. If the texts of the part are files and not lines, it returns the count of
+    the reader. Raises ValueError if `rows` has a line twice, as a row or set aside.
     """
     # Rows of these sets are not lines, so that their numbers cannot be compared with line numbers.
     if not declared.by_line:
@@ -302,9 +302,10 @@ def _recount(path: AnyPath, rows: FileRows, declared: DataSet) -> int:
 
 
 def _check_embedded(declared: Embedded, examples: int) -> Report:
-    """Returns the report of a data set without files, see `check`.
+    """Returns the statistics of the texts of a data set without files.
 
-    `examples` is the number of common texts to list per pair of splits.
+    `examples` is the number of common texts to list per pair of splits. `declared` is the
+    declaration of the data set.
     """
     accounts, texts = [], {}
     for split, size in declared.sizes.items():
@@ -326,11 +327,11 @@ def _report(
     classes: Sequence[str],
     examples: int,
 ) -> Report:
-    """Returns the report for the accounts of all parts and the texts of each split, by name.
+    """Returns the report for the accounts of all parts and the texts of each split.
 
-    `name` is the name of the data set, and `origin` describes the place of its files. `classes` are
-    the names of the classes, and `examples` is the number of common texts to list per pair of
-    splits.
+    `texts` is split -> its texts. `name` is the name of the data set, and `origin` describes the
+    place of its files. `classes` are the names of the classes, and `examples` is the number of
+    common texts to list per pair of splits.
     """
     # A split without texts is left out, because its lengths would have no quantiles.
     splits = [split for split in ("train", "validation", "test") if texts.get(split)]

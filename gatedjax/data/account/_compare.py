@@ -84,7 +84,9 @@ def read_texts(examples: Sequence[Example], place: Callable[[int], str]) -> Iter
 
     `place` maps an example id to the location of the text for reports. The label of a cloze
     question is its status: 0 if a token of the answer occurs in the document, 1 if none does, 2 if
-    the answer is no candidate. Its digest includes the query.
+    the answer is no candidate. Its digest includes the query. `examples` are dicts with "tokens",
+    "label" and "example_id", or with "image"; a `Text` has a digest, the label, the length and the
+    location of a text.
     """
     for index in range(len(examples)):
         example = examples[index]
@@ -118,7 +120,7 @@ def _image(example: Example, place: Callable[[int], str]) -> Text:
 
 
 def _labels(texts: Sequence[Text]) -> dict[bytes, set[int]]:
-    """Returns the labels of each distinct text: digest of the text -> set of labels."""
+    """Returns the labels of each distinct text: digest of the text -> set of its labels."""
     labels = collections.defaultdict(set)
     for text in texts:
         if text.length:  # empty texts do not count as repetitions
@@ -127,12 +129,16 @@ def _labels(texts: Sequence[Text]) -> dict[bytes, set[int]]:
 
 
 def conflicting(texts: Sequence[Text]) -> int:
-    """Returns the number of distinct texts that occur with more than one label."""
+    """Returns the number of distinct texts that occur with more than one label in `texts`."""
     return sum(len(labels) > 1 for labels in _labels(texts).values())
 
 
 def describe(split: str, texts: Sequence[Text], classes: Sequence[str]) -> SplitTexts:
-    """Computes the statistics of the texts of a split; `classes` are the names of the classes."""
+    """Computes the statistics of the texts of the split with the name `split`.
+
+    `classes` are the names of the classes, in the order of the labels. The statistics are lengths
+    in tokens, texts per class, and numbers of empty, repeated and conflicting texts.
+    """
     counts = collections.Counter(text.label for text in texts)
     # Empty texts are counted separately, because each of them would repeat the first.
     full = [text for text in texts if text.length]
@@ -147,10 +153,11 @@ def describe(split: str, texts: Sequence[Text], classes: Sequence[str]) -> Split
 
 
 def compare(a: str, b: str, texts: Mapping[str, Sequence[Text]], examples: int) -> Overlap:
-    """Finds the texts of split `b` that are also in split `a`.
+    """Counts the texts of split `b` that are also in split `a`.
 
-    `texts` maps the names of the splits to their texts. At most `examples` common texts are listed
-    in the result. Texts without tokens are not compared.
+    `texts` maps the names of the splits to their texts. The result has the number of common texts,
+    the number of texts of `b`, and at most `examples` of the common texts. Texts without tokens are
+    not compared.
     """
     # Texts are compared by their digests, which take less memory than the texts.
     first: dict[bytes, Text] = {}

@@ -86,26 +86,32 @@ def plan_cloze_shapes(
 
 
 def _through(edges: tuple[int, ...], longest: int) -> tuple[int, ...]:
-    """Returns the ascending edges with the last increased to `longest`, if it is smaller."""
+    """Returns padded lengths, in ascending order, of which the last is at least `longest`.
+
+    They are the ascending lengths `edges`, of which only the last may be increased.
+    """
     return (*edges[:-1], max(edges[-1], longest))
 
 
 def _candidates(encoded: EncodedCloze, row: int) -> int:
-    """Returns the number of candidates of the question at position `row`."""
+    """Returns the number of candidates of the question at position `row` in `encoded`."""
     return int(encoded.candidates[row])
 
 
 def _positions(encoded: EncodedCloze, row: int) -> int:
     """Returns the largest number of occurrences of a candidate in a document, at least 1.
 
-    `row` is the position of the question.
+    `row` is the position of the question in `encoded`.
     """
     where = encoded.occurrences[row][:, 0]
     return int(np.bincount(where).max()) if len(where) else 1
 
 
 def _words(encoded: EncodedCloze, row: int) -> int:
-    """Returns the number of distinct words in the document and the query at position `row`."""
+    """Returns the number of distinct words in the document and query of a question.
+
+    `row` is the position of the question in `encoded`.
+    """
     return len(np.unique(np.concatenate([encoded.documents[row], encoded.queries[row]])))
 
 
@@ -119,7 +125,7 @@ def _measure_shapes(
     """Returns shapes with room for the candidates, occurrences and words of all questions.
 
     `shapes` are the pairs (N, Q) of padded document and query lengths, and each question is in the
-    bucket of the smallest pair that fits.
+    bucket of the smallest pair that fits. `parts` are the questions of each part of the data set.
     """
     plain = [ClozeShape(size, width, 1, 1, 1) for size, width in shapes]
     most = np.ones((len(shapes), len(NEEDS)), int)
@@ -186,7 +192,7 @@ class ClozeBatches(PlannedBatches):
       max_shapes: the number of shapes to plan.
       characters: (ids int32 [V, 10], lengths int32 [V]) of the characters of the V words of the
         vocabulary, the result of `Characters.table`; None leaves the characters out.
-      dense_cells: the largest size of the occurrence mask.
+      dense_cells: the largest size B N K of an occurrence mask; larger batches have positions.
       seed: seed of the order.
       shuffle: False keeps the order of the questions within a bucket, in all epochs.
       one_pass: True ends the batches after an epoch.
@@ -264,8 +270,10 @@ class ClozeBatches(PlannedBatches):
           batch_size: rows per batch.
           shapes: shapes of the buckets; None plans them for these questions.
           max_shapes: the number of shapes to plan.
-          characters: (ids int32 [V, 10], lengths [V]) of the words of the vocabulary.
-          dense_cells: the largest size of the occurrence mask.
+          characters: (ids int32 [V, 10], lengths [V]) of the characters of the V words of the
+            vocabulary; None leaves the characters out.
+          dense_cells: the largest size B N K of an occurrence mask, for B rows, N tokens of a
+            document and K candidates; larger batches have positions instead.
         """
         return cls(
             encoded,
@@ -317,7 +325,10 @@ class ClozeBatches(PlannedBatches):
     def _occurrence(self, rows: np.ndarray, shape: ClozeShape) -> Batch:
         """Returns {"occurrence": bool [B, N, K]} or {"candidate_positions": int32 [B, K, P]}.
 
-        `rows` are the positions of the questions, and N, K and P the sizes in `shape`.
+        The first is True where a token of the document belongs to a candidate, and is used unless
+        it is larger than `dense_cells`; the second has the positions of these tokens. `rows` are
+        the positions of the B questions. N (tokens of a document), K (candidates) and P
+        (occurrences) are the sizes in `shape`.
         """
         size, k = self.batch_size, shape.candidates
         # The mask is the simplest form, but its size grows with the document and the candidates.
@@ -339,9 +350,12 @@ class ClozeBatches(PlannedBatches):
     def _words(
         self, documents: list[np.ndarray], queries: list[np.ndarray], shape: ClozeShape
     ) -> Batch:
-        """Returns the arrays of a batch about characters, {} without them; see `ClozeBatches`.
+        """Returns the arrays of a batch about the characters of words, {} without characters.
 
-        `documents` and `queries` are the ids of each question in the batch.
+        The keys are "word_characters" [B, W, 10] and "word_lengths" [B, W], the distinct words of
+        each question, and "document_words" [B, N] and "query_words" [B, Q], indices into these
+        words. `documents` and `queries` are the ids of each of B questions; W, N and Q are the
+        sizes in `shape`.
         """
         if self.characters is None:
             return {}

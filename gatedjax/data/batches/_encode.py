@@ -45,7 +45,11 @@ class Encoded:
         return len(self.ids)
 
     def _window(self, index: int, values: Sequence[T]) -> tuple[T, ...]:
-        """Returns the part of values per token of text `index` that truncation leaves."""
+        """Returns the values of the tokens that remain after truncation.
+
+        `values` has a value for each token of the whole text at position `index`, such as its
+        words.
+        """
         start = int(self.starts[index])
         return tuple(values[start : start + int(self.lengths[index])])
 
@@ -60,8 +64,8 @@ class Encoded:
     def extra(self, index: int, name: str) -> Any:
         """Returns the field `name` of the example at position `index` of the source.
 
-        Fields with a value per token, which `PER_TOKEN` lists, are truncated like the ids. Raises
-        KeyError for a field that the example does not have.
+        The fields with a value per token, "decides", "is_predicate", "labels" and "tags", are
+        truncated like the ids. Raises KeyError for a field that the example does not have.
         """
         example = self.source[index]
         if name not in example:

@@ -14,9 +14,10 @@ BEGIN, END = "@begin", "@end"
 
 
 class _Words(Source):
-    """A source of questions as texts, for counts of words.
+    """Cloze questions as texts, for counts of words; it is constructed like a `Source`.
 
-    The tokens of a text are the tokens of the document and of the query with its markers.
+    It yields {"tokens"} for each question: the tokens of the document and of the query with its
+    markers.
     """
 
     def __iter__(self) -> Iterator[Example]:
@@ -25,7 +26,10 @@ class _Words(Source):
 
 
 def add_markers(example: Example) -> tuple[str, ...]:
-    """Returns the tokens of the example's query between the markers `BEGIN` and `END`."""
+    """Returns the tokens of a question's query between the words "@begin" and "@end".
+
+    `example` is a dict with the tuple of words "query".
+    """
     return (BEGIN, *example["query"], END)
 
 
@@ -40,7 +44,7 @@ def cloze_vocabulary(
     Args:
       sources: sequences of cloze questions, dicts with "tokens" (the document) and "query".
       lowercase: True to lower-case words, as GloVe 6B does.
-      max_size: keep at most this many ids.
+      max_size: keep at most this many ids; None keeps all words.
 
     Returns:
       The vocabulary, in the order of descending frequency.
@@ -88,17 +92,20 @@ class EncodedCloze:
 
     @property
     def document_lengths(self) -> np.ndarray:
-        """The lengths of the documents, int32 [n]."""
+        """The number of tokens of the document of each of the n questions, int32 [n]."""
         return np.array([len(ids) for ids in self.documents], np.int32)
 
     @property
     def query_lengths(self) -> np.ndarray:
-        """The lengths of the queries with markers, int32 [n]."""
+        """The number of tokens of the query of each of the n questions, with markers, int32 [n]."""
         return np.array([len(ids) for ids in self.queries], np.int32)
 
     @property
     def answerable(self) -> np.ndarray:
-        """True where the answer is a candidate in the (truncated) document, bool [n]."""
+        """True where the answer is a candidate in the truncated document, bool [n].
+
+        n is the number of questions.
+        """
         occurs = [
             label >= 0 and bool((where[:, 0] == label).any())
             for label, where in zip(self.labels, self.occurrences, strict=True)
@@ -106,7 +113,7 @@ class EncodedCloze:
         return np.array(occurs, bool)
 
     def example(self, index: int) -> Example:
-        """Returns the question at position `index` as the example of its source, in words."""
+        """Returns the question at position `index` as the dict of words and label in its source."""
         return self.source[int(self.rows[index])]
 
     def take(self, rows: np.ndarray) -> "EncodedCloze":

@@ -13,9 +13,9 @@ class ImageBatches(PlannedBatches):
     batch is filled up with rows of weight 0 (black, length 0, label 0, example id -1). A batch is
     a pure function of (seed, step).
 
-    A batch is a dict: rows f32 [B, R, C], the pixels of images of R rows and C columns over
-    `source.scale` and so in [0, 1] (no mean is subtracted); lengths (R), label, example_id int32
-    [B]; weight f32 [B]. R and C are 28 (8 for scikit-learn's digits).
+    A batch is a dict of arrays for B images: rows f32 [B, R, C], the pixels of images of R rows and
+    C columns over `source.scale` and so in [0, 1] (no mean is subtracted); lengths (R), label,
+    example_id int32 [B]; weight f32 [B]. R and C are 28 (8 for scikit-learn's digits).
 
     Args:
       source: the images.

@@ -19,7 +19,8 @@ Batch = dict[str, np.ndarray]
 class StepBatches(abc.ABC):
     """A sequence of batches by step: endless training, or a pass of `steps_per_epoch` steps.
 
-    A batch is a dict of arrays: name -> array with B rows.
+    A batch is a dict of arrays: name -> array with B rows, a row per example. `batches[step]` is
+    the batch of a step, from 0.
 
     Attributes:
       steps_per_epoch: the number of batches of an epoch.
@@ -37,7 +38,7 @@ class StepBatches(abc.ABC):
         return self.steps_per_epoch
 
     def epoch(self, step: int) -> int:
-        """Returns the number of complete passes before a step."""
+        """Returns the number of complete passes before a step, which is counted from 0."""
         return step // self.steps_per_epoch
 
     def _position(self, step: int) -> tuple[int, int]:
@@ -107,6 +108,8 @@ class StepBatches(abc.ABC):
 class _Range:
     """The batches of the steps from `start` to `stop` - 1 as a random-access source of Grain.
 
+    The entry at index i is the batch of the step `start` + i.
+
     Args:
       batches: batches by step.
       start: the first step.
@@ -127,14 +130,17 @@ class _Range:
 
 
 class PlannedBatches(StepBatches):
-    """Batches with examples of a single bucket each, so that a bucket has a single shape.
+    """Batches with examples of a single bucket each, a base class of batches by step.
+
+    A bucket is a group of examples that are padded to the same shape, so that a program is compiled
+    only once for each bucket.
 
     Each epoch permutes the examples, fills the batches of each bucket in that order and permutes
     the batches. The sequence of shapes does not depend on the seed. The last batch of a bucket may
     have fewer examples than rows.
 
     Args:
-      bucket: int [n], the bucket of each example.
+      bucket: int [n], the bucket, from 0, of each of n examples.
       rows_of: rows per batch in each bucket; a bucket may be empty.
       seed: seed of the order.
       shuffle: False keeps the order of the examples within a bucket, in all epochs.
@@ -169,7 +175,10 @@ class PlannedBatches(StepBatches):
         self._plan = functools.lru_cache(maxsize=2)(self._make_plan)
 
     def _make_plan(self, epoch: int) -> list[np.ndarray]:
-        """Returns the batches of an epoch in order, each an int array of positions of examples."""
+        """Returns the batches of an epoch in order, each an int array of positions of examples.
+
+        `epoch` is the number of the epoch, from 0.
+        """
         order = np.arange(len(self._bucket))
         if self.shuffle:
             # Seed and epoch determine the order, so that a continued run needs no state of a
@@ -190,7 +199,7 @@ class PlannedBatches(StepBatches):
     def rows(self, step: int) -> np.ndarray:
         """Returns int [at most B]: the positions of the examples in the batch of a step.
 
-        Filler rows have no position.
+        B is the number of rows of the batch. Filler rows have no position.
 
         Raises:
           IndexError: if the step is negative or beyond the end of a pass.
@@ -200,10 +209,10 @@ class PlannedBatches(StepBatches):
         return self._plan(epoch if self.shuffle else 0)[within]
 
     def _padding(self, real: int, cells: Sequence[int]) -> float:
-        """Returns the share of padded cells in an epoch.
+        """Returns the share, in [0, 1], of padded cells in an epoch.
 
-        `real` is the number of cells of all examples that are not padding, and `cells` the padded
-        number of cells of a row in each bucket.
+        A cell is a position in a row. `real` is the number of cells of all examples that are not
+        padding, and `cells` the padded number of cells of a row in each bucket.
         """
         padded = int((self._per_bucket * np.array(self.rows_of) * np.array(cells)).sum())
         return 1.0 - real / padded
@@ -211,9 +220,9 @@ class PlannedBatches(StepBatches):
     def _columns(self, rows: np.ndarray, columns: Mapping[str, np.ndarray]) -> Batch:
         """Returns the batch of the examples at the positions `rows`, filled up to the batch size.
 
-        `columns` maps names to values of all examples, [n]. The batch has an int32 array [B] for
-        each, 0 at filler rows (`FILLER_ID` in "example_id"), and "weight", float32 [B]: 1 at real
-        rows, 0 at filler rows.
+        `columns` maps names to a value for each of n examples, [n], and B is the batch size. The
+        batch has an int32 array [B] for each name, 0 at filler rows (-1 in "example_id"), and
+        "weight", float32 [B]: 1 at real rows, 0 at filler rows.
         """
         size = self.rows_of[self._bucket[rows[0]]]
         batch: Batch = {}
@@ -224,7 +233,7 @@ class PlannedBatches(StepBatches):
 
 
 def check_sizes(**sizes: int | None) -> None:
-    """Raises ValueError if a keyword argument is below 1; None is allowed."""
+    """Raises ValueError if a keyword argument, a size by name, is below 1; None is allowed."""
     for name, size in sizes.items():
         if size is not None and size < 1:
             raise ValueError(f"{name} must be at least 1, got {size}")
@@ -236,8 +245,8 @@ def checked_edges(
     """Returns the padded lengths of the buckets, in ascending order.
 
     They are the given `edges`, or for None at most `max_buckets` edges that `plan_buckets` chooses
-    for the `lengths` [n] of the texts. Raises ValueError if the edges do not ascend from at least 1
-    or the longest text does not fit.
+    for the `lengths` [n] of the n texts. Raises ValueError if the edges do not ascend from at least
+    1 or the longest text does not fit.
     """
     if edges is None:
         return plan_buckets(lengths, max_buckets)

@@ -16,9 +16,10 @@ class SequenceBatches(PlannedBatches):
     number of rows then differs between groups, at about the same cost per batch. Order and contents
     are a pure function of (seed, step).
 
-    A batch is a dict: each sequence by its name int32 [B, T], 0 beyond its end; its length int32
-    [B] by its name in `lengths`; the `columns` and example_id int32 [B]; weight f32 [B]. The last
-    batch of a group is filled up with rows of weight 0, lengths 0 and example id -1.
+    A batch of B examples, padded to T ids, is a dict of arrays: each sequence by its name, int32
+    [B, T], 0 beyond its end; its length int32 [B] by its name in `lengths`; the `columns` and
+    example_id int32 [B]; weight f32 [B]. The last batch of a group is filled up with rows of weight
+    0, lengths 0 and example id -1.
 
         >>> texts = {"tokens": [np.array([5, 6, 7]), np.array([8])]}
         >>> lengths = {"lengths": "tokens"}
@@ -138,9 +139,10 @@ def _rows(max_tokens: int, edge: int) -> int:
 def one_pass(ids: Sequence[np.ndarray], size: int) -> Iterator[tuple[Batch, list[tuple[int, int]]]]:
     """Yields batches of sequences of ids, at most `size` sequences per batch.
 
-    Each item is (batch, rows). The batch has "tokens" int32 [B, T], "lengths" and "example_id"
-    int32 [B], and "weight" float32 [B], 0 at filler rows; `rows` lists (row of the batch, index of
-    its sequence in `ids`) without filler rows.
+    `ids` has an int array for each sequence. Each item is (batch, rows). The batch has "tokens"
+    int32 [B, T], "lengths" and "example_id" int32 [B], and "weight" float32 [B], 0 at filler rows,
+    for B rows of T ids; `rows` lists (row of the batch, index of its sequence in `ids`) without
+    filler rows.
     """
     batches = SequenceBatches(
         {"tokens": ids},
@@ -156,6 +158,9 @@ def one_pass(ids: Sequence[np.ndarray], size: int) -> Iterator[tuple[Batch, list
 
 
 def real_rows(batch: Batch) -> list[tuple[int, int]]:
-    """Returns (index of the row, example id) for each row of the batch that is not filler."""
+    """Returns (index of the row, example id) for each row of the batch that is not filler.
+
+    `batch` has for each of its B rows "weight" [B], 0 at filler rows, and "example_id" [B].
+    """
     rows = np.flatnonzero(batch["weight"] > 0)
     return [(int(row), int(batch["example_id"][row])) for row in rows]

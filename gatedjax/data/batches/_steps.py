@@ -10,10 +10,11 @@ Batch = dict[str, np.ndarray]
 
 
 class WithStep:
-    """Training batches with the number of their step as "step" [B].
+    """Training batches with the number of their step, from 0, as "step" [B].
 
     Args:
-      batches: training data for `fit`: batches by step, dicts of arrays with "weight" [B].
+      batches: training data for `fit`: batches by step, dicts of arrays with "weight" [B] for B
+        rows.
 
     Attributes:
       batches: the argument.
@@ -60,7 +61,7 @@ def for_schedule(batches: Any, model: Any) -> Any:
 
     The temperature has a schedule if `final_temperature` of `model.gates`, or of the model itself,
     is not None. `batches` is training data for `fit`: batches by step, dicts of arrays with
-    "weight" [B].
+    "weight" [B] for B rows.
 
         >>> from types import SimpleNamespace
         >>> batches = [{"weight": np.ones(2, np.float32)}]

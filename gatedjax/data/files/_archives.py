@@ -170,7 +170,10 @@ def members(
 
 
 def _open_archive(archive: Path) -> IO[bytes]:
-    """Opens an archive for reading bytes, unpacked by its kind of compression."""
+    """Opens an archive for reading bytes, unpacked by its kind of compression.
+
+    The first bytes of the file `archive` determine the compression. Returns the stream of bytes.
+    """
     with archive.open("rb") as file:
         # The first bytes decide how the archive is packed, because its name may be wrong.
         start = file.read(6)

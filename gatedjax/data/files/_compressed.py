@@ -45,7 +45,11 @@ def inner_name(path: Path) -> str:
 
 
 def _member(path: Path) -> zipfile.ZipInfo:
-    """Returns the entry of the only file in a .zip file; raises ValueError if it is unusable."""
+    """Returns the entry of the only file in the .zip file `path`.
+
+    Folders, hidden files and the additions of macOS do not count. Raises ValueError if there is
+    another number of files, or the file is damaged, encrypted or packed in an unusual way.
+    """
     try:
         with zipfile.ZipFile(path) as archive:
             infos = archive.infolist()
@@ -78,7 +82,7 @@ def _member(path: Path) -> zipfile.ZipInfo:
 
 @contextlib.contextmanager
 def open_compressed(path: Path) -> Iterator[BinaryIO]:
-    """Opens a file for reading bytes, unpacked if its name has an ending of `ENDS`.
+    """Opens a file for reading bytes, unpacked if it is .gz, .bz2, .xz, .zst or .zip.
 
     It is for a `with` block, with the stream of unpacked bytes.
 
@@ -116,7 +120,7 @@ def open_compressed(path: Path) -> Iterator[BinaryIO]:
 def _unpack(file: IO[bytes], ending: str, path: Path) -> Iterator[IO[bytes]]:
     """Opens the stream of unpacked bytes of `file`, for a `with` block.
 
-    `ending` is an ending of `ENDS`, and `path` names the file in messages.
+    `ending` is ".gz", ".bz2", ".xz", ".zst" or ".zip", and `path` is the path of the file.
     """
     if ending == ".zip":
         member = _member(path)
@@ -137,7 +141,11 @@ def _unpack(file: IO[bytes], ending: str, path: Path) -> Iterator[IO[bytes]]:
 
 
 def _open_zstd(file: IO[bytes], path: Path) -> Any:
-    """Opens a .zst file with Python 3.14, with the package zstandard, or with pyarrow."""
+    """Opens a .zst file with Python 3.14, with the package zstandard, or with pyarrow.
+
+    Returns the stream of unpacked bytes of `file`, and raises ValueError if none of these is
+    installed. `path` names the file in the message.
+    """
     with contextlib.suppress(ImportError):
         # The standard library is tried first, because it needs no package.
         return importlib.import_module("compression.zstd").ZstdFile(file)

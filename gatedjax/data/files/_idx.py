@@ -10,10 +10,11 @@ _IMAGES, _LABELS = 0x0803, 0x0801
 
 
 def _read_idx(path: AnyPath, magic: int, content: str) -> np.ndarray:
-    """Reads an IDX file with the magic number `magic`; returns its bytes, uint8.
+    """Reads an IDX file and returns its bytes as a uint8 array with the shape in its header.
 
-    The last byte of the magic number is the number of axes. `content` is a noun for messages, such
-    as "images". Raises ValueError for another or a damaged file.
+    The file `path` must begin with the magic number `magic`, whose last byte is the number of axes.
+    `content` is a noun for messages, such as "images". Raises ValueError for another or a damaged
+    file.
     """
     data = read_bytes(path)
     if not data:

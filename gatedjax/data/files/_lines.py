@@ -43,7 +43,7 @@ class FileRow:
 
 @dataclasses.dataclass(frozen=True)
 class FileRows:
-    """The lines of an official part of a data set: the rows, and the lines that were set aside.
+    """The well-formed and the malformed lines of an official part of a data set.
 
     Attributes:
       rows: the well-formed lines, sorted by their index.

@@ -82,7 +82,7 @@ def find(folders: Sequence[Path], name: str) -> Path | None:
 
 
 def find_pair(folders: Sequence[Path], source: str, target: str) -> PairPath | None:
-    """Returns the files with the names `source` and `target`, each plain or .gz.
+    """Returns the paths of the files with the names `source` and `target`, each plain or .gz.
 
     Each is taken from the first of the folders that has it. Returns None if no folder has any;
     raises FileNotFoundError if only a single file of the pair exists.

@@ -37,9 +37,10 @@ class Places(abc.ABC):
         raise FileNotFoundError("it has no download")
 
     def prepared_name(self, part: str, file: str) -> str:
-        """Returns the name of the raw file `file` in the account of a prepared set.
+        """Returns the name of a raw file for reports on a set that TFDS prepared.
 
-        The account names it for the lines of `part` that were set aside.
+        `part` is an official part, such as "train", and `file` the path of its raw file. The report
+        names the file for lines of the part that were set aside.
         """
         return Path(file).name
 
@@ -55,7 +56,7 @@ class Files(Places):
       url: address before the name of a file, or of an archive if there are archives.
       archives: part -> archive that contains its file.
       inside: prefix of the names in the archive.
-      missing_format: format of the name of a missing file in messages.
+      missing_format: the text for a missing file in messages, in which {0} becomes its name.
     """
 
     names: Mapping[str, str]
@@ -94,7 +95,7 @@ class Files(Places):
         return {part: self._member(paths[name], part) for part, name in names.items()}
 
     def prepared_name(self, part: str, file: str) -> str:
-        """Returns the official name of the file of `part`; `file` does not matter."""
+        """Returns the official name of the file of an official part; `file` does not matter."""
         return self.names[part]
 
     def _member(self, archive: Path, part: str) -> AnyPath:

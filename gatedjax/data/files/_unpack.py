@@ -64,8 +64,8 @@ def parse_size(text: str) -> int:
 def limit() -> int:
     """Returns the largest allowed unpacked size in bytes.
 
-    It is the limit of `limit_unpacking`, else of the environment variable `VARIABLE`, else the
-    default `LIMIT`.
+    It is the limit of the current `limit_unpacking` block, else of the environment variable
+    GATEDJAX_UNPACK_LIMIT, else 1 GiB.
     """
     size = _LIMIT.get()
     if size is not None:
@@ -95,7 +95,7 @@ def limit_unpacking(size: int | None) -> Iterator[None]:
 def allowance(path: Path) -> int:
     """Returns the largest allowed unpacked size, in bytes, of a packed file that is read in pieces.
 
-    It is `limit`, or `RATIO` times the packed size if that is more.
+    It is the result of `limit`, or 32 times the packed size of the file `path` if that is more.
     """
     return max(limit(), RATIO * path.stat().st_size)
 

@@ -32,7 +32,7 @@ def read_files(
 
     Args:
       path: path of the folder or archive, for messages.
-      files: the files of the part.
+      files: (name, content) of each file of the part; the content is None if it is no regular file.
       parse: maps (name, content) to (label, content of the row); raises LineError for a malformed
         text.
       noun: the noun for a text, for messages.

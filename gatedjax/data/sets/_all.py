@@ -42,10 +42,10 @@ ALIASES = {
 def _groups(
     places: Iterable[tuple[tuple[str, str, str] | None, str]],
 ) -> dict[str, tuple[str, dict[str, str]]]:
-    """Returns group -> (option, {value of the option: name of the data set}).
+    """Groups data sets: returns group -> (option, {value of the option: name of the set}).
 
-    `places` has ((group, option, value), name) for each data set, or (None, name) for a set without
-    a group.
+    A group is a common name of several sets, and the value of its option chooses a set. `places`
+    has ((group, option, value), name) for each data set, or (None, name) for a set without a group.
     """
     groups: dict[str, tuple[str, dict[str, str]]] = {}
     for place, name in places:
@@ -84,7 +84,7 @@ def check_known(noun: str, name: object, names: Sequence[str]) -> None:
 
 
 def resolve(name: str, options: SetOptions | None = None) -> tuple[DataSet | Embedded, SetOptions]:
-    """Returns (data set, options) for a name, an alias or the name of a family of data sets.
+    """Returns (declaration of the data set, options) for the name of a set, alias or family.
 
     Options are option name -> value, for example {"granularity": "binary"}.
     The returned options have a value for each option of the data set: the given value, else the
@@ -122,7 +122,8 @@ def resolve_config(name: str, options: dict[str, str]) -> tuple[str, dict[str, s
 
     `options` are option name -> value. If the configurations of the builder are data sets, an
     option chooses the data set and is removed from the options. Other names and their options are
-    returned unchanged.
+    returned unchanged. For example ("senteval_probing", {"task": "bigram_shift"}) gives
+    ("senteval_bigram_shift", {}).
     """
     if name not in CONFIGS:
         return name, options

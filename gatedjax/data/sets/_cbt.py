@@ -67,7 +67,11 @@ def _blocks(data: bytes) -> Iterator[Block]:
 
 
 def _parse(block: Block) -> _cloze.Question:
-    """Returns the question in a block of numbered lines; raises LineError if it is malformed."""
+    """Returns the question in `block`: document, query, answer and candidates.
+
+    `block` has (line number from 1, line) of each line of the question: 20 sentences, then a line
+    with the query, the answer and the candidates. Raises LineError if it is malformed.
+    """
     texts = []
     # The numbers of the lines are checked, because a lost line would shift the query into the
     # document.
@@ -104,10 +108,11 @@ def _parse(block: Block) -> _cloze.Question:
 
 
 def read_rows(path: AnyPath, part: str = "") -> FileRows:
-    """Reads a file of questions; a row is a question, and its content a `Question`.
+    """Reads the file of questions `path`; the content of a row is a `Question`.
 
     The label of a row is the status of the answer: 0 if a token of the answer occurs in the
-    document, 1 if none does, 2 if the answer is no candidate. `part` has no effect.
+    document, 1 if none does, 2 if the answer is no candidate. `part` has no effect. Malformed
+    questions are set aside, in `quarantine` of the result.
     """
     rows, quarantine = [], []
     blocks = list(_blocks(read_bytes(path)))
@@ -127,7 +132,7 @@ def _describe_rebuilt(path: AnyPath) -> str | None:
     """Returns a note on rebuilt questions, or None for official files.
 
     `path` is the file of the questions. Questions are rebuilt if the folder of the file has a
-    report of their construction, a key of `MADE_OF_BOOKS`.
+    report of their construction, build_report.json or make_cloze.json.
     """
     if not isinstance(path, Path):
         return None  # a member of the official archive

@@ -128,7 +128,7 @@ def question(
 
 
 def example(question: Question, example_id: int) -> Example:
-    """Returns the example of a question.
+    """Returns the example, a dict, of a question.
 
     "tokens" are the tokens of the document, "query" and "answer" are tuples of tokens, "candidates"
     is a tuple of tuples of tokens. "label" is the index of the answer among the candidates, or -1.
@@ -151,7 +151,12 @@ def _split(text: str) -> tuple[str, ...]:
 
 
 def _parse_record(record: Record) -> tuple[int, Question, str]:
-    """Returns (status of the answer, question, place in the file) for a TFDS record."""
+    """Returns (status of the answer, question, location in the files) for a TFDS record.
+
+    The status is 0 if a token of the answer occurs in the document, 1 if none does, and 2 if the
+    answer is no candidate. A record has the fields of `Question`, with texts as bytes, and the
+    location "place", a file or "FILE:LINE".
+    """
     question = Question(
         record["document"].decode(),
         record["query"].decode(),
@@ -171,7 +176,8 @@ def cloze_set(*, description: str, **declared: Any) -> DataSet:
 
     Args:
       description: the description of its TFDS form.
-      **declared: the other fields of `DataSet`.
+      **declared: the fields of `DataSet` that differ between the sets, such as name, files and
+        read_rows.
     """
     return DataSet(
         **declared,
@@ -201,7 +207,8 @@ def cloze_set(*, description: str, **declared: Any) -> DataSet:
 def notes(rows: FileRows) -> Mapping[str, int]:
     """Counts the unusual questions: reason -> number of questions, without zeros.
 
-    A question may have several reasons. The contents of the rows are `Question`s.
+    Reasons are, for example, "answer does not occur" and "repeated candidates". A question may have
+    several reasons. The contents of the rows are `Question`s.
     """
     counts: collections.Counter[str] = collections.Counter()
     for row in rows.rows:

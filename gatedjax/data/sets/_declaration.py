@@ -36,8 +36,8 @@ class TfdsForm:
 
     Attributes:
       description: the description of the data set.
-      config_description: the description of a set that is a configuration of a builder; see
-        `DataSet.config`.
+      config_description: the description of a set that is a configuration of a TFDS builder with
+        several sets; "" for other sets.
       features: name of a feature -> its type: `str`, `[str]` for several texts, the names of
         classes, or a NumPy type.
       record: maps a row to its record.
@@ -128,8 +128,9 @@ class DataSet:
     ) -> ReadReport:
         """Returns the report of an official part with the given `rows`.
 
-        `piece` are the rows of the part that belong to the split, and `examples` their examples;
-        the account of spans is about them, all other counts are about `rows`.
+        The rows of a part are its parsed lines and the lines that were set aside. `options` is
+        option -> value. `piece` are the rows that belong to the split, and `examples` their
+        examples; the account of spans is about these examples, all other counts are about `rows`.
         """
         skipped = self.skipped(rows, options)
         return ReadReport(

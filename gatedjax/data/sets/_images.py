@@ -104,8 +104,9 @@ class ImageSource(Source):
 def read_rows(path: Path, part: str) -> FileRows:
     """Reads the images of a part and, from the same folder, their labels.
 
-    `path` is the file of the images. The content of a row is an image, uint8 [28, 28], and its
-    label a class from 0 to 9.
+    `path` is the file of the images, and `part` is "train" or "test". The content of a row is an
+    image, uint8 [28, 28], and its label a class from 0 to 9. Images with another label are set
+    aside, in `quarantine` of the result.
     """
     beside = find([path.parent], LABELS[part])
     if beside is None:
@@ -156,7 +157,8 @@ def hold_out(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def examples(rows: FileRows, base: int, options: SetOptions) -> Columns:
     """Stacks the images of rows into a sequence of examples.
 
-    The id of an example is `base` plus the index of its row. `options` has no effect.
+    The content of a row is an image, uint8 [28, 28], and its label the class. The id of an example
+    is `base` plus the index of its row. `options` has no effect.
     """
     return Columns(
         np.array([row.content for row in rows.rows], np.uint8).reshape(-1, *SIZE),
@@ -166,9 +168,10 @@ def examples(rows: FileRows, base: int, options: SetOptions) -> Columns:
 
 
 def source(columns: Columns, info: SourceInfo, report: ReadReport, _: object) -> ImageSource:
-    """Returns a source of the images in `columns`, with the given description and report.
+    """Returns a source of the images, labels and ids in `columns`.
 
-    The last argument is ignored.
+    `info` has the name, the split and the classes, and `report` the counts of images. The last
+    argument is ignored.
     """
     return ImageSource(columns.images, columns.labels, columns.example_ids, info, report)
 
@@ -176,9 +179,10 @@ def source(columns: Columns, info: SourceInfo, report: ReadReport, _: object) ->
 def read_records(name: str, records: Sequence[Record], part: str) -> FileRows:
     """Returns the images of a part that TFDS prepared as rows, in the order of the official files.
 
-    `records` are the records of TFDS, `name` is the name of the data set. The splits depend on this
-    order. TFDS stores examples by the hash of their key, which here is the position in the file.
-    Raises ValueError if the order cannot be restored.
+    `records` are the records of TFDS, dicts with "image" and "label", and `name` is the name of the
+    data set. The content of a row is an image, uint8 [28, 28], and its label a class from 0 to 9.
+    The splits depend on the order. TFDS stores examples by the hash of their key, which here is the
+    position in the file. Raises ValueError if the order cannot be restored.
     """
     from tensorflow_datasets.core import hashing
 

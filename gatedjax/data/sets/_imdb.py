@@ -66,7 +66,8 @@ def _read_all(path: Path, _stamp: tuple[int, int]) -> dict[str, FileRows]:
     """Reads both parts in a single pass, so that an archive is unpacked once.
 
     `path` is the archive or the folder. `_stamp` is its time of change and size, the key of the
-    cache. Returns {"train": rows, "test": rows}.
+    cache. Returns {"train": rows, "test": rows}; the content of a row is the text of a review, and
+    its label 0 (negative) or 1 (positive).
     """
     parts: dict[str, list[File]] = {"train": [], "test": []}
     for name, data in members(path, _is_listed) if path.is_file() else _folder_files(path):
@@ -80,17 +81,21 @@ def _read_all(path: Path, _stamp: tuple[int, int]) -> dict[str, FileRows]:
 
 
 def _parse(name: str, data: bytes) -> tuple[int, str]:
-    """Returns (0 for "neg" or 1 for "pos", text) for the path and the content of a review."""
+    """Returns (0 for "neg" or 1 for "pos", text) of a review.
+
+    `name` is the path of the file, such as "train/neg/0_3.txt", and `data` its content.
+    """
     match = _MEMBER.search(name)
     assert match is not None
     return CLASSES.index(match[2]), decode(data.removeprefix(BOM)).strip()
 
 
 def read_rows(path: Path, part: str) -> FileRows:
-    """Reads a part from the archive or folder; a row is a review, its content the text.
+    """Reads a part from the archive or folder `path`; the content of a row is a review.
 
     `part` is "train" or "test". The label of a row is 0 for a negative and 1 for a positive review.
-    Rows are numbered in the order of the file names.
+    Rows are numbered in the order of the file names. Files that are no reviews are set aside, in
+    `quarantine` of the result.
     """
     # The stamp changes when the file changes, so that the cache does not return an old content.
     return _read_all(path.resolve(), stamp(path))[part]

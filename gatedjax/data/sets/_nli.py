@@ -89,7 +89,8 @@ def read_sick(path: AnyPath, part: str) -> FileRows:
     """Reads a file of SICK without its header, the line with the names of the columns.
 
     The content of a row is (first sentence, second sentence), and its label the class: 0 for
-    entailment, 1 for neutral, 2 for contradiction. `part` has no effect.
+    entailment, 1 for neutral, 2 for contradiction. `part` has no effect. Malformed lines are set
+    aside, in `quarantine` of the result.
     """
     rows = read_lines(path, parse_sick)
     pairs = tuple(row for row in rows.rows if row.content is not None)
@@ -106,7 +107,7 @@ def count_sick(path: AnyPath) -> int:
 
 
 def _sentences(record: Record) -> tuple[str, str]:
-    """Returns the first and the second sentence in a TFDS record."""
+    """Returns the first and the second sentence, "premise" and "hypothesis", in a TFDS record."""
     return record["premise"].decode(), record["hypothesis"].decode()
 
 
@@ -124,8 +125,9 @@ def examples(rows: FileRows, base: int, options: SetOptions) -> list[Example]:
     """Returns the examples of pairs; pairs without a gold label give none.
 
     "tokens" are the tokens of the first sentence, "hypothesis" the tokens of the second. Ids are
-    `base` plus the index of the row. The content of a row is (first sentence, second sentence), and
-    its label the class, -1 without a gold label. `options` has no effect.
+    `base` plus the index of the row. `rows` are the pairs of a part; the content of a row is (first
+    sentence, second sentence), and its label the class, -1 without a gold label. `options` has no
+    effect.
     """
     return [
         {

@@ -38,8 +38,10 @@ class Corpus(Places):
       official: lines per part; None if no number is published.
       where: the address, for messages.
       description: the description of its TFDS form.
-      archive: name of the downloaded archive, and the folder inside it.
-      url: the address to which the name of a file or of the archive is appended, or None.
+      archive: name of the downloaded archive, and the folder inside it; None if there is
+        no archive.
+      url: the address to which the name of a file or of the archive is appended; None if there is
+        no download.
     """
 
     languages: tuple[str, str]
@@ -54,7 +56,8 @@ class Corpus(Places):
     def find(self, manual_dir: Path, part: str) -> tuple[PairPath | None, str]:
         """Finds the source and target file of a part, unpacked below manual_dir or in the archive.
 
-        Returns (the files, or None; their names for messages).
+        `manual_dir` is the folder with the raw files, and `part` an official part such as "train".
+        Returns (the pair of files, or None if they do not exist; their names for messages).
         """
         pair = "{{{},{}}}".format(*self.languages)
         looked_for = " or ".join(self.files[part]).replace("{}", pair)
@@ -83,11 +86,11 @@ class Corpus(Places):
         }  # fmt: skip
 
     def prepared_name(self, part: str, file: str) -> str:
-        """Returns the name of the source file of `part`; `file` does not matter."""
+        """Returns the official name of the source file of a part; `file` does not matter."""
         return self.files[part][0].format(self.languages[0])
 
     def _inside(self, archive: Path, part: str) -> PairPath:
-        """Returns the source and target file of a part inside an archive."""
+        """Returns the source and target file of `part`, such as "train", inside an archive."""
         assert self.archive is not None
         name = f"{self.archive[1]}/{self.files[part][0]}"
         return PairPath(*(TarPath(archive, name.format(language)) for language in self.languages))
@@ -147,10 +150,11 @@ CORPORA = {
 
 
 def _lines(path: Path | ArchivePath, kind: str) -> Iterator[tuple[int, str | LineError]]:
-    """Yields (line number from 1, text) of each line with a sentence.
+    """Yields (line number from 1, text) of each line of `path` with a sentence.
 
-    An unusable line has a LineError in place of its text. `kind` is "plain", "tags" or "xml": files
-    of the IWSLT organisers also have lines of tags, which are skipped.
+    An unusable line has a LineError in place of its text. `kind` is "plain" (each line is a
+    sentence), "tags" (lines that begin with "<" are skipped) or "xml" (only lines with <seg> have a
+    sentence).
     """
     for number, line in enumerate(split_lines(path), start=1):
         if kind == "tags" and line.startswith(b"<"):
@@ -171,7 +175,10 @@ def _lines(path: Path | ArchivePath, kind: str) -> Iterator[tuple[int, str | Lin
 
 
 def _kind(path: Path | ArchivePath) -> str:
-    """Returns the kind of a file by its name: "xml", "tags" or "plain"; see `_lines`."""
+    """Returns the format of a file of sentences by its name: "xml", "tags" or "plain".
+
+    The names of "xml" files end with .xml, and the names of "tags" files have ".tags." inside.
+    """
     name = PurePosixPath(str(path)).name.removesuffix(".gz")
     return "xml" if name.endswith(".xml") else "tags" if ".tags." in name else "plain"
 

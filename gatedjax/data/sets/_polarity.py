@@ -92,13 +92,17 @@ class _Draw:
     def word(self, options: Sequence[str], symbol: str, decides: bool = False) -> Tree:
         """Returns a tree (symbol, [a random word of `options`]).
 
-        `decides` is True if the word decides the class.
+        A word in a tree is (word, `decides`), and `decides` is True if it decides the class.
+        `symbol` is the label of the node.
         """
         return (symbol, [(self.choose(options), decides)])
 
 
 def _make_node(symbol: str, *words: str, decides: bool = False) -> Tree:
-    """Returns a tree (symbol, words); `decides` is True if the words decide the class."""
+    """Returns a tree (symbol, [(word, decides) for each word]).
+
+    `decides` is True if the words decide the class of the sentence.
+    """
     return (symbol, [(word, decides) for word in words])
 
 
@@ -119,7 +123,8 @@ def _noun_phrase(draw: _Draw) -> Tree:
 def _clause(draw: _Draw, label: int, decides: bool) -> Tree:
     """Returns a random clause with the verdict `label`, 0 (negative) or 1 (positive).
 
-    `decides` is True if the clause decides the class of the sentence.
+    `decides` is True if the clause decides the class of the sentence. A tree is (symbol, [trees, or
+    (word, True if it decides the class)]); `draw` makes the random choices.
     """
     negated = draw.chance(0.4)
     verdict = [_make_node("COP", "is")]
@@ -145,7 +150,11 @@ def _aside(draw: _Draw) -> Tree:
 
 
 def _core(draw: _Draw, label: int) -> Tree:
-    """Returns the random clauses of a sentence of class `label`, 0 or 1, as a tree."""
+    """Returns the random clauses of a sentence of class `label`, 0 or 1, as a tree.
+
+    A tree is (symbol, [trees, or (word, True if it decides the class)]); `draw` makes the random
+    choices.
+    """
     # A kind is repeated because each entry is drawn with the same probability.
     kind = draw.choose(("plain", "plain", "but", "although", "although", "but", "and"))
     if kind == "plain":
@@ -160,7 +169,11 @@ def _core(draw: _Draw, label: int) -> Tree:
 
 
 def _sentence(draw: _Draw, label: int) -> Tree:
-    """Returns a random sentence of class `label`, 0 (negative) or 1 (positive), as a tree."""
+    """Returns a random sentence of class `label`, 0 (negative) or 1 (positive), as a tree.
+
+    A tree is (symbol, [trees, or (word, True if it decides the class)]); `draw` makes the random
+    choices.
+    """
     parts = [_aside(draw)] if draw.chance(0.4) else []
     parts.append(_core(draw, label))
     if draw.chance(0.3):
@@ -170,7 +183,10 @@ def _sentence(draw: _Draw, label: int) -> Tree:
 
 
 def _leaves(tree: Tree) -> list[Leaf]:
-    """Returns (word, True if it decides the class) of each word, in the order of the text."""
+    """Returns (word, True if it decides the class) of each word, in the order of the text.
+
+    `tree` is (symbol, [trees, or (word, True if it decides the class)]).
+    """
     leaves: list[Leaf] = []
     for child in tree[1]:
         leaves += _leaves(child) if isinstance(child[1], list) else [child]
@@ -178,7 +194,10 @@ def _leaves(tree: Tree) -> list[Leaf]:
 
 
 def _render_tree(tree: Tree) -> str:
-    """Returns a tree as text in brackets, such as "(NP (DET the) (NOUN film))"."""
+    """Returns a tree as text in brackets, such as "(NP (DET the) (NOUN film))".
+
+    `tree` is (symbol, [trees, or (word, True if it decides the class)]).
+    """
     inside = [_render_tree(c) if isinstance(c[1], list) else c[0] for c in tree[1]]
     return f"({tree[0]} {' '.join(inside)})"
 

@@ -97,10 +97,11 @@ def parse(line: str) -> tuple[int, tuple[str, str]]:
 
 
 def _example(row: FileRow, example_id: int, classes: Sequence[str] = ()) -> Example:
-    """Returns the example of a row with the content (label, sentence).
+    """Returns the example, a dict, of a row with the content (label, sentence).
 
     `classes` are the labels in the order of the classes. "label" is the index of the label in it,
-    or -1 if `classes` is empty, as long as the classes are not known.
+    or -1 if `classes` is empty, as long as the classes are not known. The other entries are
+    "tokens", "text" and "example_id".
     """
     name, sentence = row.content
     return {
@@ -126,7 +127,8 @@ def source(
     """Returns a source in which classes are numbered by the labels of the training part.
 
     `examples`, `info` and `report` are those of the split. `read_part` maps the name of an official
-    part to its rows. Raises ValueError for a label that the training part does not have.
+    part to its rows. Raises ValueError for a label that the training part does not have. In the
+    rows of `examples` and of `read_part` the content is (label as text, sentence).
     """
     classes = classes_of(read_part("train").rows)
     for row in examples.rows.rows:
@@ -220,6 +222,9 @@ def bigram_shift(
 
 
 def _swappable(first: str, second: str) -> bool:
-    """Returns True for two words that may be swapped: both have a letter or digit, and differ."""
+    """Returns True for two words that may be swapped: both have a letter or digit, and differ.
+
+    `first` and `second` are neighbouring words.
+    """
     words = all(any(c.isalnum() for c in word) for word in (first, second))
     return words and first.lower() != second.lower()

@@ -27,7 +27,7 @@ _SPACE = re.compile("[ \t]+")
 def parse(line: str) -> tuple[int, tuple[str, ...]]:
     """Parses a line of words between spaces; returns (0, its words and `<eos>`, a tuple).
 
-    Raises LineError if `<eos>` is a word of the line.
+    The 0 stands for the class. Raises LineError if `<eos>` is a word of the line.
     """
     words = tuple(word for word in _SPACE.split(line) if word)
     # A written <eos> could not be distinguished from the end of a line.
@@ -37,7 +37,7 @@ def parse(line: str) -> tuple[int, tuple[str, ...]]:
 
 
 def read_rows(path: AnyPath, part: str = "") -> FileRows:
-    """Reads a file of sentences; the content of a row is a tuple of words with `<eos>`.
+    """Reads a file of sentences; the content of a row is its tuple of words and `<eos>`.
 
     The label of a row is 0. `part` has no effect. Raises ValueError for an empty file.
     """

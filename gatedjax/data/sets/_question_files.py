@@ -80,9 +80,10 @@ class _Folders(Places):
 
 
 def parse(data: bytes) -> _cloze.Question:
-    """Parses the content of a question file; returns a `Question`.
+    """Parses the content of a file: document, query, answer and candidates of a question.
 
-    Raises LineError, with the line number, for a malformed file.
+    The third, fifth and seventh lines are document, query and answer; the lines from the ninth on
+    are CANDIDATE:NAME. Raises LineError, with the line number, for a malformed file.
     """
     # Not splitlines, because a text may contain other line separators.
     text = decode(data.removeprefix(BOM)).replace("\r\n", "\n")
@@ -120,7 +121,7 @@ def _content(name: str, data: bytes) -> bytes:
 
 
 def _archive_files(path: Path, part: str) -> Iterator[File]:
-    """Yields (name, content) of each file of an official part in an archive."""
+    """Yields (name, content) of each file of a part ("train", ...) in the archive `path`."""
     # Only the folder of a member decides, because an archive may have further folders above it.
     inside = members(path, lambda name: PurePosixPath(name).parent.name == PARTS[part])
     for name, data in inside:
@@ -129,9 +130,11 @@ def _archive_files(path: Path, part: str) -> Iterator[File]:
 
 @functools.lru_cache(maxsize=1)
 def _read_part(path: Path, part: str, _stamp: tuple[int, int]) -> FileRows:
-    """Reads the question files of a part in a folder or archive `path`, see `read_rows`.
+    """Reads the question files of a part in a folder or archive `path`.
 
-    `_stamp` is the time of change and the size of the path, a key of the cache.
+    `part` is "train", "validation" or "test". The content of a row is a `Question`, and its label 0
+    if a token of the answer occurs in the document, 1 if none does, 2 if the answer is no
+    candidate. `_stamp` is the time of change and the size of the path, a key of the cache.
     """
 
     def row(name: str, data: bytes) -> tuple[int, _cloze.Question]:
@@ -146,8 +149,10 @@ def read_rows(path: Path, part: str) -> FileRows:
     """Reads a part from its folder or an archive; a row is a file with a question.
 
     `path` is the folder or the archive, and `part` an official part such as "train". Rows are
-    numbered in the order of the file names, and their content is a `Question`. All rows are in
-    memory: about 4 GiB for the training part of Daily Mail.
+    numbered in the order of the file names, their content is a `Question`, and their label 0 if a
+    token of the answer occurs in the document, 1 if none does, 2 if the answer is no candidate.
+    Malformed files are set aside, in `quarantine` of the result. All rows are in memory: about 4
+    GiB for the training part of Daily Mail.
     """
     return _read_part(path.resolve(), part, stamp(path))
 

@@ -65,7 +65,7 @@ def check(tokens: Sequence[str], insert: int, original: int) -> None:
 
 
 def parse_labels(line: str) -> tuple[int, tuple[int, int]]:
-    """Parses a line of NAME.y; returns (0, (insert, original)).
+    """Parses a line of NAME.y; returns (0, (insert, original)), with 0 for the class.
 
     `insert` is the position of the moved token, and `original` the position of the token that
     followed it before the move, both from 0. Raises LineError unless the line has two numbers.
@@ -127,7 +127,12 @@ def _of_row(row: FileRow, example_id: int) -> Example:
 
 
 def _parse_record(record: Record) -> tuple[int, tuple[tuple[str, ...], int, int]]:
-    """Returns (0, (tokens, insert, original)) for a TFDS record, see `read_rows`."""
+    """Returns (0, (tokens, insert, original)) for a TFDS record.
+
+    A record has "text", "insert" and "original". The 0 stands for the class. `insert` is the
+    position of the moved token, and `original` the position of the token that followed it before
+    the move, both from 0.
+    """
     tokens = tuple(record["text"].decode().split())
     return 0, (tokens, int(record["insert"]), int(record["original"]))
 
@@ -181,7 +186,8 @@ def word_reordering(
       base: first example id; the id of a move is base + number * copies + copy.
 
     Returns:
-      A source with "insert" and "original" in each example.
+      A source of examples with "tokens", "insert", the position of the moved token, and "original",
+      the position of the token that followed it before the move, both from 0.
 
     Raises:
       ValueError: if copies is not positive.

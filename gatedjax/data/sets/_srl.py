@@ -183,9 +183,10 @@ def _texts(path: AnyPath) -> Iterator[tuple[str, bytes]]:
 
 
 def read_rows(path: AnyPath, part: str = "") -> FileRows:
-    """Reads a file or a folder of files; a row is a sentence, its content a `Sentence`.
+    """Reads a file or a folder of files; the content of a row is a `Sentence`.
 
-    The label of a row is 0. `part` has no effect.
+    The label of a row is 0. `part` has no effect. Malformed sentences are set aside, in
+    `quarantine` of the result.
     """
     rows: list[FileRow] = []
     quarantine = []
@@ -256,11 +257,12 @@ def count_skipped(rows: FileRows, options: SetOptions) -> dict[str, int]:
 def examples(rows: FileRows, base: int, options: SetOptions) -> list[Example]:
     """Returns an example for each predicate of each sentence.
 
-    `rows` are the sentences, with a `Sentence` as content. In an example "labels" are the BIO
-    labels of the words (B-V, I-V at the predicate), "predicate" is the position of its first word,
-    "is_predicate" is 1 at its words and 0 elsewhere, "spans" are the labelled spans, "tags" the
-    parts of speech. The example id is `base` + index of the row * `IDS_PER_SENTENCE` + number of
-    the predicate.
+    `rows` are the sentences, with a `Sentence` as content; `options` has no effect. In an example
+    "labels" are the BIO labels of the words (B-V, I-V at the predicate), "predicate" is the
+    position of its first word, "is_predicate" is 1 at its words and 0 elsewhere, "spans" are (first
+    word, word after the last, role) of its arguments and of itself, "tags" the parts of speech. The
+    example id is `base` + index of the row * `IDS_PER_SENTENCE` (a constant) + number of the
+    predicate, from 0.
     """
     examples = []
     for row in rows.rows:

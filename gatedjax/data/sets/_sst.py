@@ -102,9 +102,10 @@ def parse(line: str) -> tuple[int, Tree]:
 
 
 def of_part(part: str, options: SetOptions) -> SetOptions:
-    """Returns the options for an official part such as "train".
+    """Returns the options, option -> value, for an official part such as "train".
 
-    The level "train_phrase" becomes "distinct" for "train" and "sentence" for other parts.
+    The value "train_phrase" of the option "level" becomes "distinct" for "train" and "sentence" for
+    other parts.
     """
     if options["level"] != "train_phrase":
         return options
@@ -114,7 +115,8 @@ def of_part(part: str, options: SetOptions) -> SetOptions:
 def ids_per_line(level: str) -> int:
     """Returns the number of example ids per line: id // ids_per_line is the line.
 
-    `level` is "sentence", "phrase" or "distinct", as in the function `examples`.
+    `level` is "sentence" (a line gives an example), or "phrase" or "distinct" (a node gives an
+    example).
     """
     return 1 if level == "sentence" else _MAX_NODES
 
@@ -122,8 +124,9 @@ def ids_per_line(level: str) -> int:
 def neutral(rows: FileRows, level: str) -> int:
     """Returns the number of trees without a polar node, which the binary form leaves out.
 
-    `rows` are the trees, and `level` is "sentence", "phrase" or "distinct". A polar node has a
-    label other than 2 (neutral). At the level "sentence" only the root counts.
+    `rows` are the trees, with the content (line, words, nodes), and `level` is "sentence", "phrase"
+    or "distinct". A polar node has a label other than 2 (neutral). At the level "sentence" only the
+    root counts.
     """
 
     def left_out(row: FileRow) -> bool:
@@ -136,7 +139,8 @@ def neutral(rows: FileRows, level: str) -> int:
 def count_skipped(rows: FileRows, options: SetOptions) -> dict[str, int]:
     """Counts the neutral trees that the binary form leaves out: {"neutral": count}.
 
-    `rows` are the trees. The dict is empty unless `options["granularity"]` is "binary".
+    `rows` are the trees, with the content (line, words, nodes). `options` is option -> value. The
+    dict is empty unless `options["granularity"]` is "binary".
     """
     if options["granularity"] != "binary":
         return {}
@@ -187,10 +191,11 @@ def spans(
 ) -> SpanCounts | None:
     """Counts the labelled spans of trees; returns None for the level "sentence".
 
-    `rows` are the trees, and `examples` their examples. `granularity` is "binary" or "fine", and
-    `level` is "sentence", "phrase" or "distinct". All counts are independent of each other: spans
-    are counted by their brackets (words have none), neutral spans by their labels, repeated spans
-    by their texts.
+    `rows` are the trees, with the content (line, words, nodes), and `examples` their examples. The
+    result has the numbers of all nodes, of examples, and of nodes that were left out by reason.
+    `granularity` is "binary" or "fine", and `level` is "sentence", "phrase" or "distinct". All
+    counts are independent of each other: spans are counted by their brackets (words have none),
+    neutral spans by their labels, repeated spans by their texts.
     """
     if level == "sentence":
         return None

@@ -36,8 +36,8 @@ class Tree(NamedTuple):
 def parse(line: str) -> tuple[int, Tree]:
     """Parses a line with a bracketed tree; returns (0, the tree).
 
-    A node without a label, such as Penn's outer node, has the label "". Raises LineError for
-    brackets that do not match.
+    The 0 stands for the class. A node without a label, such as Penn's outer node, has the label "".
+    Raises LineError for brackets that do not match.
     """
     line = line.strip()
     words: list[str] = []

@@ -47,7 +47,7 @@ def make(split: str, index: int) -> Example:
     Returns:
       The example, a dict: "tokens", the words of the document; "query" and "answer", tuples of
       words; "candidates", a tuple of tuples of words; "label", the index of the answer among the
-      candidates; and further entries of cloze questions.
+      candidates; "status", 0 if a token of the answer occurs in the document; and "example_id".
     """
     stream = _STREAM[split]
     draw = np.random.default_rng(np.random.SeedSequence([_ROOT_SEED, stream, index]))

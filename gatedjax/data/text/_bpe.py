@@ -21,6 +21,7 @@ class BytePairs:
     The first piece of a word begins with "▁"; punctuation is not joined to words. Ids 0 to 3 are
     padding, unknown, begin and end of a text. "<pad>" or "</s>" in a text are ordinary characters,
     and so is "▁". Characters outside the training texts are unknown, and `decode` drops them.
+    `SPECIALS` are "<pad>", "<unk>", "<s>" and "</s>".
 
     Args:
       tokenizer: a tokenizer of the library `tokenizers` with `SPECIALS` as its first pieces.
@@ -48,7 +49,8 @@ class BytePairs:
 
         Args:
           texts: the training texts, for example lines of a file.
-          vocab_size: the number of pieces, `SPECIALS` included; small texts give fewer.
+          vocab_size: the number of pieces, the four special pieces included; small texts give
+            fewer.
 
         Raises:
           ImportError: if `tokenizers` is missing.
@@ -90,7 +92,7 @@ class BytePairs:
         return [encoding.ids for encoding in encodings]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Returns the text of ids; the ids of `SPECIALS` are left out."""
+        """Returns the text of ids; the ids 0 to 3, padding and markers, are left out."""
         text_ids = [int(i) for i in ids if int(i) >= len(SPECIALS)]
         return self._tokenizer.decode(text_ids).strip().replace(_STAND_IN, _SPACE)
 
@@ -160,7 +162,7 @@ class BytePairs:
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     def to_json(self) -> str:
-        """Returns the vocabulary and the merges as a text for `from_json`."""
+        """Returns the vocabulary and the merges as a JSON text, which `from_json` reads."""
         return self._tokenizer.to_str()
 
     @classmethod
@@ -201,9 +203,9 @@ class BytePairs:
 
 
 def _inside(text: str) -> str:
-    """Returns the text with each "▁" replaced, because the tokenizer marks words with it.
+    """Returns the text with each "▁" replaced by another character.
 
-    The result has the same number of characters.
+    The tokenizer marks words with "▁". The result has the same number of characters.
     """
     return text.replace(_STAND_IN, "\ufffd").replace(_SPACE, _STAND_IN)
 

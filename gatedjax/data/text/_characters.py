@@ -42,7 +42,7 @@ class Characters:
     def build(cls, vocabulary: Vocabulary) -> "Characters":
         """Collects the characters of the words of a vocabulary, sorted by their code points.
 
-        Characters after the first `MAX_CHARACTERS` of a word are left out.
+        Characters after the first ten of a word are left out.
         """
         words = vocabulary.words[PAD + 1 :]
         return cls(sorted({c for word in words for c in word[:MAX_CHARACTERS]} - {" "}))

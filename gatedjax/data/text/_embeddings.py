@@ -43,14 +43,14 @@ class Embeddings:
     def coverage(self) -> float:
         """The share, in [0, 1], of the words of the vocabulary that the file contains.
 
-        Each word counts once; `SPECIALS` do not count.
+        Each word counts once; "<pad>" and "<unk>" do not count.
         """
         words = self.found[2:]
         return float(words.mean()) if len(words) else 0.0
 
 
 def _check_dim(dim: int, std: float | None) -> None:
-    """Raises ValueError for a width below 1 or a standard deviation below 0."""
+    """Raises ValueError for a width `dim` below 1 or a standard deviation `std` below 0."""
     if dim < 1:
         raise ValueError(f"dim must be at least 1, got {dim}")
     if std is not None and not std >= 0:
@@ -74,7 +74,7 @@ def random_embeddings(
       std: standard deviation of normal vectors; None means uniform vectors.
 
     Returns:
-      float32 [V, dim].
+      float32 [V, dim], a vector for each of the V words in the order of ids.
 
     Raises:
       ValueError: if dim < 1 or std < 0.
@@ -139,7 +139,7 @@ def load_embeddings(
         if that is more.
 
     Returns:
-      The vectors [V, dim], and for each word whether the file contains it.
+      The vectors [V, dim] of the V words, and a mask [V], True at words that the file contains.
 
     Raises:
       FileNotFoundError: if the file does not exist; the message names an address, and the
@@ -282,12 +282,12 @@ def _vectors(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _has_space(line: bytes, width: int) -> bool:
-    """Returns True for a line whose word contains spaces, followed by `width` numbers."""
+    """Returns True for a line with a word that contains spaces, then `width` numbers."""
     return line.count(b" ") > width and not _is_number(line.rsplit(b" ", width)[0])
 
 
 def _width(line: bytes) -> int:
-    """Returns the number of numbers at the end of a line, after its first word."""
+    """Returns how many numbers are at the end of a line, after its first word."""
     numbers = itertools.takewhile(_is_number, reversed(line.split(b" ")[1:]))
     return sum(1 for _ in numbers)
 
@@ -318,7 +318,7 @@ def _number_lines(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _is_number(last_word_part: bytes) -> bool:
-    """Returns True if the last of the words in a text, separated by single spaces, is a number."""
+    """Returns True if the text after the last space of `last_word_part` is a number."""
     try:
         float(last_word_part.rsplit(b" ", 1)[-1])
     except ValueError:

@@ -58,8 +58,8 @@ class ClosedVocabulary(Vocabulary):
         Args:
           sources: sequences of examples with "tokens".
           min_count: drop words that occur less often.
-          lowercase: fold case.
-          max_size: keep at most this many words.
+          lowercase: True to count and look up words in lower case.
+          max_size: keep at most this many words; None keeps all words.
 
         Returns:
           The vocabulary.

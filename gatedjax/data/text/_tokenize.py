@@ -41,7 +41,7 @@ def mark_ranges() -> str:
 
 @functools.cache
 def _with_marks() -> re.Pattern[str]:
-    """Returns the pattern `_TOKEN` of a token with combining marks as parts of words."""
+    """Returns the pattern of a token in which combining marks are parts of words."""
     marks = mark_ranges() + "\u200c\u200d"  # joiners and non-joiners inside words
     pattern = _TOKEN.pattern.replace(r"[^\W_]+", rf"[^\W_](?:[^\W_]|[{marks}])*")
     return re.compile(pattern.replace(r"[^\w\s]", rf"[^\w\s][{marks}]*"), _TOKEN.flags)

@@ -87,7 +87,7 @@ class Units:
 
     @classmethod
     def learn(cls, texts: Iterable[str]) -> "Units | None":
-        """Learns units from the runs of spaceless characters in texts.
+        """Learns units from runs of characters of scripts without spaces in texts.
 
         At first each substring of at most four characters that occurs three times, and each
         character, is a unit. The runs are cut with these units, and the units that occur at least
@@ -120,13 +120,14 @@ class Units:
         return cls(frequent, second.total())
 
     def cut(self, run: str) -> tuple[str, ...]:
-        """Cuts a run of spaceless characters into units, which joined give the run."""
+        """Cuts a run of characters of scripts without spaces into units, in order."""
         return self._cut(run)
 
     def split(self, tokens: Iterable[str]) -> list[str]:
-        """Cuts the runs of spaceless characters inside tokens.
+        """Cuts runs of characters of scripts without spaces inside tokens into units.
 
-        Other tokens stay whole, and so do hashtags and names of users.
+        Returns the units and the other tokens in order. Other tokens stay whole, and so do hashtags
+        and names of users.
         """
         out: list[str] = []
         for token in tokens:
@@ -138,7 +139,10 @@ class Units:
         return out
 
     def _viterbi(self, run: str) -> tuple[str, ...]:
-        """Returns the most probable units of a run of spaceless characters, see `Units`."""
+        """Returns the most probable units of a run of spaceless characters, in order.
+
+        Their probability is the product of the probabilities of the units.
+        """
         characters = split_characters(run)
         n = len(characters)
         best: list[float] = [0, *[-math.inf] * n]
@@ -180,9 +184,10 @@ def split_characters(run: str) -> Sequence[str]:
 
 
 def _select_runs(texts: Iterable[str]) -> collections.Counter[str]:
-    """Returns run -> count for an even selection of texts with at most `_MOST` characters.
+    """Returns run of spaceless characters -> count, for an even selection of texts.
 
-    The selection has each k-th text with runs; k doubles when there are too many characters.
+    The selection has each k-th of the `texts` with runs; k doubles when the runs of the selection
+    have more than two million characters.
     """
     chosen: list[tuple[list[str], int]] = []
     size, step = 0, 1

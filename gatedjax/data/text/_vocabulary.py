@@ -101,8 +101,8 @@ class Vocabulary:
         Args:
           sources: sequences of examples with "tokens".
           min_count: drop words that occur less often.
-          lowercase: fold case.
-          max_size: keep at most this many ids, `SPECIALS` included.
+          lowercase: True to count and look up words in lower case.
+          max_size: keep at most this many ids, "<pad>" and "<unk>" included; None keeps all words.
 
         Returns:
           The vocabulary.
@@ -122,7 +122,7 @@ class Vocabulary:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words in the order of ids, `SPECIALS` included."""
+        """The words in the order of ids, "<pad>" and "<unk>" included."""
         return self._words
 
     def __len__(self) -> int:

@@ -68,7 +68,10 @@ class SetBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # ty
         return {part: self._generate_examples(part, path) for part, path in paths.items()}
 
     def _manual(self, manual_dir: Path) -> Mapping[str, AnyPath]:
-        """Returns official part -> raw file in `manual_dir`, {} if a required part is missing."""
+        """Returns official part, such as "train" -> its raw file in the folder `manual_dir`.
+
+        Returns {} if a required part is missing.
+        """
         declaration = self.declaration
         paths = {part: declaration.files.find(manual_dir, part)[0] for part in declaration.official}
         existing = {part: path for part, path in paths.items() if path is not None}
@@ -92,7 +95,11 @@ class SetBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # ty
 
 
 def _feature(kind: object) -> object:
-    """Returns the TFDS feature for a type in `TfdsForm.features`."""
+    """Returns the TFDS feature for a type of values.
+
+    `kind` is `str` for a text, `[str]` for several texts, the tuple of the names of classes, or a
+    NumPy type, which is returned unchanged.
+    """
     if kind is str:
         return tfds.features.Text()
     if isinstance(kind, list):

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 def is_prepared(name: str, data_dir: str | Path | None) -> bool:
     """Returns True if the data set is prepared in `data_dir` in a form that needs no TensorFlow.
 
-    `data_dir` None is TFDS's own folder.
+    `name` is the name of a data set with files, such as "sst"; `data_dir` None is TFDS's own
+    folder.
     """
     # Any error, such as a missing package, means that the set is not prepared.
     with contextlib.suppress(Exception):
@@ -30,7 +31,8 @@ def is_prepared(name: str, data_dir: str | Path | None) -> bool:
 def builder_of(name: str, data_dir: str | Path | None) -> "DatasetBuilder":
     """Returns the TFDS builder of a data set, from gatedjax or from TFDS.
 
-    `name` is a key of `SETS`; `data_dir` None is TFDS's own folder.
+    `name` is the name of a data set with files, such as "sst"; `data_dir` None is TFDS's own
+    folder.
     """
     place = None if data_dir is None else str(Path(data_dir).expanduser())
     declared = SETS[name]
@@ -49,7 +51,7 @@ def builder_of(name: str, data_dir: str | Path | None) -> "DatasetBuilder":
 def prepare(
     name: str, *, data_dir: str | Path | None, manual_dir: str | Path | None = None
 ) -> "DatasetBuilder":
-    """Prepares a data set unless it is already prepared, and returns its builder.
+    """Prepares a data set unless it is already prepared, and returns its TFDS builder.
 
     `name` is the name of the data set, and `data_dir` the folder of TFDS (None: TFDS's own folder).
     The raw files are in `manual_dir`, or are downloaded if it is None. TFDS writes into a temporary
@@ -85,10 +87,11 @@ def prepare(
 
 
 def read_prepared(name: str, part: str, *, data_dir: str | Path | None) -> FileRows:
-    """Reads an official part, such as "train", of a data set; the rows are sorted by their index.
+    """Reads an official part, such as "train", of a data set that TFDS prepared.
 
     `name` is the name of the data set. If it is not prepared in `data_dir` (None: TFDS's own
-    folder), it is downloaded and prepared there first.
+    folder), it is downloaded and prepared there first. Returns the well-formed lines, sorted by
+    their index, as `rows`, and the lines that were set aside as `quarantine`.
     """
     prepared = prepare(name, data_dir=data_dir)
     source = prepared.as_data_source(part)
