@@ -50,6 +50,9 @@ class EvaluateOptions:
     """The share of the lines that may be set aside. With more of them the command ends."""
     split: str = "test"
     """The split of a data set that is given by its name."""
+    states: Unset[Path] = None
+    """The file with the tokens and vectors of the texts (.npz), for a model that was trained with
+    --states."""
     out: Unset[Path] = None
     """A file to which all results are also written as JSON."""
 
@@ -75,6 +78,7 @@ def _of_texts(model: Any, options: EvaluateOptions) -> Json:
     from gatedjax.text._lexicon_report import render_equal, render_window_leak
     from gatedjax.text._metrics import render_metrics
     from gatedjax.text._read import Columns, open_table, parse_header
+    from gatedjax.text._states_model import render_states_leak
     from gatedjax.text._training import COLUMNS
 
     if options.word is not None or options.tag is not None:
@@ -82,14 +86,18 @@ def _of_texts(model: Any, options: EvaluateOptions) -> Json:
     inputs = options.text or COLUMNS[model.kind].inputs
     columns = Columns(inputs, options.label, parse_header(options.columns))
     table = open_table(options.data, columns, encoding=options.encoding, split=options.split)
-    metrics = evaluate_model(model, table, max_aside=options.max_aside)
+    metrics = evaluate_model(model, table, max_aside=options.max_aside, states=options.states)
     if "same_answer" in metrics:
         n, share = metrics["n"], metrics["density"]
         say(f"{n:,} texts: accuracy {metrics['accuracy']:.4f} from {share:.0%} of the words")
         say(f"{render_equal(metrics['same_answer'])}\n")
     say(render_metrics(metrics).rstrip())
     verb = "read" if "same_answer" in metrics else "kept"
-    say(f"\ndensity: {metrics['density']:.4f} of the words are {verb}")
+    if "states_leak" in metrics:
+        say(f"\ndensity: {metrics['density']:.4f} of the tokens are open")
+        say(render_states_leak(metrics["states_leak"]))
+    else:
+        say(f"\ndensity: {metrics['density']:.4f} of the words are {verb}")
     if "gate_modes" in metrics:
         modes = ", ".join(f"{mode} {value:.4f}" for mode, value in metrics["gate_modes"].items())
         say(f"accuracy by gate mode: {modes}; gap {metrics['gate_gap']:.4f}")

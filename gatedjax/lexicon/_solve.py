@@ -1,5 +1,7 @@
 """Logistic regression on sparse features, and the gain of each word."""
 
+from typing import Any
+
 import numpy as np
 
 from gatedjax._utils.threads import limit_to_one_thread
@@ -101,7 +103,7 @@ def fit_weights(
     column is fitted, with the logits -z/2 and z/2.
 
     Args:
-      features: float32 csr matrix [n, F] of SciPy, the features f.
+      features: the features f [n, F], a float32 csr matrix of SciPy or an array.
       labels: int [n], the class y of each row.
       num_classes: the number of classes.
       inverse_penalty: the number C. The bias has no penalty.
@@ -117,7 +119,9 @@ def fit_weights(
     matrix: object = features
     num_texts, width = matrix.shape  # type: ignore[attr-defined]
     columns = 1 if num_classes == 2 else num_classes
-    transposed = matrix.T.tocsr()  # type: ignore[attr-defined]
+    transposed: Any = matrix.T  # type: ignore[attr-defined]
+    if not isinstance(matrix, np.ndarray):
+        transposed = transposed.tocsr()
     dtype = matrix.dtype  # type: ignore[attr-defined]
 
     def objective(point: np.ndarray) -> tuple[float, np.ndarray]:

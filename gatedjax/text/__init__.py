@@ -20,33 +20,45 @@ if TYPE_CHECKING:
     from gatedjax.text._show import Change as Change
     from gatedjax.text._show import Explanation as Explanation
     from gatedjax.text._show import Reasons as Reasons
+    from gatedjax.text._states import EncodedText as EncodedText
+    from gatedjax.text._states import States as States
+    from gatedjax.text._states import read_states as read_states
+    from gatedjax.text._states import save_states as save_states
     from gatedjax.text._tagger import Tagger as Tagger
     from gatedjax.text._tagging import Tagging as Tagging
 
 _MODULES = {
     "Change": "_show",
     "Columns": "_read",
+    "EncodedText": "_states",
     "Explanation": "_show",
     "PairClassifier": "_classifier",
     "Prediction": "_prediction",
     "Predictions": "_classifier",
     "Reasons": "_show",
+    "States": "_states",
     "Tagger": "_tagger",
     "Tagging": "_tagging",
     "TextClassifier": "_classifier",
+    "read_states": "_states",
+    "save_states": "_states",
 }
 
 __all__ = [
     "Change",
     "Columns",
+    "EncodedText",
     "Explanation",
     "PairClassifier",
     "Prediction",
     "Predictions",
     "Reasons",
+    "States",
     "Tagger",
     "Tagging",
     "TextClassifier",
+    "read_states",
+    "save_states",
 ]
 
 

@@ -16,8 +16,10 @@ from gatedjax.text._lexicon import LexiconModel
 from gatedjax.text._lexicon_training import train_lexicon
 from gatedjax.text._model import TrainedModel
 from gatedjax.text._options import TextOptions, check_options
-from gatedjax.text._prediction import LEXICONS
+from gatedjax.text._prediction import LEXICONS, STATES
 from gatedjax.text._saved import load_model
+from gatedjax.text._states_model import StatesModel
+from gatedjax.text._states_training import train_states
 from gatedjax.text._tokens import KINDS, LEXICON_KIND
 from gatedjax.text._training import Data, train_model
 from gatedjax.text._work_folder import WorkFolder
@@ -125,7 +127,11 @@ class TextEstimator(TextOptions):
 
     @classmethod
     def load(
-        cls, folder: str | Path, *, tokenizer: Callable[[str], Iterable[str]] | None = None
+        cls,
+        folder: str | Path,
+        *,
+        tokenizer: Callable[[str], Iterable[str]] | None = None,
+        encoder: Callable[[list[str]], Iterable[Any]] | None = None,
     ) -> Self:
         """Loads a model that `save` or `gatedjax train` wrote; no code in the folder is executed.
 
@@ -134,18 +140,23 @@ class TextEstimator(TextOptions):
           tokenizer: the function from a text to its tokens with which the model was trained. A
             folder has no code, so that it must be passed again. It is compared with the tokens that
             the function gave for a sample text.
+          encoder: the encoder with which the model was trained, for model="states". None reads
+            vectors, but no texts.
 
         Returns:
           The trained model.
 
         Raises:
           FileNotFoundError, ValueError: if the folder does not have such a model, or needs another
-            tokenizer.
+            tokenizer or encoder.
         """
         # The folder has only the options that a prediction needs. The other options get their
         # defaults.
-        trained = load_model(folder, (cls._kind,), tokenizer)
-        if isinstance(trained, LexiconModel):
+        trained = load_model(folder, (cls._kind,), tokenizer, encoder)
+        if isinstance(trained, StatesModel):
+            density = trained.pooling.density
+            estimator = cls(model=STATES, density=density if density < 1 else None, encoder=encoder)
+        elif isinstance(trained, LexiconModel):
             kind = trained.splitter.tokenizer.kind
             estimator = cls(
                 model=trained.network,
@@ -185,7 +196,7 @@ class TextEstimator(TextOptions):
         self._take(trained)
         return self
 
-    def _take(self, trained: TrainedModel | LexiconModel) -> None:
+    def _take(self, trained: TrainedModel | LexiconModel | StatesModel) -> None:
         self.model_ = trained
         self.classes_ = array_of(trained.classes)
         self.report_ = trained.report
@@ -212,8 +223,10 @@ def train_any(
     *,
     progress: bool = False,
     **arguments: Any,
-) -> TrainedModel | LexiconModel:
-    """Trains the model that the options name; see `train_model` and `train_lexicon`.
+) -> TrainedModel | LexiconModel | StatesModel:
+    """Trains the model that the options name.
+
+    See `train_model`, `train_lexicon` and `train_states`.
 
     Args:
       kind: "text", "pair" or "tags".
@@ -221,8 +234,15 @@ def train_any(
       options: the options.
       folder: the folder of the run of a network.
       progress: True shows a progress bar, for a network.
-      **arguments: further arguments of both functions.
+      **arguments: further arguments of these functions.
     """
+    if kind == "text" and options.model == STATES:
+        return train_states(table, options, **arguments)
+    if arguments.pop("validation_states", None) or arguments.pop("test_states", None):
+        raise ValueError(
+            "validation_states and test_states need states, the file with the vectors of the "
+            "training texts: give states="
+        )
     if kind == "text" and options.model in LEXICONS:
         return train_lexicon(table, options, **arguments)
     return train_model(kind, table, options, folder, progress=progress, **arguments)

@@ -2,7 +2,7 @@
 
 import collections
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -17,12 +17,18 @@ from gatedjax.text._lexicon_report import count_equal, measure_leak_of_sample
 from gatedjax.text._metrics import classification_metrics
 from gatedjax.text._model import Failure, TrainedModel, check_inputs, chunks
 from gatedjax.text._read import Aside, Label, Table
+from gatedjax.text._states_model import StatesModel
+from gatedjax.text._states_training import evaluate_states
 
 _CHUNK = 4096
 
 
 def evaluate_model(
-    model: TrainedModel | LexiconModel, table: Table, *, max_aside: float = 1.0
+    model: TrainedModel | LexiconModel | StatesModel,
+    table: Table,
+    *,
+    max_aside: float = 1.0,
+    states: Any = None,
 ) -> Json:
     """Evaluates a model on labelled texts.
 
@@ -31,6 +37,7 @@ def evaluate_model(
       table: labelled texts, read once, a chunk at a time.
       max_aside: the largest share of the lines that may be set aside, because they are malformed or
         have no text.
+      states: the file with the vectors of the texts, or encoded texts, for a model of states.
 
     Returns:
       A dict that can be written as JSON: the metrics of `classification_metrics`; "density", the
@@ -40,12 +47,17 @@ def evaluate_model(
       an open word is removed (see `measure_leak`), if attention cannot see all words. A lexicon
       has neither gate modes nor a leak, but "same_answer": the number of texts, and the number of
       texts of which the open words alone give bitwise the same probabilities. A lexicon of the
-      model "window" also has "window_leak", see `lexicon.WindowLeak`.
+      model "window" also has "window_leak", see `lexicon.WindowLeak`. A model of states has
+      "states_leak", see `evaluate_states`.
 
     Raises:
       ValueError: if a label is not a class of the model, or no line or too few lines can be used.
     """
     check_inputs(table.columns, model.kind)
+    if isinstance(model, StatesModel):
+        return evaluate_states(model, table, max_aside=max_aside, states=states)
+    if states is not None:
+        raise ValueError("states must be left out: the model reads texts")
     if isinstance(model, LexiconModel):
         return _evaluate_lexicon(model, table, max_aside)
     classes = Classes("label", model.classes)

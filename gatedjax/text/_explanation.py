@@ -8,13 +8,16 @@ from gatedjax.text._lexicon import LexiconModel
 from gatedjax.text._lexicon_explanation import explain_with_lexicon
 from gatedjax.text._model import Failure, TrainedModel
 from gatedjax.text._show import Change, Explanation
+from gatedjax.text._states_model import StatesModel
 
 
-def explain_texts(model: TrainedModel | LexiconModel, texts: Sequence[str]) -> Explanation:
+def explain_texts(
+    model: TrainedModel | LexiconModel | StatesModel, texts: Sequence[str]
+) -> Explanation:
     """Explains the prediction of a classifier for a text, or for a pair of texts.
 
     A network runs on the text, with each single gate flipped, and on the text without each word.
-    For a lexicon see `explain_with_lexicon`.
+    For a lexicon see `explain_with_lexicon`, and for a model of states `StatesModel.explain`.
 
     Args:
       model: a trained classifier of texts or of pairs.
@@ -27,6 +30,9 @@ def explain_texts(model: TrainedModel | LexiconModel, texts: Sequence[str]) -> E
     Raises:
       ValueError: if a text has no word.
     """
+    if isinstance(model, StatesModel):
+        (text,) = texts
+        return model.explain(text)
     if isinstance(model, LexiconModel):
         if len(texts) != 1:
             raise ValueError(f"a text must be one str, got {len(texts)} texts")

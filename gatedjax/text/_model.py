@@ -21,16 +21,16 @@ from gatedjax.export._kinds import check_kind, facts_of
 from gatedjax.models import GANet
 from gatedjax.text._buckets import FINE, group_texts, pad_texts, shape_of, sizes_of, width_of
 from gatedjax.text._networks import PAIR, TAGS, TEXT, Batch, Config, NetworkEntry, Reading
+from gatedjax.text._prediction import REPORT as REPORT
+from gatedjax.text._prediction import TOKENS as TOKENS
+from gatedjax.text._prediction import VOCABULARY as VOCABULARY
 from gatedjax.text._prediction import (
-    LEXICONS,
+    WITHOUT_NETWORK,
     check_classes,
     check_length,
     check_report,
     check_texts,
 )
-from gatedjax.text._prediction import REPORT as REPORT
-from gatedjax.text._prediction import TOKENS as TOKENS
-from gatedjax.text._prediction import VOCABULARY as VOCABULARY
 from gatedjax.text._prediction import Failure as Failure
 from gatedjax.text._prediction import Prediction as Prediction
 from gatedjax.text._prediction import check_inputs as check_inputs
@@ -361,10 +361,11 @@ class TrainedModel:
         """
         config = export.read_config(folder)
         kind = check_kind(config, kinds, folder)  # type: ignore[arg-type]
-        if config.get("network") in LEXICONS:
+        if config.get("network") in WITHOUT_NETWORK:
             raise export.BadFile(
-                f"{folder} is a lexicon, and this needs a network: `gatedjax explain` shows the "
-                "gates of a lexicon, and `gatedjax train --model ganet` trains a network with gates"
+                f"{folder} is a model without a network, and this needs a network: `gatedjax "
+                "explain` shows its gates, and `gatedjax train --model ganet` trains a network "
+                "with gates"
             )
         try:
             entry = networks(kind)[config["network"]]

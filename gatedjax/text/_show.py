@@ -50,6 +50,8 @@ class Reasons:
       is_same: True if the text without its closed words has bitwise the same probabilities.
       note: a remark about the text, or "".
       has_windows: True if the gates also depend on the neighbours of a word.
+      leak: a sentence about the closed words that the prediction depends on through the vectors of
+        an encoder, or "".
     """
 
     classes: tuple[Label, ...]
@@ -59,6 +61,7 @@ class Reasons:
     is_same: bool
     note: str = ""
     has_windows: bool = False
+    leak: str = ""
 
     def to_json(self) -> Json:
         """Returns a dict of the fields for `json.dumps`."""
@@ -72,7 +75,7 @@ class Reasons:
             ],
             "is_same": self.is_same,
             "note": self.note,
-        }
+        } | ({"leak": self.leak} if self.leak else {})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,9 +224,13 @@ def html_page(explanations: Sequence[Explanation], title: str) -> str:
     shaded = any(e.attention is not None for e in explanations)
     legend = []
     if left_out:
-        is_open, is_closed = (" (its gate is open)", " (its gate is closed)") if gated else ("", "")
-        legend.append(f'<span class="w">Underlined</span>: read{is_open}.')
-        legend.append(f'<del class="closed">Struck through</del>: not read{is_closed}.')
+        is_open, is_closed = ("read", "not read")
+        if gated:
+            is_open, is_closed = ("read (its gate is open)", "not read (its gate is closed)")
+        if any(e.reasons is not None and e.reasons.leak for e in explanations):
+            is_open, is_closed = ("its gate is open", "its gate is closed")
+        legend.append(f'<span class="w">Underlined</span>: {is_open}.')
+        legend.append(f'<del class="closed">Struck through</del>: {is_closed}.')
     if shaded:
         legend.append(
             'Shade: attention, from <span class="w" style="--a:0.1">little</span> to '
@@ -284,7 +291,9 @@ def _same(reasons: Reasons) -> Iterator[str]:
     """Yields sentences about the text without its closed words."""
     if reasons.note:
         yield f"{reasons.note[0].upper()}{reasons.note[1:]}."
-    if reasons.is_same:
+    if reasons.leak:
+        yield f"{reasons.leak[0].upper()}{reasons.leak[1:]}."
+    elif reasons.is_same:
         yield "The open words alone have the same probabilities, bit by bit."
     elif reasons.has_windows:
         yield (
@@ -419,7 +428,8 @@ def _reading(e: Explanation) -> str:
     if e.gates is None and all(e.kept):
         return f"{len(e.tokens)} words, all of them read.{cut}"
     count = sum(map(bool, e.kept))
-    share = f"{count} of {len(e.tokens)} words are read"
+    verb = "open" if e.reasons is not None and e.reasons.leak else "read"
+    share = f"{count} of {len(e.tokens)} words are {verb}"
     # In SSAN each word selects other words, so that the density is the share of pairs.
     if e.tokens and abs(count / len(e.tokens) - e.density) > 1e-3:
         return f"{share} by more than half of the words; {e.density:.0%} of all pairs are.{cut}"

@@ -15,6 +15,7 @@ from gatedjax.lexicon import (
 )
 from gatedjax.lexicon._features import Words, number_words
 from gatedjax.lexicon._fit import scale_weights
+from gatedjax.lexicon._pooling import find_cut as find_cut
 from gatedjax.lexicon._window import add_logits, find_neighbours
 
 # Words that occur less often share a gate, which also serves words that training has not seen.
@@ -166,22 +167,3 @@ def _initial_logits(
     # A word that raises the loss gets the lowest logit.
     logs = np.log(np.where(positive, means, means[positive].min()))
     return _START + np.clip((logs - logs.mean()) / max(logs.std(), 1e-9), -_SPREAD, _SPREAD)
-
-
-def find_cut(logits: np.ndarray, density: float) -> float:
-    """Returns the threshold above which the share of the logits is nearest to a density.
-
-    Equal logits are on the same side of the threshold, and at least one logit is above it.
-
-        >>> find_cut(np.array([3.0, 1.0, 1.0, 0.0]), 0.25)
-        2.0
-
-    Args:
-      logits: [n], at least one number.
-      density: the share.
-    """
-    values, counts = np.unique(logits.astype(np.float64), return_counts=True)
-    shares = np.cumsum(counts[::-1])[::-1] / len(logits)
-    lowest = int(np.argmin(np.abs(shares - density)))
-    below = values[lowest - 1] if lowest else values[0] - 2
-    return float((values[lowest] + below) / 2)
