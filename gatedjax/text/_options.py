@@ -118,7 +118,8 @@ class TextOptions:
     _: dataclasses.KW_ONLY
     embeddings: str | Path | None = _option(  # noqa: RUF009
         None,
-        "Text file of word vectors, GloVe or fastText, plain or .gz (default: random vectors, "
+        "File of word vectors: GloVe or fastText (.vec), plain or .gz, or a model of fastText "
+        "(.bin), which has vectors for all words from their subwords (default: random vectors, "
         "which for most networks contain the frequency of each word in each class).",
     )
     states: str | Path | None = _option(  # noqa: RUF009
