@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
+from scipy.special import softmax
 
 from gatedjax._utils.types import Json
 from gatedjax.lexicon import WindowLexicon
@@ -19,6 +20,7 @@ from gatedjax.text._model import Failure, TrainedModel, check_inputs, chunks
 from gatedjax.text._read import Aside, Label, Table
 from gatedjax.text._states_model import StatesModel
 from gatedjax.text._states_training import evaluate_states
+from gatedjax.text._windows import pool_windows
 
 _CHUNK = 4096
 
@@ -90,7 +92,9 @@ def evaluate_model(
             words += size
             open_words += output.density * size
             used.append(inputs)
-            sample.add(output.tokens)
+            # The leak of a long text is measured in its windows.
+            for window in model.list_windows([output.tokens])[0]:
+                sample.add(window)
             widths[width_of(max(map(len, output.tokens)), model.max_len)] += 1
         fullest |= widths  # The union has the larger count for each width.
         if model.entry.gated:
@@ -186,9 +190,15 @@ def _by_mode(
     """
     right: dict[str, np.ndarray] = {}
     targets = np.array(labels)
-    for numbers, batch in model.batches([model.tokens(example) for example in texts]):
+    windows, owners = model.list_windows([model.all_tokens(example) for example in texts])
+    lengths = np.array([sum(map(len, window)) for window in windows])
+    probabilities: dict[str, np.ndarray] = {}
+    for numbers, batch in model.batches(windows):
         for mode, logits in model.modes(model.params, batch).items():
-            best = np.asarray(logits).argmax(axis=-1)[:, : len(numbers)]
-            share = np.mean(best == targets[numbers], axis=0)
-            right.setdefault(mode, np.zeros(len(texts)))[numbers] = share
+            drawn = softmax(np.asarray(logits, np.float64)[:, : len(numbers)], axis=-1)
+            shape = (len(drawn), len(windows), drawn.shape[-1])
+            probabilities.setdefault(mode, np.zeros(shape))[:, numbers] = drawn
+    for mode, drawn in probabilities.items():
+        best = pool_windows(drawn, owners, lengths, len(texts)).argmax(axis=-1)
+        right[mode] = np.mean(best == targets, axis=0)
     return right

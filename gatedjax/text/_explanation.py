@@ -6,9 +6,12 @@ import numpy as np
 
 from gatedjax.text._lexicon import LexiconModel
 from gatedjax.text._lexicon_explanation import explain_with_lexicon
-from gatedjax.text._model import Failure, TrainedModel
+from gatedjax.text._model import Failure, TextOutput, TrainedModel
 from gatedjax.text._show import Change, Explanation
 from gatedjax.text._states_model import StatesModel
+from gatedjax.text._windows import number_windows, pool_windows
+
+Example = tuple[tuple[str, ...], ...]
 
 
 def explain_texts(
@@ -55,8 +58,9 @@ def explain_texts(
         density=output.density,
         attention=attention,
         gates=None if output.gates is None else tuple(map(float, output.gates)),
-        flips=_flip_gates(model, output.tokens[0], np.array(output.masks[0]), best),
-        removed=_remove_words(model, output.tokens, best),
+        flips=_flip_gates(model, output, best),
+        removed=_remove_words(model, output, best),
+        windows=tuple(number_windows(output.windows)),
         cut=sum(len(model.tokenizer.split(text)) for text in texts) - len(words),
     )
 
@@ -67,14 +71,13 @@ def _change(model: TrainedModel, probabilities: np.ndarray, best: int) -> Change
 
 
 def _flip_gates(
-    model: TrainedModel, tokens: tuple[str, ...], is_open: np.ndarray, best: int
+    model: TrainedModel, output: TextOutput, best: int
 ) -> tuple[Change | None, ...] | None:
     """Returns the prediction after each single gate is flipped, with the same encoder states.
 
     Args:
       model: the trained model.
-      tokens: the T words of the text.
-      is_open: bool [T], True at the words with an open gate.
+      output: the output of the network for the text of T words.
       best: the position in `model.classes` of the class that is predicted without a flip.
 
     Returns:
@@ -83,35 +86,75 @@ def _flip_gates(
     """
     if not model.entry.gated:
         return None
-    # Row i of the identity flips gate i, so that the patterns of all words run as a batch.
-    flipped = np.logical_xor(is_open, np.eye(len(is_open), dtype=bool))
-    # If no gate is open, such a network opens the likeliest gate: the gate that was just closed.
-    again = ~flipped.any(axis=1) & (model.config.gates.empty == "max_gate")
-    rows = model.with_gates(tokens, flipped.astype(np.float32))
-    return tuple(
-        None if opens_again else _change(model, row, best)
-        for opens_again, row in zip(again, rows, strict=True)
-    )
+    changes: list[Change | None] = []
+    windows, before = _read_windows(model, output)
+    ends = np.cumsum([len(tokens) for (tokens,) in windows])[:-1]
+    for place, is_open in enumerate(np.split(output.masks[0], ends)):
+        # Row i of the identity flips gate i, so that the patterns of all words run as a batch.
+        flipped = np.logical_xor(is_open, np.eye(len(is_open), dtype=bool))
+        # If no gate is open, such a network opens the likeliest gate: the gate just closed.
+        again = ~flipped.any(axis=1) & (model.config.gates.empty == "max_gate")
+        rows = model.with_gates(windows[place][0], flipped.astype(np.float32))
+        pooled = _replace_window(before, windows, place, rows)
+        changes += [
+            None if opens_again else _change(model, row, best)
+            for opens_again, row in zip(again, pooled, strict=True)
+        ]
+    return tuple(changes)
 
 
-def _remove_words(
-    model: TrainedModel, tokens: tuple[tuple[str, ...], ...], best: int
-) -> tuple[Change, ...]:
+def _read_windows(model: TrainedModel, output: TextOutput) -> tuple[list[Example], np.ndarray]:
+    """Returns the W windows of a text, and their probabilities [W, C]."""
+    windows, _ = model.list_windows([output.tokens])
+    if len(windows) == 1:
+        return windows, output.probabilities[None]
+    return windows, np.stack([window.probabilities for window in model.read_tokens(windows)])
+
+
+def _replace_window(
+    before: np.ndarray, windows: Sequence[Example], place: int, rows: np.ndarray
+) -> np.ndarray:
+    """Returns the probabilities of a text with each of S other results for a single window.
+
+    Args:
+      before: [W, C], the probabilities of the windows.
+      windows: the W windows of the text.
+      place: the position of the window that changes.
+      rows: [S, C], the probabilities of this window after each change.
+
+    Returns:
+      [S, C].
+    """
+    if len(windows) == 1:
+        return rows
+    changed = np.repeat(before[None], len(rows), axis=0)
+    changed[:, place] = rows
+    lengths = np.array([len(tokens) for (tokens,) in windows])
+    return pool_windows(changed, np.zeros(len(windows), int), lengths, 1)[:, 0]
+
+
+def _remove_words(model: TrainedModel, output: TextOutput, best: int) -> tuple[Change, ...]:
     """Returns the prediction of the whole network after each single word is removed.
+
+    A long text keeps the borders of its windows.
 
     Args:
       model: the trained model.
-      tokens: a tuple with the words of the text, or of both texts of a pair.
+      output: the output of the network for the text, or for both texts of a pair.
       best: the position in `model.classes` of the class that is predicted with all words.
 
     Returns:
       A `Change` for each word, the words of the first text first.
     """
-    shorter = []
-    for place, words in enumerate(tokens):
-        for number in range(len(words)):
-            remaining = (*words[:number], *words[number + 1 :])
-            shorter.append((*tokens[:place], remaining, *tokens[place + 1 :]))
-    return tuple(
-        _change(model, output.probabilities, best) for output in model.read_tokens(shorter)
-    )
+    changes: list[Change] = []
+    windows, before = _read_windows(model, output)
+    for window, tokens in enumerate(windows):
+        shorter = []
+        for place, words in enumerate(tokens):
+            for number in range(len(words)):
+                remaining = (*words[:number], *words[number + 1 :])
+                shorter.append((*tokens[:place], remaining, *tokens[place + 1 :]))
+        rows = np.stack([after.probabilities for after in model.read_tokens(shorter)])
+        pooled = _replace_window(before, windows, window, rows)
+        changes += [_change(model, row, best) for row in pooled]
+    return tuple(changes)

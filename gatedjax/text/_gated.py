@@ -148,12 +148,14 @@ def open_own(
     classes = Classes("label", trained.classes)
     ids, labels, aside = [], [], 0
     for record in table:
-        words = () if isinstance(record, Aside) else trained.tokens(record.inputs)[0]
+        words = () if isinstance(record, Aside) else trained.all_tokens(record.inputs)[0]
         if isinstance(record, Aside) or record.label is None or not words:
             aside += 1
             continue
-        ids.append(trained.ids(words))
-        labels.append(classes.place(record.label, record.where, record.line))
+        # Each window of a long text counts as a text.
+        for (window,) in trained.list_windows([(words,)])[0]:
+            ids.append(trained.ids(window))
+            labels.append(classes.place(record.label, record.where, record.line))
     if not ids:
         raise ValueError(f"{table.name} has no labelled text ({aside} lines cannot be used)")
     network: Any = trained.module

@@ -151,9 +151,10 @@ class TextOptions:
     )
     max_len: int = _option(
         400,
-        "Number of words of a text that are read. A tagger splits longer sentences in training. It "
-        "predicts their tags in windows that overlap by half, and takes the tag of a word from the "
-        "window with the most words around it.",
+        "Number of words that a network reads at once. A longer text is read in windows of at most "
+        "so many words, whose scores are averaged; texts of pairs are cut. A tagger splits longer "
+        "sentences in training. It predicts their tags in windows that overlap by half, and takes "
+        "the tag of a word from the window with the most words around it.",
         _check_integer(1, MOST_LENGTH),
     )
     min_count: int | None = _option(

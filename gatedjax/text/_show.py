@@ -114,6 +114,8 @@ class Explanation:
       cut: number of words at the end of the text that the network does not read because of
         `max_len`.
       reasons: the part of each word in the logits, for a lexicon; None for a network.
+      windows: the number of the window of each word, from 1, if a network reads a long text in
+        several windows; else ().
     """
 
     text: str
@@ -129,8 +131,14 @@ class Explanation:
     removed: tuple[Change, ...]
     cut: int = 0
     reasons: Reasons | None = None
+    windows: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.windows and len(self.windows) != len(self.tokens):
+            raise ValueError(
+                f"windows must have one entry per word ({len(self.tokens)}), got "
+                f"{len(self.windows)}"
+            )
         for name in ("kept", "attention", "gates", "flips", "removed"):
             values = getattr(self, name)
             if values is not None and len(values) != len(self.tokens):
@@ -162,7 +170,9 @@ class Explanation:
             else [None if c is None else _change_json(c) for c in self.flips],
             "removed": [_change_json(c) for c in self.removed],
             "cut": self.cut,
-        } | ({} if self.reasons is None else {"reasons": self.reasons.to_json()})
+            **({"windows": list(self.windows)} if self.windows else {}),
+            **({} if self.reasons is None else {"reasons": self.reasons.to_json()}),
+        }
 
     def render(self) -> str:
         """Formats the explanation for a terminal: a few sentences, and a table of the words.
@@ -179,14 +189,15 @@ class Explanation:
         if self.reasons is not None:
             return "\n".join([*lines, *_same(self.reasons), "", _render_reasons(self)])
         lines += [f"{clean(sentence)}" for sentence in _deciding(self)]
-        headers, rows = ["word", "read"], []
+        headers, rows = ["window"] * bool(self.windows) + ["word", "read"], []
         top = max(self.attention or (0.0,))
         headers += ["gate"] if self.gates is not None else []
         headers += ["attention", ""] if self.attention is not None else []
         headers += ["if flipped"] if self.flips is not None else []
         headers += ["if removed"]
         for i, token in enumerate(self.tokens):
-            row: list[str] = [clean(token) or "(empty)", "yes" if self.kept[i] else "-"]
+            row: list[str] = [str(number) for number in self.windows[i : i + 1]]
+            row += [clean(token) or "(empty)", "yes" if self.kept[i] else "-"]
             if self.gates is not None:
                 row.append(f"{self.gates[i]:.2f}")
             if self.attention is not None:
@@ -370,7 +381,7 @@ def _table(e: Explanation) -> str:
             body.append(f'<tr><th scope="row"><bdi>{_escape(name)}</bdi></th>{numbers}</tr>')
         return "\n".join(["<table>", head, "<tbody>", *body, "</tbody>", "</table>"])
     top = max(e.attention or (0.0,))
-    heads = ["Word", "Read"]
+    heads = ["Window"] * bool(e.windows) + ["Word", "Read"]
     heads += ["Gate open"] if e.gates is not None else []
     heads += ["Attention"] if e.attention is not None else []
     heads += ["If flipped"] if e.flips is not None else []
@@ -380,7 +391,8 @@ def _table(e: Explanation) -> str:
     lines += ["</tr></thead>", "<tbody>"]
     for i, token in enumerate(e.tokens):
         style = "" if e.kept[i] else ' class="closed"'
-        cells = [
+        cells = [f'<td class="n">{number}</td>' for number in e.windows[i : i + 1]]
+        cells += [
             f'<th scope="row" lang=""{style}><bdi>{_escape(_word(token))}</bdi></th>',
             f"<td>{'yes' if e.kept[i] else 'no'}</td>",
         ]
@@ -425,6 +437,11 @@ def _bar(number: float, share: float) -> str:
 
 def _reading(e: Explanation) -> str:
     cut = f" The text goes on for {e.cut:,} words that are not used." if e.cut else ""
+    if e.windows:
+        cut += (
+            f" They are in {e.windows[-1]} windows, which the network reads one by one; the scores "
+            "are the mean of those of the windows, weighted by their numbers of words."
+        )
     if e.gates is None and all(e.kept):
         return f"{len(e.tokens)} words, all of them read.{cut}"
     count = sum(map(bool, e.kept))
