@@ -57,7 +57,7 @@ class GatedPooling:
     temperature: float = 1.0
 
     def check(self) -> None:
-        """Raises ValueError if the arrays do not belong together, as in a damaged file."""
+        """Raises ValueError if the arrays do not fit each other, as in a damaged file."""
         columns = 1 if self.num_classes == 2 else self.num_classes
         shapes = {"weights": (self.width, columns), "bias": (columns,)}
         for name, shape in shapes.items():
@@ -156,7 +156,7 @@ def score_gate(vectors: np.ndarray, gate: np.ndarray, cut: float) -> np.ndarray:
       gate: [D], the vector u.
       cut: the number c.
     """
-    # A product of matrices would give a token other bits beside other tokens. The sum of a row
+    # A product of matrices would give a token other bits in another batch. The sum of a row
     # depends on this row only.
     products = np.asarray(vectors, np.float64) * gate.astype(np.float64)
     return np.asarray(products.sum(1)) - cut
@@ -252,9 +252,9 @@ def fit_pooling(
             gate = _fit_gate(texts, labels, rows, is_open, pooling, weights)
             logits = np.concatenate([score_gate(c.vectors, gate, 0.0) for c in _chunks(texts)])
             cut = find_cut(logits, density)
-            # The gates of training are those of a prediction, which opens a token in each text.
-            opened, _ = dataclasses.replace(pooling, gate=gate, cut=cut).select(texts)
-            is_open = np.concatenate(opened)
+            # Training uses the gates of a prediction, which opens a token in each text.
+            gates_of_texts, _ = dataclasses.replace(pooling, gate=gate, cut=cut).select(texts)
+            is_open = np.concatenate(gates_of_texts)
         pooling = _fit_classifier(
             texts, labels, num_classes, rows, is_open, gate, cut, density, weights, inverse_penalty
         )
@@ -414,6 +414,6 @@ def _compute_gains(
     change = np.where(is_open, -1, 1)
     other_counts = counts[rows] + change
     # The difference of a sum and its only term need not be zero.
-    others = np.where(other_counts[:, None] > 0, sums[rows] + change[:, None] * scores, 0.0)
-    other_losses = measure(others, other_counts, labels[rows])
+    changed_sums = np.where(other_counts[:, None] > 0, sums[rows] + change[:, None] * scores, 0.0)
+    other_losses = measure(changed_sums, other_counts, labels[rows])
     return np.asarray(change * (losses - other_losses) * np.maximum(counts[rows], other_counts))

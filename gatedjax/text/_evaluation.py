@@ -178,7 +178,7 @@ def _by_mode(
 ) -> dict[str, np.ndarray]:
     """Returns by the name of each gate mode an array [n]: the share of draws that are right.
 
-    A draw is right if the network predicts the true class of the example with the drawn gates.
+    A draw is right if the network predicts the true class of the example with the draws gates.
 
     The seed of the draws is fixed.
 
@@ -195,10 +195,10 @@ def _by_mode(
     probabilities: dict[str, np.ndarray] = {}
     for numbers, batch in model.batches(windows):
         for mode, logits in model.modes(model.params, batch).items():
-            drawn = softmax(np.asarray(logits, np.float64)[:, : len(numbers)], axis=-1)
-            shape = (len(drawn), len(windows), drawn.shape[-1])
-            probabilities.setdefault(mode, np.zeros(shape))[:, numbers] = drawn
-    for mode, drawn in probabilities.items():
-        best = pool_windows(drawn, owners, lengths, len(texts)).argmax(axis=-1)
+            draws = softmax(np.asarray(logits, np.float64)[:, : len(numbers)], axis=-1)
+            shape = (len(draws), len(windows), draws.shape[-1])
+            probabilities.setdefault(mode, np.zeros(shape))[:, numbers] = draws
+    for mode, draws in probabilities.items():
+        best = pool_windows(draws, owners, lengths, len(texts)).argmax(axis=-1)
         right[mode] = np.mean(best == targets, axis=0)
     return right

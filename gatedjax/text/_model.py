@@ -244,7 +244,8 @@ class TrainedModel:
     def all_tokens(self, texts: Sequence[str]) -> tuple[tuple[str, ...], ...]:
         """Returns a tuple with the words of each text of an example that a prediction reads.
 
-        These are all words if the network reads long texts in windows, and else those of `tokens`.
+        These are all words if the network reads long texts in windows, and else the words of
+        `tokens`.
         """
         most = MOST_LENGTH if self.windows else self.max_len
         return tuple(self.tokenizer.split(text, most) for text in texts)
@@ -270,8 +271,8 @@ class TrainedModel:
         """Runs the network on examples that are split into words, long texts in windows.
 
         The result is a list with the `TextOutput` of each example, in their order. The
-        probabilities of a long text are those of `pool_windows`, and the attention in a window is
-        multiplied with the share of the window in the words.
+        probabilities of a long text are computed by `pool_windows`, and the attention in a window
+        is multiplied with the share of the window in the words.
         """
         pieces, owners = self.list_windows(examples)
         outputs = self.read_tokens(pieces)
@@ -510,7 +511,7 @@ def take_row(tokens: tuple[tuple[str, ...], ...], out: Reading, row: int) -> Tex
 
 
 def join_windows(outputs: Sequence[TextOutput]) -> TextOutput:
-    """Returns the `TextOutput` of a text from those of its windows, see `pool_windows`."""
+    """Returns the `TextOutput` of a text from the outputs of its windows, see `pool_windows`."""
     lengths = np.array([len(output.tokens[0]) for output in outputs])
     shares = lengths / lengths.sum()
     probabilities = np.stack([output.probabilities for output in outputs])

@@ -241,8 +241,8 @@ def check_encoded(
                 f"{type(result).__name__} for {text}"
             )
         tokens, vectors = result
-        listed = [] if isinstance(tokens, str | bytes) else list(tokens)
-        if isinstance(tokens, str | bytes) or not all(isinstance(t, str) for t in listed):
+        token_list = [] if isinstance(tokens, str | bytes) else list(tokens)
+        if isinstance(tokens, str | bytes) or not all(isinstance(t, str) for t in token_list):
             raise ValueError(
                 f"{name} must give a list of texts as the tokens of {text}, got {tokens!r:.60}"
             )
@@ -256,16 +256,16 @@ def check_encoded(
                 f"{name} must give an array of numbers as the vectors of {text}; for a tensor of "
                 f"PyTorch give vectors.detach().float().cpu().numpy(): {error}"
             ) from error
-        if not listed and not array.size:
+        if not token_list and not array.size:
             array = array.reshape(0, array.shape[-1] if array.ndim == 2 else 0)
-        if array.ndim != 2 or len(array) != len(listed):
+        if array.ndim != 2 or len(array) != len(token_list):
             raise ValueError(
-                f"{name} must give a vector for each token: {text} has {len(listed)} tokens and "
-                f"vectors of shape {array.shape}"
+                f"{name} must give a vector for each token: {text} has {len(token_list)} tokens "
+                f"and vectors of shape {array.shape}"
             )
         if not np.isfinite(array).all():
             raise ValueError(f"{name} must give finite vectors, got NaN or infinity for {text}")
-        yield EncodedText([str(token) for token in listed], array)
+        yield EncodedText([str(token) for token in token_list], array)
 
 
 def collect_states(name: str, encoded: Iterable[EncodedText]) -> States:
@@ -334,7 +334,7 @@ def sample_encoder(encoder: Encoder | None) -> Json | None:
     if encoder is None:
         return None
     ((tokens, vectors),) = encode_texts(encoder, [_PROBE])
-    numbers = np.asarray(vectors, np.float64)[[0, -1]][:, :_NUMBERS] if len(tokens) else []
+    numbers: Any = np.asarray(vectors, np.float64)[[0, -1]][:, :_NUMBERS] if len(tokens) else []
     return {
         "path": import_path(encoder),
         "tokens": list(tokens),
@@ -444,7 +444,7 @@ def find_states(
     if table.place + 1 != len(states):
         raise ValueError(
             f"{states.name} must have the states of the {table.place + 1:,} records of "
-            f"{table.name}, in their order, got those of {len(states):,} texts"
+            f"{table.name}, in their order, got the states of {len(states):,} texts"
         )
     return states
 

@@ -57,7 +57,7 @@ Item = str | EncodedText
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OpenPrediction(Prediction):
-    """A prediction whose open tokens are not all that it depends on, so that they are not `kept`.
+    """A prediction that also depends on closed tokens, so that its open tokens are not `kept`.
 
     In the line of `gatedjax predict` they are called "open".
     """
@@ -102,7 +102,7 @@ class StatesModel:
 
         Raises:
           NeedsEncoder: if there is a text and no encoder.
-          ValueError: if tokens and vectors do not belong together, or have another width.
+          ValueError: if tokens and vectors do not fit each other, or have another width.
         """
         texts = [item for item in items if isinstance(item, str)]
         if texts and self.encoder is None:
@@ -111,8 +111,10 @@ class StatesModel:
                 "--states FILE (in Python vectors from read_states, or load(folder, encoder=...))"
             )
         new = encode_texts(self.encoder, texts) if self.encoder is not None else iter(())
-        given = check_encoded((item for item in items if not isinstance(item, str)), "states")
-        encoded = [next(new) if isinstance(item, str) else next(given) for item in items]
+        encoded_items = check_encoded(
+            (item for item in items if not isinstance(item, str)), "states"
+        )
+        encoded = [next(new) if isinstance(item, str) else next(encoded_items) for item in items]
         for number, text in enumerate(encoded):
             if len(text.tokens) and text.vectors.shape[1] != self.pooling.width:
                 raise ValueError(
@@ -173,7 +175,7 @@ class StatesModel:
                 continue
             text, reading = output
             parts = self.pooling.share(text.vectors).words
-            places = np.flatnonzero(reading.is_open[0])
+            places = np.flatnonzero(reading.is_open[0]).tolist()
             best = int(np.argmax(reading.probabilities[0]))
             order = sorted(places, key=lambda i: -abs(parts[i, best] - parts[i].mean()))
             reasons = tuple((text.tokens[i], tuple(map(float, parts[i]))) for i in order)

@@ -43,7 +43,7 @@ from gatedjax.text._tokens import LEXICON_KIND, Splitter, Tokenizer
 
 Say = Callable[[str], None]
 Source = str | Path | Sequence[Any] | None
-# Up to so many texts the chosen density is fitted again to all texts, as for a lexicon.
+# Up to so many texts the stage_number density is fitted again to all texts, as for a lexicon.
 _LARGEST_REFIT = 20_000
 # With a smaller share of tokens that occur in their texts, the states may be of other texts.
 _LEAST_LOCATED = 0.5
@@ -89,8 +89,8 @@ def train_states(
 ) -> StatesModel:
     """Fits gates and a classifier to the token vectors of labelled texts, and measures them.
 
-    The stages of `fit_pooling` are compared on the validation texts like those of a lexicon, see
-    `train_lexicon`. With an encoder, the effect of the closed tokens on the vectors of the open
+    The stages of `fit_pooling` are compared on the validation texts like the stages of a lexicon,
+    see `train_lexicon`. With an encoder, the effect of the closed tokens on the vectors of the open
     tokens is measured on up to 64 texts.
 
     Args:
@@ -152,8 +152,8 @@ def train_states(
         )
         if name == "train":
             _corpus.check_trainable(corpora[name], split=validation is None)
-    for read in corpora.values():
-        say_corpus(read, say)
+    for labelled in corpora.values():
+        say_corpus(labelled, say)
     corpus = corpora["train"]
     duplicates = _copies.find_duplicates(corpus)
     for line in (*duplicates.render(), *_corpus.note_parts(corpora)):
@@ -168,28 +168,30 @@ def train_states(
     sizes = ", ".join(f"{len(part.labels):,} for {name}" for name, part in parts.items())
     split = "" if validation is not None else " (in proportion to the classes, always the same)"
     say(f"split: {sizes}{split}")
-    stages, curve, chosen = _fit_stages(parts, len(corpus.classes), options)
+    stages, curve, stage_number = _fit_stages(parts, len(corpus.classes), options)
     metric = options.best_metric
     title = f"{metric.replace('_', ' ')} on the validation texts, by the share of open tokens:"
-    lines = (line.replace("words", "tokens") for line in render_curve(curve, chosen, metric))
+    lines = (line.replace("words", "tokens") for line in render_curve(curve, stage_number, metric))
     say("\n".join([title, *lines]))
-    measured, all_tokens = stages[chosen], stages[0]
+    measured, all_tokens = stages[stage_number], stages[0]
     pooling = measured
     if validation is None and len(corpus) <= _LARGEST_REFIT:
         densities = [density for density in _list_densities(options) if density >= measured.density]
-        all_tokens, *later = _fit(every, len(corpus.classes), densities)
-        pooling = later[-1] if later else all_tokens
+        all_tokens, *stages = _fit(every, len(corpus.classes), densities)
+        pooling = stages[-1] if stages else all_tokens
         parts["train"] = every
     checked = "validation" if test is None else "test"
-    held = parts["validation"]
+    validation_part = parts["validation"]
     # The temperature is fitted before the validation texts may become training texts.
-    temperature = fit_temperature(measured.read(held.vectors).probabilities, held.labels)
+    temperature = fit_temperature(
+        measured.read(validation_part.vectors).probabilities, validation_part.labels
+    )
     compared = measured if checked == "validation" else pooling
     uncalibrated = _measure(compared, parts[checked], corpus.classes)["ece"]
     measured = dataclasses.replace(measured, temperature=temperature)
     pooling = dataclasses.replace(pooling, temperature=temperature)
     report: Json = {"density": pooling.density, "temperature": temperature, "curve": curve}
-    report["validation"] = _measure(measured, held, corpus.classes)
+    report["validation"] = _measure(measured, validation_part, corpus.classes)
     report["validation"]["all_words"] = curve[0]["accuracy"]
     fitted = every.select(training_rows) if checked == "validation" else parts["train"]
     if test is not None:
@@ -206,7 +208,7 @@ def train_states(
         encoder=encoder,
         facts=sample_encoder(encoder) if states is None else None,
         report=report,
-        picture=draw_curve(curve, chosen),
+        picture=draw_curve(curve, stage_number),
     )
     report["leak"] = None
     if encoder is not None:
@@ -225,20 +227,24 @@ def train_states(
 def _fit_stages(
     parts: dict[str, _Part], num_classes: int, options: TextOptions
 ) -> tuple[list[GatedPooling], list[Json], int]:
-    """Fits all stages, and returns them with their scores and the number of the chosen stage."""
-    held = parts["validation"]
+    """Fits all stages, and returns them with their scores and the number of the stage to use."""
+    validation_part = parts["validation"]
     stages, curve = [], []
     for pooling in _fit(parts["train"], num_classes, _list_densities(options)):
-        readings = pooling.read(held.vectors)
-        scores = classification_metrics(held.labels, readings.probabilities, range(num_classes))
+        readings = pooling.read(validation_part.vectors)
+        scores = classification_metrics(
+            validation_part.labels, readings.probabilities, range(num_classes)
+        )
         share = float(np.mean(np.concatenate(readings.is_open)))
         stage = {name: scores[name] for name in METRICS}
         curve.append({"density": pooling.density, "words": share, **stage})
         stages.append(pooling)
-    chosen = len(stages) - 1
+    stage_number = len(stages) - 1
     if options.density is None:
-        chosen = choose_stage([stage[options.best_metric] for stage in curve], len(held.labels))
-    return stages, curve, chosen
+        stage_number = choose_stage(
+            [stage[options.best_metric] for stage in curve], len(validation_part.labels)
+        )
+    return stages, curve, stage_number
 
 
 def _fit(part: _Part, num_classes: int, densities: Sequence[float]) -> list[GatedPooling]:
@@ -335,13 +341,13 @@ def evaluate_states(
     numbered = NumberedTable(table)
     if states is None and model.encoder is None:
         model.encode([""])  # raises the error about the missing encoder
-    found = find_states(numbered, states, model.encoder)
-    if found.width != model.pooling.width:
+    encoded = find_states(numbered, states, model.encoder)
+    if encoded.width != model.pooling.width:
         raise ValueError(
-            f"{found.name} must have vectors of the width {model.pooling.width}, with which the "
-            f"model was trained, got {found.width}"
+            f"{encoded.name} must have vectors of the width {model.pooling.width}, with which the "
+            f"model was trained, got {encoded.width}"
         )
-    corpus, part = read_encoded(numbered, found, model.classes, max_aside)
+    corpus, part = read_encoded(numbered, encoded, model.classes, max_aside)
     leak = None
     if model.encoder is not None:
         leak = measure_states_leak(model, sample_texts(part.texts))
@@ -357,13 +363,13 @@ def _render_accuracies(report: Json, checked: str) -> str:
         f"{checked}: accuracy {ours['accuracy']:.4f} {verb} {ours['density']:.0%} of the tokens "
         f"(macro F1 {ours['macro_f1']:.4f})"
     ]
-    others = {
+    baselines = {
         "the same model with all tokens": ours["all_words"],
         "logistic regression on words": report["baseline"][checked],
         "logistic regression on characters": report["character_baseline"].get(checked),
     }
-    best = max(value for value in others.values() if value is not None)
-    for name, value in others.items():
+    best = max(value for value in baselines.values() if value is not None)
+    for name, value in baselines.items():
         mark = " (better)" if value is not None and value == best > ours["accuracy"] else ""
         shown = "not measured, the texts are too long" if value is None else f"{value:.4f}{mark}"
         lines.append(f"  {name}: {shown}")

@@ -86,7 +86,7 @@ def split_starts(starts: np.ndarray, longest: int) -> tuple[np.ndarray, np.ndarr
 def pool_windows(
     probabilities: np.ndarray, owners: np.ndarray, lengths: np.ndarray, num_documents: int
 ) -> np.ndarray:
-    """Computes the probabilities of documents from those of their windows.
+    """Computes the probabilities of documents from the probabilities of their windows.
 
         p = softmax(sum_w (n_w / n) log p_w)
 
@@ -120,8 +120,8 @@ def pool_windows(
     odds = np.exp(sums - sums.max(-1, keepdims=True))
     pooled = odds / odds.sum(-1, keepdims=True)
     single = (counts == 1)[:, None]
-    chosen = np.where(single, probabilities[..., first, :], pooled)
-    return np.asarray(chosen, probabilities.dtype)
+    combined = np.where(single, probabilities[..., first, :], pooled)
+    return np.asarray(combined, probabilities.dtype)
 
 
 def number_windows(lengths: Sequence[int]) -> list[int]:

@@ -104,11 +104,11 @@ class FastTextFile:
             rows, columns = struct.unpack_from("<2q", content, place + 1)
         except struct.error as error:
             raise ValueError(f"{path}: a truncated file: {error}") from error
-        wanted = num_words + (self._bucket if self._longest > 0 else 0)
-        if columns != self.dim or rows < wanted:
+        num_needed = num_words + (self._bucket if self._longest > 0 else 0)
+        if columns != self.dim or rows < num_needed:
             raise ValueError(
                 f"{path}: a damaged file: the matrix has {rows:,} rows of {columns:,} numbers, and "
-                f"{wanted:,} of {self.dim:,} are needed"
+                f"{num_needed:,} of {self.dim:,} are needed"
             )
         place += 17
         if len(content) < place + 4 * rows * columns:
