@@ -296,7 +296,8 @@ def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, TextOptions]:
             check_options(TextOptions(name), kind)
     if name in WITHOUT_NETWORK and (given := _option_names(args, "model")):
         option = f"--model.{given[0].replace('_', '-')}"
-        fail(f"{option} is an option of a network, and {name} has none: add --model ganet")
+        noun = "a model of states" if name == STATES else "a lexicon"
+        fail(f"{option} is an option of a network, and {noun} has none: add --model ganet")
     default = LexiconOptions() if name in WITHOUT_NETWORK else networks(kind)[name].config
     network: Any = Annotated[type(default), tyro.conf.arg(name="model")]
     fields: list[Any] = [("network", network, dataclasses.field(default=default))]
