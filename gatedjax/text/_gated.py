@@ -127,6 +127,8 @@ def open_own(
 ) -> GatedTexts:
     """Opens a model that `gatedjax train` wrote, and the labelled texts of a file.
 
+    Each window of a text that is longer than the `max_len` of the model counts as a text.
+
     Args:
       folder: folder of a text classifier with the network "ganet".
       file: file of labelled texts, in a format of `gatedjax evaluate`.

@@ -61,6 +61,7 @@ class TextOutput:
         network without gates.
       windows: the number of words in each window of a long text, with the sum T; () for a text that
         is not split.
+      is_cut: True if a text has more words than the network reads.
     """
 
     tokens: tuple[tuple[str, ...], ...]
@@ -70,6 +71,7 @@ class TextOutput:
     attention: np.ndarray | None
     gates: np.ndarray | None
     windows: tuple[int, ...] = ()
+    is_cut: bool = False
 
 
 # Compiled programs are cached by network. Networks with the same options are equal, so that a
@@ -217,20 +219,33 @@ class TrainedModel:
             float(output.probabilities[best]),
             open_words if self.kind == "pair" else open_words[0],
             output.density,
+            self._describe_cut() if output.is_cut else "",
         )
+
+    def _describe_cut(self) -> str:
+        most = MOST_LENGTH if self.windows else self.max_len
+        return f"only the first {most:,} words of a text were read"
 
     def _read_chunk(self, examples: Sequence[Sequence[str]]) -> list[TextOutput | Failure]:
         failures: list[TextOutput | Failure] = []
         usable: list[tuple[tuple[str, ...], ...]] = []
+        long_texts: list[bool] = []
         for texts in examples:
             reason = self._unusable(texts)
-            words = () if reason else self.all_tokens(texts)
+            # A text that is cut is split up to the first word that is not read.
+            words = () if reason else self.all_tokens(texts, beyond=1)
             if not all(words):
                 reason = "the text has no word"
             failures.append(Failure(reason))
             if not reason:
-                usable.append(words)
+                most = MOST_LENGTH if self.windows else self.max_len
+                long_texts.append(any(len(text) > most for text in words))
+                usable.append(tuple(text[:most] for text in words))
         outputs = iter(self.read_documents(usable))
+        outputs = (
+            dataclasses.replace(output, is_cut=True) if is_long else output
+            for output, is_long in zip(outputs, long_texts, strict=True)
+        )
         return [
             failure if failure.error else next(outputs)
             for failure in failures
@@ -241,14 +256,18 @@ class TrainedModel:
         """Returns a tuple with the first `max_len` words of each text of an example."""
         return tuple(self.tokenizer.split(text, self.max_len) for text in texts)
 
-    def all_tokens(self, texts: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    def all_tokens(self, texts: Sequence[str], *, beyond: int = 0) -> tuple[tuple[str, ...], ...]:
         """Returns a tuple with the words of each text of an example that a prediction reads.
 
         These are all words if the network reads long texts in windows, and else the words of
         `tokens`.
+
+        Args:
+          texts: the text, or both texts of a pair.
+          beyond: the largest number of words after them that are returned too.
         """
         most = MOST_LENGTH if self.windows else self.max_len
-        return tuple(self.tokenizer.split(text, most) for text in texts)
+        return tuple(self.tokenizer.split(text, most + beyond) for text in texts)
 
     def list_windows(
         self, examples: Sequence[tuple[tuple[str, ...], ...]]

@@ -293,7 +293,7 @@ def test_records_without_a_label_or_token_do_not_shift_the_states(tmp_path):
     assert model.report_["data"]["train"]["aside"] == 5  # with the two empty lines
     assert model.evaluate(path, states=tmp_path / "films.npz")["accuracy"] == 1.0
     save_states(tmp_path / "short.npz", encoded)
-    with pytest.raises(ValueError, match=r"states of the 51 records of .* got the states of 50 texts"):
+    with pytest.raises(ValueError, match=r"the 51 records of .* got the states of 50 texts"):
         TextClassifier.train(path, states=tmp_path / "short.npz", max_aside=0.1)
 
 

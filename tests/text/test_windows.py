@@ -11,6 +11,7 @@ from gatedjax.lexicon import fit_lexicon
 from gatedjax.text import TextClassifier
 from gatedjax.text import _window as window_module
 from gatedjax.text._explanation import explain_texts
+from gatedjax.text._gated import open_own
 from gatedjax.text._model import TrainedModel
 from gatedjax.text._options import TextOptions
 from gatedjax.text._read import open_table
@@ -215,15 +216,16 @@ def test_the_folder_has_the_windows_and_older_folders_cut(model, tmp_path):
     folder = old.save(tmp_path / "old", overwrite=False)
     assert "windows" not in json.loads((folder / "config.json").read_text())
     cut = [(" ".join(text.split()[:4]),) for (text,) in texts]
-    np.testing.assert_allclose(
-        load_model(folder, ("text",)).probabilities(texts), old.probabilities(cut), rtol=1e-6
-    )
+    loaded = load_model(folder, ("text",))
+    np.testing.assert_allclose(loaded.probabilities(texts), old.probabilities(cut), rtol=1e-6)
+    long, short = loaded.predict([texts[1], cut[1]])
+    assert long.to_json()["note"] == "only the first 4 words of a text were read"
+    assert "note" not in short.to_json()
+    assert not any(prediction.note for prediction in trained.predict(texts))
 
 
-def test_the_gates_report_reads_the_windows(model, tmp_path, capsys):
+def test_the_commands_read_windows(model, tmp_path, capsys):
     trained, _ = model
-    if trained.network != "ganet":
-        return
     folder = trained.save(tmp_path / "model", overwrite=False)
     path = write_csv(tmp_path / "long.csv", LONG)
     assert main(["explain", str(folder), LONG[2][0]]) == 0
@@ -231,6 +233,17 @@ def test_the_gates_report_reads_the_windows(model, tmp_path, capsys):
     assert main(["predict", str(folder), "--file", str(path)]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert len(lines) == len(LONG)
+
+
+def test_a_report_on_gates_reads_each_window(model, tmp_path):
+    trained, _ = model
+    if trained.network != "ganet":
+        return
+    folder = trained.save(tmp_path / "model", overwrite=False)
+    path = write_csv(tmp_path / "long.csv", LONG)
+    gated = open_own(folder, path)
+    assert len(gated.batch["label"]) == 95
+    assert gated.batch["lengths"].max() == 4
 
 
 def test_a_lexicon_reads_a_long_text_to_its_last_word():
