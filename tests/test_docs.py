@@ -31,6 +31,7 @@ PAGES = [
     pytest.param("parallel", 3, marks=pytest.mark.slow),
     pytest.param("export", 4, marks=pytest.mark.slow),
     pytest.param("own_text", 5, marks=pytest.mark.slow),
+    ("encoders", 2),
 ]
 
 

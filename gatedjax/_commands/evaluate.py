@@ -56,6 +56,9 @@ class EvaluateOptions:
     among two, as spam=0.3 (default: the thresholds of the training)."""
     split: str = "test"
     """The split of a data set that is given by its name."""
+    states: Unset[Path] = None
+    """The file with the tokens and vectors of the texts (.npz), for a model that was trained with
+    --states."""
     out: Unset[Path] = None
     """A file to which all results are also written as JSON."""
 
@@ -87,6 +90,7 @@ def _of_texts(model: Any, options: EvaluateOptions) -> Json:
     from gatedjax.text._metrics import render_metrics
     from gatedjax.text._prediction import COLUMNS, TARGETS
     from gatedjax.text._read import Columns, open_table, parse_header
+    from gatedjax.text._states_model import render_states_leak
 
     if options.word is not None or options.tag is not None:
         raise ValueError(
@@ -97,7 +101,7 @@ def _of_texts(model: Any, options: EvaluateOptions) -> Json:
     header, form = parse_header(options.columns), COLUMNS[model.kind].target
     columns = Columns(inputs, options.label, header, form)
     table = open_table(options.data, columns, encoding=options.encoding, split=options.split)
-    metrics = evaluate_model(model, table, max_aside=options.max_aside)
+    metrics = evaluate_model(model, table, max_aside=options.max_aside, states=options.states)
     if model.kind in TARGETS:
         _say_target(model, metrics)
         return metrics
@@ -107,7 +111,11 @@ def _of_texts(model: Any, options: EvaluateOptions) -> Json:
         say(f"{render_equal(metrics['same_answer'])}\n")
     say(render_metrics(metrics).rstrip())
     verb = "read" if "same_answer" in metrics else "kept"
-    say(f"\ndensity: {metrics['density']:.4f} of the words are {verb}")
+    if "states_leak" in metrics:
+        say(f"\ndensity: {metrics['density']:.4f} of the tokens are open")
+        say(render_states_leak(metrics["states_leak"]))
+    else:
+        say(f"\ndensity: {metrics['density']:.4f} of the words are {verb}")
     if "gate_modes" in metrics:
         modes = ", ".join(f"{mode} {value:.4f}" for mode, value in metrics["gate_modes"].items())
         say(f"accuracy by gate mode: {modes}; gap {metrics['gate_gap']:.4f}")

@@ -30,6 +30,9 @@ class ExplainOptions:
     ] = None
     """The texts. For pairs of texts, give premise and hypothesis in turns. A network needs at least
     one text."""
+    states: Unset[Path] = None
+    """A file with the tokens and vectors of the texts (.npz), for a model that was trained with
+    --states, in place of TEXT."""
     html: Unset[Path] = None
     """A file for a page that any browser shows offline."""
     json: Flag = False
@@ -39,7 +42,7 @@ class ExplainOptions:
 def _run(options: ExplainOptions) -> None:
     from gatedjax.text._lexicon import LexiconModel
     from gatedjax.text._lexicon_explanation import explain_with_lexicon
-    from gatedjax.text._prediction import TARGETS
+    from gatedjax.text._prediction import STATES, TARGETS
     from gatedjax.text._saved import load_model
     from gatedjax.text._show import html_page
     from gatedjax.text._table import fault
@@ -49,7 +52,15 @@ def _run(options: ExplainOptions) -> None:
     check_place(options.html)
     model = load_model(options.model, ("text", "pair", *TARGETS))
     given = options.texts or ()
-    if not given:
+    reads_states = getattr(model, "network", None) == STATES
+    if reads_states != (options.states is not None) or (reads_states and given):
+        raise ValueError(
+            f"{options.model} reads vectors of an encoder: give --states FILE with the tokens and "
+            "vectors of the texts, in place of TEXT"
+            if reads_states
+            else f"--states must be left out: {options.model} reads texts"
+        )
+    if not given and not reads_states:
         _list_words(model, options)
         return
     if len(given) % model.inputs:
@@ -57,8 +68,13 @@ def _run(options: ExplainOptions) -> None:
     for number, text in enumerate(given, 1):
         if why := fault(text, "utf-8"):
             raise ValueError(f"text {number} must be a text in UTF-8, got {text!r:.40}: {why}")
-    if isinstance(model, LexiconModel):
-        explanations: list[Any] = [explain_with_lexicon(model, text) for text in given]
+    explanations: list[Any]
+    if options.states is not None:
+        from gatedjax.text._states import read_states
+
+        explanations = [model.explain(text) for text in read_states(options.states)]
+    elif isinstance(model, LexiconModel):
+        explanations = [explain_with_lexicon(model, text) for text in given]
     else:
         # Imported here, because a lexicon is explained without JAX.
         from gatedjax.text._explanation import explain_texts

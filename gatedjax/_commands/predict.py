@@ -53,6 +53,9 @@ class PredictOptions:
     """A file with the texts: .csv, .tsv or .jsonl, the lines of a .txt file (without fastText's
     labels), a folder of .txt files, or for a tagger the words of a .conll file (default: the lines
     of standard input, if no text is given)."""
+    states: Unset[Path] = None
+    """A file with the tokens and vectors of the texts (.npz), for a model that was trained with
+    --states, in place of TEXT and --file."""
     out: Unset[Path] = None
     """The file to write (default: standard output)."""
     text: Annotated[Unset[tuple[str, ...]], tyro.conf.arg(metavar="COLUMN ...")] = None
@@ -155,6 +158,23 @@ def _abstain(line: Json, least: float | None) -> Json:
     return {**line, "label": None, "note": "; ".join(notes)}
 
 
+def _check_states(options: PredictOptions, model: Any) -> bool:
+    """Returns True if the model reads the vectors of --states; raises ValueError without them."""
+    from gatedjax.text._prediction import STATES
+
+    reads_states = getattr(model, "network", None) == STATES
+    if options.states is None and reads_states:
+        raise ValueError(
+            f"{options.model} reads vectors of an encoder: give --states FILE with the tokens and "
+            "vectors of the texts"
+        )
+    if options.states is not None and not reads_states:
+        raise ValueError(f"--states must be left out: {options.model} reads texts")
+    if options.states is not None and (options.texts or options.file is not None):
+        raise ValueError("--states stands in place of TEXT and --file: give one of them")
+    return reads_states
+
+
 def _run(options: PredictOptions) -> None:
     from gatedjax.text._lines import suggest_encoding
     from gatedjax.text._prediction import LABELS, REGRESSION, TARGETS, Failure
@@ -180,9 +200,15 @@ def _run(options: PredictOptions) -> None:
             f"--word must be left out unless the model is a tagger, got {options.word}"
         )
     model = set_thresholds(model, options.threshold)
-    lines = iter(_sentences(options) if tagger else _lines(options, model.kind))
+    reads_states = _check_states(options, model)
+    lines: Any = iter(_sentences(options) if tagger else _lines(options, model.kind))
     predict: Any = model.predict
-    if options.reasons:
+    if reads_states:
+        from gatedjax.text._states import read_states
+
+        lines = (((text,), "") for text in read_states(options.states or ""))
+        predict = model.predict_with_reasons if options.reasons else predict
+    elif options.reasons:
         from gatedjax.text._lexicon import LexiconModel
         from gatedjax.text._lexicon_explanation import predict_with_reasons
 
@@ -201,7 +227,8 @@ def _run(options: PredictOptions) -> None:
     began = last_report = time.monotonic()
     done = failed = 0
     # A user who types lines waits for each of them; else many lines share a call of the model.
-    size = 1 if options.file is None and not options.texts and sys.stdin.isatty() else 4096
+    is_typed = not (reads_states or options.file or options.texts) and sys.stdin.isatty()
+    size = 1 if is_typed else 4096
     with lines_to(options.out) as write:
         while chunk := list(itertools.islice(lines, size)):
             predictions = predict([texts for texts, _ in chunk if texts is not None])

@@ -23,7 +23,7 @@ from gatedjax.text._asides import MAX_ASIDE, check_share
 from gatedjax.text._estimator import train_any
 from gatedjax.text._model import check_inputs, networks
 from gatedjax.text._options import TextOptions, check_options, model_names
-from gatedjax.text._prediction import LEXICONS, TARGETS
+from gatedjax.text._prediction import STATES, TARGETS, WITHOUT_NETWORK
 from gatedjax.text._read import Columns, infer_task, open_table, parse_header
 from gatedjax.text._tags import open_sentences
 from gatedjax.text._training import COLUMNS, Data
@@ -98,6 +98,10 @@ class DataOptions:
     """The labelled texts that choose the best parameters (default: a fixed tenth of the data)."""
     test: Unset[str] = None
     """The labelled texts on which the report measures the model as well."""
+    validation_states: Unset[Path] = None
+    """The file with the vectors of the texts of --validation, with --states."""
+    test_states: Unset[Path] = None
+    """The file with the vectors of the texts of --test, with --states."""
     encoding: str = "utf-8"
     """The encoding of the files."""
     max_aside: float = MAX_ASIDE
@@ -161,6 +165,7 @@ class TrainOptions(TextOptions, DataOptions):
     """
 
     embeddings: Unset[Path] = None
+    states: Unset[Path] = None
     minutes: Unset[float] = None
     num_steps: Unset[int] = None
     density: Unset[float] = None
@@ -172,6 +177,7 @@ class TrainOptions(TextOptions, DataOptions):
     order: Annotated[Unset[str], tyro.conf.arg(metavar="GRADE,GRADE")] = None
     # A function cannot be given on a command line.
     tokenizer: Any = dataclasses.field(default=None, init=False)
+    encoder: Any = dataclasses.field(default=None, init=False)
     batch_size: Unset[int] = None
     training: Any = dataclasses.field(default=None, init=False)
     cpu_devices: Unset[int] = None
@@ -299,15 +305,18 @@ def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, TextOptions]:
     kind = _task(args)
     names = model_names(kind)
     name = _value_of(args, "--model") or names[0]
+    if kind == "text" and name == names[0] and _value_of(args, "--states") is not None:
+        name = STATES
     if name not in names:
         with refusals(_ARGUMENTS):
             check_options(TextOptions(name), kind)
-    if name in LEXICONS and (given := _option_names(args, "model")):
+    if name in WITHOUT_NETWORK and (given := _option_names(args, "model")):
         option = f"--model.{given[0].replace('_', '-')}"
-        fail(f"{option} must be left out for a lexicon, which is no network: add --model ganet")
+        noun = "a model of states" if name == STATES else "a lexicon"
+        fail(f"{option} must be left out for {noun}, which has no network: add --model ganet")
     # The class of the options is made for this network, so that the help shows its options and
     # defaults.
-    default = LexiconOptions() if name in LEXICONS else networks(kind)[name].config
+    default = LexiconOptions() if name in WITHOUT_NETWORK else networks(kind)[name].config
     network: Any = Annotated[type(default), tyro.conf.arg(name="model")]
     fields: list[Any] = [("network", network, dataclasses.field(default=default))]
     fields += [("model", str, dataclasses.field(default=name))]
@@ -399,6 +408,12 @@ def _train(command: TrainOptions, kind: str, options: TextOptions) -> int:
             f"--workdir must not be in the folder of the model, got {run} in {out}: give another "
             "folder, because OUT appears only when the model is complete"
         )
+    states = {}
+    if command.validation_states is not None or command.test_states is not None:
+        states = {
+            "validation_states": command.validation_states,
+            "test_states": command.test_states,
+        }
     # The model is written only at the end, so that an interrupted training leaves no half model.
     with WorkFolder(run) as work:
         try:
@@ -412,6 +427,7 @@ def _train(command: TrainOptions, kind: str, options: TextOptions) -> int:
                 say=_print_line,
                 progress=True,
                 max_aside=command.max_aside,
+                **states,
             )
         except StoppedBySignal as stopped:
             _print_line(

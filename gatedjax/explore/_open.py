@@ -6,7 +6,7 @@ from typing import Any
 from gatedjax.explore._lexicon_view import LexiconView
 from gatedjax.explore._views import PairView, ReaderView, TranslatorView, View
 from gatedjax.text._folders import kind_of
-from gatedjax.text._prediction import LEXICONS, TARGETS
+from gatedjax.text._prediction import LEXICONS, STATES, TARGETS
 from gatedjax.text._reader import Reader
 from gatedjax.text._run import load_run
 from gatedjax.text._saved import load_model
@@ -35,6 +35,11 @@ def view_of(model: Any, *, tokenized: bool = False) -> View | None:
     # A lexicon has the kind "text", so it is recognised before the kinds of networks.
     if getattr(model, "network", None) in LEXICONS:
         return LexiconView(model)
+    if getattr(model, "network", None) == STATES:
+        raise ValueError(
+            "model must be a model that reads texts, got one that reads the vectors of an encoder: "
+            "`gatedjax explain MODEL --states FILE` shows its open tokens"
+        )
     if model.kind == "pair":
         return PairView(model)
     if model.kind != "text":

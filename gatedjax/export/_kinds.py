@@ -46,8 +46,8 @@ _ABOUT: dict[Kind, _About] = {
 def facts_of(kind: Kind) -> dict[str, Tree]:
     """Returns {"gatedjax": {"kind": kind, "format": version}}, an entry of config.json.
 
-    `kind` is one of `Kind`, such as "text" or "cloze". The version is an integer; `check_kind` reads
-    the entry. Raises ValueError for another kind.
+    `kind` is one of `Kind`, such as "text" or "cloze". The version is an integer; `check_kind`
+    reads the entry. Raises ValueError for another kind.
     """
     if kind not in get_args(Kind):
         raise ValueError(

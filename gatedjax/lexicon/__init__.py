@@ -15,6 +15,8 @@ from gatedjax.lexicon._heads import RealHead as RealHead
 from gatedjax.lexicon._lexicon import Lexicon as Lexicon
 from gatedjax.lexicon._lexicon import Readings as Readings
 from gatedjax.lexicon._lexicon import Shares as Shares
+from gatedjax.lexicon._pooling import GatedPooling as GatedPooling
+from gatedjax.lexicon._pooling import fit_pooling as fit_pooling
 from gatedjax.lexicon._solve import choose_words as choose_words
 from gatedjax.lexicon._solve import compute_gains as compute_gains
 from gatedjax.lexicon._solve import fit_weights as fit_weights

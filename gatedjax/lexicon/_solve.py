@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -103,7 +104,7 @@ def fit_weights(
     logits -z/2 and z/2.
 
     Args:
-      features: float32 csr matrix [n, F] of SciPy, the features f.
+      features: the features f [n, F], a float32 csr matrix of SciPy or an array.
       labels: the targets y of the rows, int [n] for classes.
       num_classes: the number of classes, for the head None.
       inverse_penalty: the number C. The bias has no penalty.
@@ -122,7 +123,9 @@ def fit_weights(
     num_texts, width = matrix.shape  # type: ignore[attr-defined]
     head = ClassHead(num_classes) if head is None else head
     columns = head.num_columns
-    transposed = matrix.T.tocsr()  # type: ignore[attr-defined]
+    transposed: Any = matrix.T  # type: ignore[attr-defined]
+    if not isinstance(matrix, np.ndarray):
+        transposed = transposed.tocsr()
     dtype = matrix.dtype  # type: ignore[attr-defined]
 
     def objective(point: np.ndarray) -> tuple[float, np.ndarray]:

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from gatedjax.text._show import Change as Change
     from gatedjax.text._show import Explanation as Explanation
     from gatedjax.text._show import Reasons as Reasons
+    from gatedjax.text._states import EncodedText as EncodedText
+    from gatedjax.text._states import States as States
+    from gatedjax.text._states import read_states as read_states
+    from gatedjax.text._states import save_states as save_states
     from gatedjax.text._tagger import Tagger as Tagger
     from gatedjax.text._tagging import Tagging as Tagging
     from gatedjax.text._target_estimators import LabelPredictions as LabelPredictions
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "Change": "_show",
     "Columns": "_read",
+    "EncodedText": "_states",
     "Explanation": "_show",
     "LabelPredictions": "_target_estimators",
     "LabelsPrediction": "_prediction",
@@ -45,6 +50,7 @@ _MODULES = {
     "Prediction": "_prediction",
     "Predictions": "_classifier",
     "Reasons": "_show",
+    "States": "_states",
     "Tagger": "_tagger",
     "Tagging": "_tagging",
     "TargetExplanation": "_target_show",
@@ -52,11 +58,14 @@ _MODULES = {
     "TextRegressor": "_target_estimators",
     "ValuePrediction": "_prediction",
     "ValuePredictions": "_target_estimators",
+    "read_states": "_states",
+    "save_states": "_states",
 }
 
 __all__ = [
     "Change",
     "Columns",
+    "EncodedText",
     "Explanation",
     "LabelPredictions",
     "LabelsPrediction",
@@ -66,6 +75,7 @@ __all__ = [
     "Prediction",
     "Predictions",
     "Reasons",
+    "States",
     "Tagger",
     "Tagging",
     "TargetExplanation",
@@ -73,6 +83,8 @@ __all__ = [
     "TextRegressor",
     "ValuePrediction",
     "ValuePredictions",
+    "read_states",
+    "save_states",
 ]
 
 

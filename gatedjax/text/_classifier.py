@@ -16,9 +16,10 @@ from gatedjax.text._explanation import explain_texts
 from gatedjax.text._labels import Classes, array_of
 from gatedjax.text._model import Prediction, usable
 from gatedjax.text._options import with_arguments
-from gatedjax.text._prediction import LEXICONS
+from gatedjax.text._prediction import STATES, WITHOUT_NETWORK
 from gatedjax.text._read import Columns, Label, open_table
 from gatedjax.text._show import Explanation
+from gatedjax.text._states import EncodedText, check_encoded, collect_states
 from gatedjax.text._table import compose, read_label
 from gatedjax.text._training import COLUMNS, Say
 
@@ -80,6 +81,8 @@ class _Classifier(TextEstimator):
         columns: Columns | None = None,
         validation: object = None,
         test: object = None,
+        validation_states: object = None,
+        test_states: object = None,
         encoding: str = "utf-8",
         max_aside: float = MAX_ASIDE,
         workdir: str | Path | None = None,
@@ -98,6 +101,9 @@ class _Classifier(TextEstimator):
           validation: data that choose the best parameters; None splits off a part of `data`, a
             tenth unless `held_out` is set.
           test: data on which the trained model is evaluated for its report.
+          validation_states: the file with the vectors of the validation texts, or their tokens and
+            vectors, if there is no `encoder`.
+          test_states: the same of the texts of `test`.
           encoding: encoding of the files.
           max_aside: the largest share of the lines in a source that may be set aside because they
             cannot be used; empty lines do not count.
@@ -120,6 +126,7 @@ class _Classifier(TextEstimator):
             for source in (data, validation, test)
         )
         arguments: Json = {"say": say, "progress": progress, "max_aside": max_aside}
+        arguments |= {"validation_states": validation_states, "test_states": test_states}
         return cls(**options)._train(*tables, workdir=workdir, **arguments)
 
     @classmethod
@@ -144,10 +151,11 @@ class _Classifier(TextEstimator):
         functions that compare `y` with the predictions see two different labels.
 
         Args:
-          X: n texts; for a `PairClassifier`, n pairs of texts.
+          X: n texts; for a `PairClassifier`, n pairs of texts; for model="states" also n pairs
+            (tokens, vectors [T, D]), as of `read_states`.
           y: n labels.
-          sample_weight: n weights of the texts in the fit of a lexicon; None gives all texts the
-            same weight. Scores on validation texts are not weighted.
+          sample_weight: n weights of the texts in the fit of a model without a network; None gives
+            all texts the same weight. Scores on validation texts are not weighted.
           workdir: folder for checkpoints; the same call continues an interrupted training. None
             uses a temporary folder.
 
@@ -159,9 +167,15 @@ class _Classifier(TextEstimator):
           ValueError: if X and y differ in length, the data or options cannot be used, or there are
             weights for a network.
         """
-        texts, labels = _list_examples(X, self._kind), self._read_targets(y)
+        model = self.options.model
+        texts = _list_examples(X, self._kind, encoded=model == STATES)
+        labels = self._read_targets(y)
         _check_lengths(texts, labels)
         arguments: Json = {}
+        if any(not isinstance(text, str) for (text, *_) in texts) and model == STATES:
+            encoded = collect_states("X", check_encoded((text for (text,) in texts), "X"))
+            arguments["states"] = encoded
+            texts = [(" ".join(text.tokens),) for text in encoded]
         if sample_weight is not None:
             arguments["sample_weight"] = self._check_weights(sample_weight, len(texts))
         rows = [(*text, label) for text, label in zip(texts, labels, strict=True)]
@@ -189,10 +203,10 @@ class _Classifier(TextEstimator):
 
     def _check_weights(self, sample_weight: Any, count: int) -> np.ndarray:
         """Returns the weights of `count` texts as float64 [count], after checks."""
-        if self.model not in LEXICONS:
+        if self.options.model not in WITHOUT_NETWORK:
             raise ValueError(
-                "sample_weight must be None unless model is 'lexicon' or 'window', got weights for "
-                f"model={self.model!r}: leave them out"
+                "sample_weight must be None unless model is 'lexicon', 'window' or 'states', got "
+                f"weights for model={self.model!r}: leave them out"
             )
         weights = np.asarray(sample_weight, np.float64)
         if weights.shape != (count,):
@@ -202,11 +216,16 @@ class _Classifier(TextEstimator):
             )
         return weights
 
+    def _list_examples(self, X: Any) -> list[tuple[Any, ...]]:
+        network = getattr(self._get_trained(), "network", None)
+        return _list_examples(X, self._kind, encoded=network == STATES)
+
     def predict(self, X: Any) -> Predictions:
         """Predicts the class of each text.
 
         Args:
-          X: texts; for a `PairClassifier`, pairs of texts.
+          X: texts; for a `PairClassifier`, pairs of texts; for model="states" also pairs
+            (tokens, vectors [T, D]), as of `read_states`.
 
         Returns:
           A `Prediction` for each text; `np.asarray` of the result is the array of labels.
@@ -214,7 +233,7 @@ class _Classifier(TextEstimator):
         Raises:
           ValueError: if a text has no word.
         """
-        return Predictions(usable(self._get_trained().predict(_list_examples(X, self._kind))))
+        return Predictions(usable(self._get_trained().predict(self._list_examples(X))))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Computes the probability of each class for each text.
@@ -228,7 +247,7 @@ class _Classifier(TextEstimator):
         Raises:
           ValueError: if a text has no word.
         """
-        return self._get_trained().probabilities(_list_examples(X, self._kind))
+        return self._get_trained().probabilities(self._list_examples(X))
 
     def score(self, X: Any, y: Any) -> float:
         """Computes the accuracy on texts and their labels.
@@ -262,7 +281,12 @@ class _Classifier(TextEstimator):
         return float(np.mean([a == b for a, b in zip(predicted, places, strict=True)]))
 
     def evaluate(
-        self, data: object, *, columns: Columns | None = None, encoding: str = "utf-8"
+        self,
+        data: object,
+        *,
+        columns: Columns | None = None,
+        encoding: str = "utf-8",
+        states: object = None,
     ) -> Json:
         """Evaluates the model on labelled texts.
 
@@ -272,6 +296,8 @@ class _Classifier(TextEstimator):
           columns: names of the columns; None uses "text" and "label", or for pairs "premise",
             "hypothesis" and "label".
           encoding: encoding of the files.
+          states: for model="states" without an encoder the file with the vectors of the texts, or
+            their tokens and vectors.
 
         Returns:
           A dict with accuracy, macro F1, confusion, calibration and density, for a network with
@@ -282,13 +308,14 @@ class _Classifier(TextEstimator):
           ValueError: for a label that is not a class of the model, or data that cannot be used.
         """
         table = open_table(data, self._choose_columns(columns), encoding=encoding)
-        return evaluate_model(self._get_trained(), table)
+        return evaluate_model(self._get_trained(), table, states=states)
 
-    def explain(self, text: str | Sequence[str]) -> Explanation:
+    def explain(self, text: str | Sequence[str] | EncodedText) -> Explanation:
         """Explains the prediction for a text by the words of the text.
 
         Args:
-          text: a text; for a `PairClassifier`, both texts of a pair.
+          text: a text; for a `PairClassifier`, both texts of a pair; for model="states" also
+            (tokens, vectors [T, D]).
 
         Returns:
           The words with open gates, the attention to each word, and the prediction after flipping
@@ -297,8 +324,9 @@ class _Classifier(TextEstimator):
         Raises:
           ValueError: if a text has no word.
         """
-        pair = (text,) if isinstance(text, str) else tuple(text)
-        explanation: Any = explain_texts(self._get_trained(), pair)
+        model = self._get_trained()
+        is_single = isinstance(text, str) or getattr(model, "network", None) == STATES
+        explanation: Any = explain_texts(model, (text,) if is_single else tuple(text))  # type: ignore[arg-type]
         return explanation
 
     def __sklearn_tags__(self) -> Any:
@@ -396,13 +424,14 @@ def _values(values: Any, name: str) -> list[Label]:
     return items
 
 
-def _list_examples(texts: Any, kind: str) -> list[tuple[str, ...]]:
+def _list_examples(texts: Any, kind: str, *, encoded: bool = False) -> list[tuple[Any, ...]]:
     """Returns a tuple of texts for each example: (text,), or (first, second) for a pair.
 
     Args:
       texts: the argument X of a method: a list or array of texts, or for pairs a list of pairs of
         texts or an array [n, 2].
       kind: "pair" for pairs, else "text".
+      encoded: True also accepts the tokens and vectors of a text in place of the text.
 
     Raises:
       TypeError: if X is a single text or has other values than texts.
@@ -414,6 +443,6 @@ def _list_examples(texts: Any, kind: str) -> list[tuple[str, ...]]:
     if kind == "pair":
         return [tuple(row) for row in items]
     for number, item in enumerate(items):
-        if not isinstance(item, str):
+        if not isinstance(item, str) and not (encoded and isinstance(item, tuple | list)):
             raise TypeError(f"X must be a list of texts, got {item!r:.40} at position {number}")
     return [(text,) for text in items]

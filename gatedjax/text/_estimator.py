@@ -16,8 +16,10 @@ from gatedjax.text._lexicon import LexiconModel
 from gatedjax.text._lexicon_training import train_lexicon
 from gatedjax.text._model import TrainedModel
 from gatedjax.text._options import TextOptions, check_options
-from gatedjax.text._prediction import LEXICONS, ORDINAL, TARGETS
+from gatedjax.text._prediction import LEXICONS, ORDINAL, STATES, TARGETS
 from gatedjax.text._saved import load_model
+from gatedjax.text._states_model import StatesModel
+from gatedjax.text._states_training import train_states
 from gatedjax.text._tokens import KINDS, LEXICON_KIND
 from gatedjax.text._training import Data, train_model
 from gatedjax.text._work_folder import WorkFolder
@@ -125,7 +127,11 @@ class TextEstimator(TextOptions):
 
     @classmethod
     def load(
-        cls, folder: str | Path, *, tokenizer: Callable[[str], Iterable[str]] | None = None
+        cls,
+        folder: str | Path,
+        *,
+        tokenizer: Callable[[str], Iterable[str]] | None = None,
+        encoder: Callable[[list[str]], Iterable[Any]] | None = None,
     ) -> Self:
         """Loads a model that `save` or `gatedjax train` wrote; no code in the folder is executed.
 
@@ -134,18 +140,23 @@ class TextEstimator(TextOptions):
           tokenizer: the function from a text to its tokens with which the model was trained. A
             folder has no code, so that it must be passed again. It is compared with the tokens that
             the function gave for a sample text.
+          encoder: the encoder with which the model was trained, for model="states". None reads
+            vectors, but no texts.
 
         Returns:
           The trained model.
 
         Raises:
           FileNotFoundError, ValueError: if the folder does not have such a model, or needs another
-            tokenizer.
+            tokenizer or encoder.
         """
         # The folder has only the options that a prediction needs. The other options get their
         # defaults.
-        trained = load_model(folder, (cls._kind,), tokenizer)
-        if isinstance(trained, LexiconModel):
+        trained = load_model(folder, (cls._kind,), tokenizer, encoder)
+        if isinstance(trained, StatesModel):
+            density = trained.pooling.density
+            estimator = cls(model=STATES, density=density if density < 1 else None, encoder=encoder)
+        elif isinstance(trained, LexiconModel):
             kind = trained.splitter.tokenizer.kind
             estimator = cls(
                 model=trained.network,
@@ -187,7 +198,7 @@ class TextEstimator(TextOptions):
         self._take(trained)
         return self
 
-    def _take(self, trained: TrainedModel | LexiconModel) -> None:
+    def _take(self, trained: TrainedModel | LexiconModel | StatesModel) -> None:
         # The names end with "_", because scikit-learn takes such attributes for results of a fit.
         self.model_ = trained
         self.classes_ = array_of(trained.classes)
@@ -218,8 +229,10 @@ def train_any(
     *,
     progress: bool = False,
     **arguments: Any,
-) -> TrainedModel | LexiconModel:
-    """Trains the model that the options name; see `train_model` and `train_lexicon`.
+) -> TrainedModel | LexiconModel | StatesModel:
+    """Trains the model that the options name.
+
+    See `train_model`, `train_lexicon` and `train_states`.
 
     Args:
       kind: "text", "pair", "tags" or one of `TARGETS`.
@@ -227,10 +240,18 @@ def train_any(
       options: the options.
       folder: the folder of the run of a network.
       progress: True shows a progress bar, for a network.
-      **arguments: arguments that both functions have: `validation` and `test` (data or None), `say`
-        (called with each line of the report), `max_aside` (a share of lines); and for a lexicon
-        `sample_weight`.
+      **arguments: arguments that the functions have: `validation` and `test` (data or None), `say`
+        (called with each line of the report), `max_aside` (a share of lines); for a lexicon and a
+        model of states `sample_weight`; and for the latter `validation_states` and `test_states`.
     """
+    if kind == "text" and options.model == STATES:
+        return train_states(table, options, **arguments)
+    for name in ("validation_states", "test_states"):
+        if (given := arguments.pop(name, None)) is not None:
+            raise ValueError(
+                f"{name} must be left out unless there are states of the training texts, got "
+                f"{given!r:.40}: give states="
+            )
     if kind in ("text", *TARGETS) and options.model in LEXICONS:
         return train_lexicon(table, options, kind=kind, **arguments)
     return train_model(kind, table, options, folder, progress=progress, **arguments)

@@ -2,9 +2,10 @@
 
 import collections
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
+from scipy.special import softmax
 
 from gatedjax._utils.types import Json
 from gatedjax.lexicon import Readings, WindowLexicon
@@ -17,13 +18,20 @@ from gatedjax.text._lexicon_report import count_equal, measure_leak_of_sample
 from gatedjax.text._metrics import classification_metrics
 from gatedjax.text._model import Failure, TrainedModel, check_inputs, chunks
 from gatedjax.text._read import Aside, Label, Table
+from gatedjax.text._states_model import StatesModel
+from gatedjax.text._states_training import evaluate_states
+from gatedjax.text._windows import pool_windows
 
 # Lines that are read at a time; this bounds the memory for texts.
 _CHUNK = 4096
 
 
 def evaluate_model(
-    model: TrainedModel | LexiconModel, table: Table, *, max_aside: float = 1.0
+    model: TrainedModel | LexiconModel | StatesModel,
+    table: Table,
+    *,
+    max_aside: float = 1.0,
+    states: Any = None,
 ) -> Json:
     """Evaluates a model on labelled texts.
 
@@ -32,6 +40,7 @@ def evaluate_model(
       table: labelled texts, read once, a chunk at a time.
       max_aside: the largest share of the lines that may be set aside, because they are malformed or
         have no text.
+      states: the file with the vectors of the texts, or encoded texts, for a model of states.
 
     Returns:
       A dict that can be written as JSON: the metrics of `classification_metrics`; "density", the
@@ -41,14 +50,18 @@ def evaluate_model(
       an open word is removed (see `measure_leak`), if attention cannot see all words. A lexicon
       has neither gate modes nor a leak, but "same_answer": the number of texts, and the number of
       texts of which the open words alone give bitwise the same probabilities. A lexicon of the
-      model "window" also has "window_leak", see `lexicon.WindowLeak`. For labels, numbers and
-      grades the metrics are those of the target, see `label_metrics`, `real_metrics` and
-      `ordinal_metrics`.
+      model "window" also has "window_leak", see `lexicon.WindowLeak`. A model of states has
+      "states_leak", see `evaluate_states`. For labels, numbers and grades the metrics are those of
+      the target, see `label_metrics`, `real_metrics` and `ordinal_metrics`.
 
     Raises:
       ValueError: if a label is not a class of the model, or no line or too few lines can be used.
     """
     check_inputs(table.columns, model.kind)
+    if isinstance(model, StatesModel):
+        return evaluate_states(model, table, max_aside=max_aside, states=states)
+    if states is not None:
+        raise ValueError("states must be left out: the model reads texts")
     if isinstance(model, LexiconModel):
         return _evaluate_lexicon(model, table, max_aside)
     classes = Classes("label", model.classes)
@@ -81,7 +94,9 @@ def evaluate_model(
             words += size
             open_words += output.density * size
             used.append(inputs)
-            sample.add(output.tokens)
+            # The leak of a long text is measured in its windows.
+            for window in model.list_windows([output.tokens])[0]:
+                sample.add(window)
             widths[width_of(max(map(len, output.tokens)), model.max_len)] += 1
         fullest |= widths  # The union has the larger count for each width.
         if model.entry.gated:
@@ -187,11 +202,17 @@ def _by_mode(
     """
     right: dict[str, np.ndarray] = {}
     targets = np.array(labels)
-    for numbers, batch in model.batches([model.tokens(example) for example in texts]):
+    windows, owners = model.list_windows([model.all_tokens(example) for example in texts])
+    lengths = np.array([sum(map(len, window)) for window in windows])
+    probabilities: dict[str, np.ndarray] = {}
+    for numbers, batch in model.batches(windows):
         for mode, logits in model.modes(model.params, batch).items():
             # The logits have an axis for draws before the axis of texts, and the last texts of a
             # batch are fillers.
-            best = np.asarray(logits).argmax(axis=-1)[:, : len(numbers)]
-            share = np.mean(best == targets[numbers], axis=0)
-            right.setdefault(mode, np.zeros(len(texts)))[numbers] = share
+            draws = softmax(np.asarray(logits, np.float64)[:, : len(numbers)], axis=-1)
+            shape = (len(draws), len(windows), draws.shape[-1])
+            probabilities.setdefault(mode, np.zeros(shape))[:, numbers] = draws
+    for mode, draws in probabilities.items():
+        best = pool_windows(draws, owners, lengths, len(texts)).argmax(axis=-1)
+        right[mode] = np.mean(best == targets, axis=0)
     return right

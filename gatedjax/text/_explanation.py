@@ -6,18 +6,22 @@ import numpy as np
 
 from gatedjax.text._lexicon import LexiconModel
 from gatedjax.text._lexicon_explanation import explain_with_lexicon
-from gatedjax.text._model import Failure, TrainedModel
+from gatedjax.text._model import Failure, TextOutput, TrainedModel
 from gatedjax.text._show import Change, Explanation
+from gatedjax.text._states_model import StatesModel
 from gatedjax.text._target_show import TargetExplanation
+from gatedjax.text._windows import number_windows, pool_windows
+
+Example = tuple[tuple[str, ...], ...]
 
 
 def explain_texts(
-    model: TrainedModel | LexiconModel, texts: Sequence[str]
+    model: TrainedModel | LexiconModel | StatesModel, texts: Sequence[str]
 ) -> Explanation | TargetExplanation:
     """Explains the prediction of a classifier for a text, or for a pair of texts.
 
     A network runs on the text, with each single gate flipped, and on the text without each word.
-    For a lexicon see `explain_with_lexicon`.
+    For a lexicon see `explain_with_lexicon`, and for a model of states `StatesModel.explain`.
 
     Args:
       model: a trained classifier of texts or of pairs.
@@ -30,6 +34,9 @@ def explain_texts(
     Raises:
       ValueError: if a text has no word.
     """
+    if isinstance(model, StatesModel):
+        (text,) = texts
+        return model.explain(text)
     if isinstance(model, LexiconModel):
         if len(texts) != 1:
             raise ValueError(
@@ -54,8 +61,9 @@ def explain_texts(
         density=output.density,
         attention=attention,
         gates=None if output.gates is None else tuple(map(float, output.gates)),
-        flips=_flip_gates(model, output.tokens[0], np.array(output.masks[0]), best),
-        removed=_remove_words(model, output.tokens, best),
+        flips=_flip_gates(model, output, best),
+        removed=_remove_words(model, output, best),
+        windows=tuple(number_windows(output.windows)),
         cut=sum(len(model.tokenizer.split(text)) for text in texts) - len(words),
     )
 
@@ -73,14 +81,13 @@ def _change(model: TrainedModel, probabilities: np.ndarray, best: int) -> Change
 
 
 def _flip_gates(
-    model: TrainedModel, tokens: tuple[str, ...], is_open: np.ndarray, best: int
+    model: TrainedModel, output: TextOutput, best: int
 ) -> tuple[Change | None, ...] | None:
     """Returns the prediction after each single gate is flipped, with the same encoder states.
 
     Args:
       model: the trained model.
-      tokens: the T words of the text.
-      is_open: bool [T], True at the words with an open gate.
+      output: the output of the network for the text of T words.
       best: the position in `model.classes` of the class that is predicted without a flip.
 
     Returns:
@@ -89,36 +96,76 @@ def _flip_gates(
     """
     if not model.entry.gated:
         return None
-    # Row i of the identity flips gate i, so that the patterns of all words run as a batch.
-    flipped = np.logical_xor(is_open, np.eye(len(is_open), dtype=bool))
-    # If no gate is open, such a network opens the likeliest gate: the gate that was just closed.
-    again = ~flipped.any(axis=1) & (model.config.gates.empty == "max_gate")
-    rows = model.with_gates(tokens, flipped.astype(np.float32))
-    return tuple(
-        None if opens_again else _change(model, row, best)
-        for opens_again, row in zip(again, rows, strict=True)
-    )
+    changes: list[Change | None] = []
+    windows, before = _read_windows(model, output)
+    ends = np.cumsum([len(tokens) for (tokens,) in windows])[:-1]
+    for place, is_open in enumerate(np.split(output.masks[0], ends)):
+        # Row i of the identity flips gate i, so that the patterns of all words run as a batch.
+        flipped = np.logical_xor(is_open, np.eye(len(is_open), dtype=bool))
+        # If no gate is open, such a network opens the likeliest gate: the gate just closed.
+        again = ~flipped.any(axis=1) & (model.config.gates.empty == "max_gate")
+        rows = model.with_gates(windows[place][0], flipped.astype(np.float32))
+        pooled = _replace_window(before, windows, place, rows)
+        changes += [
+            None if opens_again else _change(model, row, best)
+            for opens_again, row in zip(again, pooled, strict=True)
+        ]
+    return tuple(changes)
 
 
-def _remove_words(
-    model: TrainedModel, tokens: tuple[tuple[str, ...], ...], best: int
-) -> tuple[Change, ...]:
+def _read_windows(model: TrainedModel, output: TextOutput) -> tuple[list[Example], np.ndarray]:
+    """Returns the W windows of a text, and their probabilities [W, C]."""
+    windows, _ = model.list_windows([output.tokens])
+    if len(windows) == 1:
+        return windows, output.probabilities[None]
+    return windows, np.stack([window.probabilities for window in model.read_tokens(windows)])
+
+
+def _replace_window(
+    before: np.ndarray, windows: Sequence[Example], place: int, rows: np.ndarray
+) -> np.ndarray:
+    """Returns the probabilities of a text with each of S other results for a single window.
+
+    Args:
+      before: [W, C], the probabilities of the windows.
+      windows: the W windows of the text.
+      place: the position of the window that changes.
+      rows: [S, C], the probabilities of this window after each change.
+
+    Returns:
+      [S, C].
+    """
+    if len(windows) == 1:
+        return rows
+    changed = np.repeat(before[None], len(rows), axis=0)
+    changed[:, place] = rows
+    lengths = np.array([len(tokens) for (tokens,) in windows])
+    return pool_windows(changed, np.zeros(len(windows), int), lengths, 1)[:, 0]
+
+
+def _remove_words(model: TrainedModel, output: TextOutput, best: int) -> tuple[Change, ...]:
     """Returns the prediction of the whole network after each single word is removed.
+
+    A long text keeps the borders of its windows.
 
     Args:
       model: the trained model.
-      tokens: a tuple with the words of the text, or of both texts of a pair.
+      output: the output of the network for the text, or for both texts of a pair.
       best: the position in `model.classes` of the class that is predicted with all words.
 
     Returns:
       A `Change` for each word, the words of the first text first.
     """
-    # All shortened texts are read in a call, so that texts of equal width share a batch.
-    shorter = []
-    for place, words in enumerate(tokens):
-        for number in range(len(words)):
-            remaining = (*words[:number], *words[number + 1 :])
-            shorter.append((*tokens[:place], remaining, *tokens[place + 1 :]))
-    return tuple(
-        _change(model, output.probabilities, best) for output in model.read_tokens(shorter)
-    )
+    changes: list[Change] = []
+    windows, before = _read_windows(model, output)
+    for window, tokens in enumerate(windows):
+        # All shortened texts are read in a call, so that texts of equal width share a batch.
+        shorter = []
+        for place, words in enumerate(tokens):
+            for number in range(len(words)):
+                remaining = (*words[:number], *words[number + 1 :])
+                shorter.append((*tokens[:place], remaining, *tokens[place + 1 :]))
+        rows = np.stack([after.probabilities for after in model.read_tokens(shorter)])
+        pooled = _replace_window(before, windows, window, rows)
+        changes += [_change(model, row, best) for row in pooled]
+    return tuple(changes)

@@ -134,6 +134,8 @@ def open_own(
 ) -> GatedTexts:
     """Opens a model that `gatedjax train` wrote, and the labelled texts of a file.
 
+    Each window of a text that is longer than the `max_len` of the model counts as a text.
+
     Args:
       folder: folder of a text classifier with the network "ganet".
       file: file of labelled texts, in a format of `gatedjax evaluate`.
@@ -155,12 +157,14 @@ def open_own(
     classes = Classes("label", trained.classes)
     ids, labels, aside = [], [], 0
     for record in table:
-        words = () if isinstance(record, Aside) else trained.tokens(record.inputs)[0]
+        words = () if isinstance(record, Aside) else trained.all_tokens(record.inputs)[0]
         if isinstance(record, Aside) or record.label is None or not words:
             aside += 1
             continue
-        ids.append(trained.ids(words))
-        labels.append(classes.place(record.label, record.where, record.line))
+        # Each window of a long text counts as a text.
+        for (window,) in trained.list_windows([(words,)])[0]:
+            ids.append(trained.ids(window))
+            labels.append(classes.place(record.label, record.where, record.line))
     if not ids:
         raise ValueError(
             f"{table.name} must have a labelled text, got none ({aside} lines cannot be used)"

@@ -202,7 +202,7 @@ def train_lexicon(
         )
         for name in corpora
     }
-    weights = _weigh_texts(corpora["train"], options.class_weight, sample_weight)
+    weights = weigh_texts(corpora["train"], options.class_weight, sample_weight)
     parts["train"] = dataclasses.replace(parts["train"], weights=weights)
     every = parts["train"]
     if validation is None:
@@ -366,7 +366,7 @@ def choose_stage(scores: Sequence[float], allowed: float) -> int:
     return max(i for i, score in enumerate(scores) if score >= best - allowed - 1e-12)
 
 
-def _weigh_texts(
+def weigh_texts(
     corpus: Corpus, class_weight: str | None, sample_weight: np.ndarray | None
 ) -> np.ndarray | None:
     """Returns the weight of each text, or None if all have the same weight.

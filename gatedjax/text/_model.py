@@ -14,6 +14,7 @@ import numpy as np
 
 from gatedjax import export
 from gatedjax._utils.json import to_json
+from gatedjax._utils.limits import MOST_LENGTH
 from gatedjax._utils.types import Json, Output, Params, Tree
 from gatedjax.data.text._vocabulary import UNK, Vocabulary
 from gatedjax.export import ModelCard, ParamsMismatch
@@ -21,16 +22,16 @@ from gatedjax.export._kinds import check_kind, facts_of
 from gatedjax.models import GANet
 from gatedjax.text._buckets import FINE, group_texts, pad_texts, shape_of, sizes_of, width_of
 from gatedjax.text._networks import PAIR, TAGS, TEXT, Batch, Config, NetworkEntry, Reading
+from gatedjax.text._prediction import REPORT as REPORT
+from gatedjax.text._prediction import TOKENS as TOKENS
+from gatedjax.text._prediction import VOCABULARY as VOCABULARY
 from gatedjax.text._prediction import (
-    LEXICONS,
+    WITHOUT_NETWORK,
     check_classes,
     check_length,
     check_report,
     check_texts,
 )
-from gatedjax.text._prediction import REPORT as REPORT
-from gatedjax.text._prediction import TOKENS as TOKENS
-from gatedjax.text._prediction import VOCABULARY as VOCABULARY
 from gatedjax.text._prediction import Failure as Failure
 from gatedjax.text._prediction import Prediction as Prediction
 from gatedjax.text._prediction import check_inputs as check_inputs
@@ -39,6 +40,7 @@ from gatedjax.text._prediction import inputs_of as inputs_of
 from gatedjax.text._prediction import usable as usable
 from gatedjax.text._read import Label
 from gatedjax.text._tokens import Function, NeedsTokenizer, Tokenizer
+from gatedjax.text._windows import pool_windows, split_words
 
 # The numbers of patterns of gates that may run at once; each is a compiled program.
 _POWERS = tuple(2**n for n in range(3, 16))
@@ -58,6 +60,9 @@ class TextOutput:
         attention.
       gates: [T], the probability that the gate of each word of the first text is open; None for a
         network without gates.
+      windows: the number of words in each window of a long text, with the sum T; () for a text that
+        is not split.
+      is_cut: True if a text has more words than the network reads.
     """
 
     tokens: tuple[tuple[str, ...], ...]
@@ -66,6 +71,8 @@ class TextOutput:
     density: float
     attention: np.ndarray | None
     gates: np.ndarray | None
+    windows: tuple[int, ...] = ()
+    is_cut: bool = False
 
 
 # Compiled programs are cached by network. Networks with the same options are equal, so that a
@@ -111,7 +118,8 @@ class TrainedModel:
       vocabulary: maps words to ids.
       classes: the labels as written in the training data, in the order of the outputs.
       params: the parameters of the network, a tree of arrays.
-      max_len: number of words of a text that the network reads.
+      max_len: number of words that the network reads at once.
+      windows: True reads a text with more words in windows, see `pool_windows`; False cuts it.
       report: scores of the model on the "validation" and "test" texts, and of its "baseline".
       tokenizer: the rule that splits texts into words.
     """
@@ -125,6 +133,7 @@ class TrainedModel:
     max_len: int
     report: Json = dataclasses.field(default_factory=dict)
     tokenizer: Tokenizer = dataclasses.field(default_factory=Tokenizer)
+    windows: bool = False
 
     @property
     def entry(self) -> NetworkEntry:
@@ -220,22 +229,35 @@ class TrainedModel:
             float(output.probabilities[best]),
             open_words if self.kind == "pair" else open_words[0],
             output.density,
+            self._describe_cut() if output.is_cut else "",
         )
+
+    def _describe_cut(self) -> str:
+        most = MOST_LENGTH if self.windows else self.max_len
+        return f"only the first {most:,} words of a text were read"
 
     def _read_chunk(self, examples: Sequence[Sequence[str]]) -> list[TextOutput | Failure]:
         """Runs the network on the usable examples of a chunk; the others get a `Failure`."""
         # A usable example has an empty `Failure` here, which its output replaces at the end.
         failures: list[TextOutput | Failure] = []
         usable: list[tuple[tuple[str, ...], ...]] = []
+        long_texts: list[bool] = []
         for texts in examples:
             reason = self._unusable(texts)
-            words = () if reason else self.tokens(texts)
+            # A text that is cut is split up to the first word that is not read.
+            words = () if reason else self.all_tokens(texts, beyond=1)
             if not all(words):
                 reason = "the text has no word"
             failures.append(Failure(reason))
             if not reason:
-                usable.append(words)
-        outputs = iter(self.read_tokens(usable))
+                most = MOST_LENGTH if self.windows else self.max_len
+                long_texts.append(any(len(text) > most for text in words))
+                usable.append(tuple(text[:most] for text in words))
+        outputs = iter(self.read_documents(usable))
+        outputs = (
+            dataclasses.replace(output, is_cut=True) if is_long else output
+            for output, is_long in zip(outputs, long_texts, strict=True)
+        )
         return [
             failure if failure.error else next(outputs)
             for failure in failures
@@ -245,6 +267,51 @@ class TrainedModel:
     def tokens(self, texts: Sequence[str]) -> tuple[tuple[str, ...], ...]:
         """Returns a tuple with the first `max_len` words of each text of an example."""
         return tuple(self.tokenizer.split(text, self.max_len) for text in texts)
+
+    def all_tokens(self, texts: Sequence[str], *, beyond: int = 0) -> tuple[tuple[str, ...], ...]:
+        """Returns a tuple with the words of each text of an example that a prediction reads.
+
+        These are all words if the network reads long texts in windows, and else the words of
+        `tokens`.
+
+        Args:
+          texts: the text, or both texts of a pair.
+          beyond: the largest number of words after them that are returned too.
+        """
+        most = MOST_LENGTH if self.windows else self.max_len
+        return tuple(self.tokenizer.split(text, most + beyond) for text in texts)
+
+    def list_windows(
+        self, examples: Sequence[tuple[tuple[str, ...], ...]]
+    ) -> tuple[list[tuple[tuple[str, ...], ...]], np.ndarray]:
+        """Splits long texts into windows.
+
+        Args:
+          examples: examples that are split into words. Pairs are not split further.
+
+        Returns:
+          The windows, as examples, and int [W], the position of the example of each window.
+        """
+        if not self.windows:
+            return list(examples), np.arange(len(examples))
+        parts = [split_words(words, self.max_len) for (words,) in examples]
+        owners = np.repeat(np.arange(len(parts)), list(map(len, parts)))
+        return [(window,) for part in parts for window in part], owners
+
+    def read_documents(self, examples: Sequence[tuple[tuple[str, ...], ...]]) -> list[TextOutput]:
+        """Runs the network on examples that are split into words, long texts in windows.
+
+        The result is a list with the `TextOutput` of each example, in their order. The
+        probabilities of a long text are computed by `pool_windows`, and the attention in a window
+        is multiplied with the share of the window in the words.
+        """
+        pieces, owners = self.list_windows(examples)
+        outputs = self.read_tokens(pieces)
+        ends = np.searchsorted(owners, np.arange(len(examples) + 1)).tolist()
+        return [
+            outputs[begin] if end == begin + 1 else join_windows(outputs[begin:end])
+            for begin, end in itertools.pairwise(ends)
+        ]
 
     def read_tokens(self, examples: Sequence[tuple[tuple[str, ...], ...]]) -> list[TextOutput]:
         """Runs the network on examples that are split into words.
@@ -345,6 +412,8 @@ class TrainedModel:
             VOCABULARY: to_json(words, ensure_ascii=False).encode("utf-8", "surrogatepass"),
             REPORT: to_json(self.report, indent=1).encode(),
         }
+        if self.windows:
+            config["windows"] = True
         tokens = self.tokenizer.to_json()
         if tokens is not None:
             # The rule is named in config.json, so that a reader of the folder sees it.
@@ -374,10 +443,10 @@ class TrainedModel:
         """
         config = export.read_config(folder)
         kind = check_kind(config, kinds, folder)  # type: ignore[arg-type]
-        if config.get("network") in LEXICONS:
+        if config.get("network") in WITHOUT_NETWORK:
             raise export.BadFile(
-                f"{folder} must have a network, got a lexicon: `gatedjax explain` shows the gates "
-                "of a lexicon, and `gatedjax train --model ganet` trains a network with gates"
+                f"{folder} must have a network, got a model without one: `gatedjax explain` shows "
+                "its gates, and `gatedjax train --model ganet` trains a network with gates"
             )
         try:
             entry = networks(kind)[config["network"]]
@@ -400,6 +469,9 @@ class TrainedModel:
                 max_len=check_length(config["max_len"]),
                 report=check_report(json.loads(export.read_file(folder, REPORT))),
                 tokenizer=_tokenizer(folder, config.get("tokens"), tokenizer),
+                # Folders of earlier versions have no such entry: their networks were trained on
+                # texts that were cut.
+                windows=kind == "text" and config.get("windows") is True,
             )
             # The model without parameters gives their shapes, by which the file is checked before
             # it is read.
@@ -467,4 +539,26 @@ def take_row(tokens: tuple[tuple[str, ...], ...], out: Reading, row: int) -> Tex
         float(out["density"][row]),
         None if attention is None else attention[row, :size],
         None if gates is None else gates[row, :size],
+    )
+
+
+def join_windows(outputs: Sequence[TextOutput]) -> TextOutput:
+    """Returns the `TextOutput` of a text from the outputs of its windows, see `pool_windows`."""
+    lengths = np.array([len(output.tokens[0]) for output in outputs])
+    shares = lengths / lengths.sum()
+    probabilities = np.stack([output.probabilities for output in outputs])
+    attention = [
+        output.attention * share
+        for output, share in zip(outputs, shares, strict=True)
+        if output.attention is not None
+    ]
+    gates = [output.gates for output in outputs if output.gates is not None]
+    return TextOutput(
+        (tuple(itertools.chain.from_iterable(output.tokens[0] for output in outputs)),),
+        pool_windows(probabilities, np.zeros(len(outputs), int), lengths, 1)[0],
+        (np.concatenate([output.masks[0] for output in outputs]),),
+        float(shares @ [output.density for output in outputs]),
+        np.concatenate(attention) if attention else None,
+        np.concatenate(gates) if gates else None,
+        tuple(lengths.tolist()),
     )

@@ -25,7 +25,16 @@ from gatedjax._utils.limits import (
 from gatedjax._utils.numbers import make_plain
 from gatedjax.text._model import networks
 from gatedjax.text._networks import Config, NetworkEntry
-from gatedjax.text._prediction import LABELS, LEXICON, LEXICONS, ORDINAL, REGRESSION, TARGETS
+from gatedjax.text._prediction import (
+    LABELS,
+    LEXICON,
+    LEXICONS,
+    ORDINAL,
+    REGRESSION,
+    STATES,
+    TARGETS,
+    WITHOUT_NETWORK,
+)
 from gatedjax.text._tokens import check_function, check_kind
 from gatedjax.training import OptimizerConfig, TrainConfig
 
@@ -139,15 +148,27 @@ class TextOptions:
     model: str = _option(
         "lexicon",
         "Name of the model: lexicon (reads its open words and no other word, needs no network), "
-        "window (a lexicon whose gates also depend on the neighbours of a word), or "
+        "window (a lexicon whose gates also depend on the neighbours of a word), states (gates on "
+        "the token vectors of an encoder; the model of `states` and `encoder`), or "
         "a network: ganet, soft, local, bilstm, agt, rau, gru, lstm or ssan; for pairs and tags "
         "ssan (attention to selected words) or san (attention to all words).",
     )
     _: dataclasses.KW_ONLY
     embeddings: str | Path | None = _option(  # noqa: RUF009
         None,
-        "Text file of word vectors, GloVe or fastText, plain or .gz (default: random vectors, "
+        "File of word vectors: GloVe or fastText (.vec), plain or .gz, or a model of fastText "
+        "(.bin), which has vectors for all words from their subwords (default: random vectors, "
         "which for most networks contain the frequency of each word in each class).",
+    )
+    states: str | Path | None = _option(  # noqa: RUF009
+        None,
+        "File with the token vectors of the texts from a frozen encoder (.npz with vectors, "
+        "offsets and tokens; see gatedjax.text.save_states).",
+    )
+    encoder: Callable[[list[str]], Iterable[Any]] | None = _option(  # noqa: RUF009
+        None,
+        "Frozen encoder, in place of `states`: a function from a list of texts to a list of "
+        "(tokens, vectors [T, D]).",
     )
     minutes: float | None = _option(
         None,
@@ -162,16 +183,16 @@ class TextOptions:
     )
     density: float | None = _option(
         None,
-        "Share of the words with an open gate, for lexicon, window and ganet (default: for lexicon "
-        "and window the smallest share that loses no accuracy on the validation texts, for ganet "
-        "0.5).",
+        "Share of the words with an open gate, for lexicon, window, states and ganet (default: for "
+        "ganet 0.5, else the smallest share that loses no accuracy on the validation texts).",
         _share,
     )
     max_len: int = _option(
         400,
-        "Number of words of a text that are read. A tagger splits longer sentences in training. It "
-        "predicts their tags in windows that overlap by half, and takes the tag of a word from the "
-        "window with the most words around it.",
+        "Number of words that a network reads at once. A longer text is read in windows of at most "
+        "so many words, whose scores are averaged; texts of pairs are cut. A tagger splits longer "
+        "sentences in training. It predicts their tags in windows that overlap by half, and takes "
+        "the tag of a word from the window with the most words around it.",
         _check_integer(1, MOST_LENGTH),
     )
     min_count: int | None = _option(
@@ -259,8 +280,10 @@ class TextOptions:
     )
 
     def __post_init__(self) -> None:
-        """Converts NumPy numbers to Python numbers."""
+        """Converts NumPy numbers to Python numbers, and chooses the model of an encoder."""
         make_plain(self)
+        if self.model == LEXICONS[0] and (self.states is not None or self.encoder is not None):
+            self.model = STATES
 
 
 with_arguments(TextOptions)
@@ -310,8 +333,12 @@ def check_options(options: TextOptions, kind: str) -> None:
             )
         check_function(options.tokenizer)
     _check_for_target(options, kind)
-    if options.model in LEXICONS:
-        _check_for_lexicon(options)
+    if options.model != STATES and (options.states is not None or options.encoder is not None):
+        raise ValueError(
+            f"states and encoder must be None unless model='states', got model={options.model!r}"
+        )
+    if options.model in WITHOUT_NETWORK:
+        _check_without_network(options)
         return
     if options.class_weight is not None:
         raise ValueError(
@@ -341,7 +368,7 @@ def model_names(kind: str) -> tuple[str, ...]:
     """Returns the names of the models of a kind, such as "text" or "pair", the default first."""
     if kind in TARGETS:
         return (LEXICON,)
-    return LEXICONS * (kind == "text") + tuple(networks(kind))
+    return WITHOUT_NETWORK * (kind == "text") + tuple(networks(kind))
 
 
 _WITHOUT = {
@@ -367,15 +394,25 @@ def _check_for_target(options: TextOptions, kind: str) -> None:
         )
 
 
-def _check_for_lexicon(options: TextOptions) -> None:
-    """Raises ValueError for an option that a lexicon does not use and that has no effect."""
+def _check_without_network(options: TextOptions) -> None:
+    """Raises ValueError for an option that a lexicon or a model of states does not use."""
+    if options.model == STATES:
+        if options.states is not None and options.encoder is not None:
+            raise ValueError("states or encoder must be None, got both: give one of the two")
+        if options.tokens is not None or options.tokenizer is not None or not options.lowercase:
+            raise ValueError(
+                "tokens, tokenizer and lowercase must be left out for model='states', whose tokens "
+                f"are those of the encoder, got tokens={options.tokens!r}, "
+                f"tokenizer={options.tokenizer!r} and lowercase={options.lowercase!r}"
+            )
     for field in dataclasses.fields(TextOptions):
         value = getattr(options, field.name)
         if field.name not in _OF_NETWORKS or value == field.default or value == {}:
             continue
+        name = "a lexicon" if options.model in LEXICONS else f"model={options.model!r}"
         raise ValueError(
-            f"{field.name} must be {field.default!r} for a lexicon, which has no steps, no vectors "
-            f"and no limit on the words of a text, got {value!r}: leave it out, or give "
+            f"{field.name} must be {field.default!r} for {name}, which has no steps, no vectors of "
+            f"words and no limit on the words of a text, got {value!r}: leave it out, or give "
             "model='ganet' or another network"
         )
 

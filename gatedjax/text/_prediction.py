@@ -13,6 +13,9 @@ T = TypeVar("T")
 LEXICON, WINDOW = "lexicon", "window"
 """The names of the models without a network, among the names of networks."""
 LEXICONS = LEXICON, WINDOW
+STATES = "states"
+"""The name of the model that reads the token vectors of an encoder."""
+WITHOUT_NETWORK = *LEXICONS, STATES
 # The names of files in the folder of a model.
 VOCABULARY, REPORT, TOKENS = "vocabulary.json", "report.json", "tokens.json"
 LABELS, REGRESSION, ORDINAL = "labels", "regression", "ordinal"

@@ -7,11 +7,13 @@ from typing import Any
 from gatedjax.export._folder import read_config
 from gatedjax.export._kinds import check_kind
 from gatedjax.text._lexicon import LexiconModel
-from gatedjax.text._prediction import LEXICONS, TARGETS
+from gatedjax.text._prediction import LEXICONS, STATES, TARGETS
 
 
-def load_model(folder: str | Path, kinds: Sequence[str], tokenizer: Any = None) -> Any:
-    """Loads a `LexiconModel`, or the `TrainedModel` of a network.
+def load_model(
+    folder: str | Path, kinds: Sequence[str], tokenizer: Any = None, encoder: Any = None
+) -> Any:
+    """Loads a `LexiconModel`, a `StatesModel`, or the `TrainedModel` of a network.
 
     JAX is imported only for a network.
 
@@ -19,6 +21,7 @@ def load_model(folder: str | Path, kinds: Sequence[str], tokenizer: Any = None) 
       folder: the folder of the model.
       kinds: the accepted kinds of models, among "text", "pair", "tags" and `TARGETS`.
       tokenizer: the function that splits texts, for a model that was trained with one; else None.
+      encoder: the encoder of the texts, for a model of states; else None.
 
     Raises:
       FileNotFoundError, ValueError: if the folder does not have a model, has another kind of model,
@@ -26,6 +29,17 @@ def load_model(folder: str | Path, kinds: Sequence[str], tokenizer: Any = None) 
     """
     config = read_config(folder)
     kind = check_kind(config, kinds, folder)  # type: ignore[arg-type]
+    if kind == "text" and config.get("network") == STATES:
+        if tokenizer is not None:
+            raise ValueError(
+                "tokenizer must be None for a model of states, whose tokens are those of the "
+                f"encoder, got {tokenizer!r}"
+            )
+        from gatedjax.text._states_model import StatesModel
+
+        return StatesModel.load(folder, encoder)
+    if encoder is not None:
+        raise ValueError(f"encoder must be None for {folder}, which is no model of states")
     if kind in ("text", *TARGETS) and config.get("network") in LEXICONS:
         return LexiconModel.load(folder, tokenizer)
     from gatedjax.text._model import TrainedModel

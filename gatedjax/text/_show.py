@@ -51,6 +51,8 @@ class Reasons:
       note: a remark about the text, or "".
       has_windows: True if the gates also depend on the neighbours of a word.
       rule: the sentence by which the prediction follows from the sums.
+      leak: a sentence about the closed words that the prediction depends on through the vectors of
+        an encoder, or "".
     """
 
     classes: tuple[Label, ...]
@@ -61,6 +63,7 @@ class Reasons:
     note: str = ""
     has_windows: bool = False
     rule: str = "The class with the largest sum is predicted; the parts are exact."
+    leak: str = ""
 
     def to_json(self) -> Json:
         """Returns a dict of the fields for `json.dumps`."""
@@ -74,7 +77,7 @@ class Reasons:
             ],
             "is_same": self.is_same,
             "note": self.note,
-        }
+        } | ({"leak": self.leak} if self.leak else {})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +116,8 @@ class Explanation:
       cut: number of words at the end of the text that the network does not read because of
         `max_len`.
       reasons: the part of each word in the logits, for a lexicon; None for a network.
+      windows: the number of the window of each word, from 1, if a network reads a long text in
+        several windows; else ().
     """
 
     text: str
@@ -128,8 +133,14 @@ class Explanation:
     removed: tuple[Change, ...]
     cut: int = 0
     reasons: Reasons | None = None
+    windows: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.windows and len(self.windows) != len(self.tokens):
+            raise ValueError(
+                f"windows must have one entry per word ({len(self.tokens)}), got "
+                f"{len(self.windows)}"
+            )
         for name in ("kept", "attention", "gates", "flips", "removed"):
             values = getattr(self, name)
             if values is not None and len(values) != len(self.tokens):
@@ -162,7 +173,9 @@ class Explanation:
             else [None if c is None else _change_json(c) for c in self.flips],
             "removed": [_change_json(c) for c in self.removed],
             "cut": self.cut,
-        } | ({} if self.reasons is None else {"reasons": self.reasons.to_json()})
+            **({"windows": list(self.windows)} if self.windows else {}),
+            **({} if self.reasons is None else {"reasons": self.reasons.to_json()}),
+        }
 
     def render(self) -> str:
         """Formats the explanation for a terminal: a few sentences, and a table of the words.
@@ -179,14 +192,15 @@ class Explanation:
         if self.reasons is not None:
             return "\n".join([*lines, *_same(self.reasons), "", _render_reasons(self)])
         lines += [f"{clean(sentence)}" for sentence in _deciding(self)]
-        headers, rows = ["word", "read"], []
+        headers, rows = ["window"] * bool(self.windows) + ["word", "read"], []
         top = max(self.attention or (0.0,))
         headers += ["gate"] if self.gates is not None else []
         headers += ["attention", ""] if self.attention is not None else []
         headers += ["if flipped"] if self.flips is not None else []
         headers += ["if removed"]
         for i, token in enumerate(self.tokens):
-            row: list[str] = [clean(token) or "(empty)", "yes" if self.kept[i] else "-"]
+            row: list[str] = [str(number) for number in self.windows[i : i + 1]]
+            row += [clean(token) or "(empty)", "yes" if self.kept[i] else "-"]
             if self.gates is not None:
                 row.append(f"{self.gates[i]:.2f}")
             if self.attention is not None:
@@ -224,9 +238,13 @@ def html_page(explanations: Sequence[Explanation], title: str) -> str:
     shaded = any(e.attention is not None for e in explanations)
     legend = []
     if left_out:
-        is_open, is_closed = (" (its gate is open)", " (its gate is closed)") if gated else ("", "")
-        legend.append(f'<span class="w">Underlined</span>: read{is_open}.')
-        legend.append(f'<del class="closed">Struck through</del>: not read{is_closed}.')
+        is_open, is_closed = ("read", "not read")
+        if gated:
+            is_open, is_closed = ("read (its gate is open)", "not read (its gate is closed)")
+        if any(e.reasons is not None and e.reasons.leak for e in explanations):
+            is_open, is_closed = ("its gate is open", "its gate is closed")
+        legend.append(f'<span class="w">Underlined</span>: {is_open}.')
+        legend.append(f'<del class="closed">Struck through</del>: {is_closed}.')
     if shaded:
         legend.append(
             'Shade: attention, from <span class="w" style="--a:0.1">little</span> to '
@@ -288,7 +306,9 @@ def _same(reasons: Reasons) -> Iterator[str]:
     """Yields sentences about the text without its closed words."""
     if reasons.note:
         yield f"{reasons.note[0].upper()}{reasons.note[1:]}."
-    if reasons.is_same:
+    if reasons.leak:
+        yield f"{reasons.leak[0].upper()}{reasons.leak[1:]}."
+    elif reasons.is_same:
         yield "The open words alone have the same probabilities, bit by bit."
     elif reasons.has_windows:
         yield (
@@ -378,7 +398,7 @@ def _table(e: Explanation) -> str:
             body.append(f'<tr><th scope="row"><bdi>{_escape(name)}</bdi></th>{numbers}</tr>')
         return "\n".join(["<table>", head, "<tbody>", *body, "</tbody>", "</table>"])
     top = max(e.attention or (0.0,))
-    heads = ["Word", "Read"]
+    heads = ["Window"] * bool(e.windows) + ["Word", "Read"]
     heads += ["Gate open"] if e.gates is not None else []
     heads += ["Attention"] if e.attention is not None else []
     heads += ["If flipped"] if e.flips is not None else []
@@ -388,7 +408,8 @@ def _table(e: Explanation) -> str:
     lines += ["</tr></thead>", "<tbody>"]
     for i, token in enumerate(e.tokens):
         style = "" if e.kept[i] else ' class="closed"'
-        cells = [
+        cells = [f'<td class="n">{number}</td>' for number in e.windows[i : i + 1]]
+        cells += [
             f'<th scope="row" lang=""{style}><bdi>{_escape(_word(token))}</bdi></th>',
             f"<td>{'yes' if e.kept[i] else 'no'}</td>",
         ]
@@ -436,10 +457,16 @@ def _bar(number: float, share: float) -> str:
 def _reading(e: Explanation) -> str:
     """Returns the sentence about the number of words that are read."""
     cut = f" The text goes on for {e.cut:,} words that are not used." if e.cut else ""
+    if e.windows:
+        cut += (
+            f" They are in {e.windows[-1]} windows, which the network reads one by one; the scores "
+            "are the mean of those of the windows, weighted by their numbers of words."
+        )
     if e.gates is None and all(e.kept):
         return f"{len(e.tokens)} words, all of them read.{cut}"
     count = sum(map(bool, e.kept))
-    share = f"{count} of {len(e.tokens)} words are read"
+    verb = "open" if e.reasons is not None and e.reasons.leak else "read"
+    share = f"{count} of {len(e.tokens)} words are {verb}"
     # In SSAN each word selects other words, so that the density is the share of pairs.
     if e.tokens and abs(count / len(e.tokens) - e.density) > 1e-3:
         return f"{share} by more than half of the words; {e.density:.0%} of all pairs are.{cut}"

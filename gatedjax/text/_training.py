@@ -49,6 +49,7 @@ from gatedjax.text._tagged import (
     rule_metrics,
 )
 from gatedjax.text._tags import SentenceTable
+from gatedjax.text._windows import Windows, pool_windows, split_starts
 from gatedjax.training import CheckpointStore, FitResult, TrainConfig, fit
 from gatedjax.training.checkpoint import DAMAGED
 from gatedjax.training.identity import saved_settings
@@ -76,6 +77,19 @@ class _Part:
 
     texts: tuple[Sequence[np.ndarray], ...]
     labels: Labels
+    owners: np.ndarray | None = None
+    """int [n], the document of each text if the texts are windows of documents; else None."""
+
+    def split(self, longest: int) -> "_Part":
+        """Splits single texts into windows of at most `longest` words with the labels of the texts.
+
+        A text of several windows has the weight of several texts in training.
+        """
+        lengths = [len(row) for row in self.texts[0]]
+        starts, owners = split_starts(np.cumsum([0, *lengths]), longest)
+        if len(owners) == len(lengths):
+            return self
+        return _Part((Windows(self.texts[0], starts, owners),), self.labels[owners], owners)
 
     def lengths(self) -> np.ndarray:
         """Returns int [n]: the number of words of each text, or of the longer text of a pair."""
@@ -190,14 +204,18 @@ def train_model(
     for part_corpus in corpora.values():
         say_corpus(part_corpus, say)
         if kind != "tags":  # A tagger reads all of a long sentence, in windows.
-            _say_cut(part_corpus, options.max_len, say)
+            _say_long(part_corpus, options.max_len, say)
     duplicates = _copies.find_duplicates(corpus)
     for line in (*duplicates.render(), *_corpus.note_parts(corpora)):
         say(line)
     if duplicates.copies and validation is None:
         say("equal texts stay on one side of the split")
-    parts = _parts(corpora, training_rows, validation_rows, table_of_ids, options.max_len)
-    sizes = ", ".join(f"{len(part.labels):,} for {name}" for name, part in parts.items())
+    most = options.max_len if kind == "pair" else None
+    documents = _parts(corpora, training_rows, validation_rows, table_of_ids, most)
+    parts = documents
+    if kind == "text":
+        parts = {name: part.split(options.max_len) for name, part in documents.items()}
+    sizes = ", ".join(f"{len(part.labels):,} for {name}" for name, part in documents.items())
     way = "always the same" if kind == "tags" else "in proportion to the classes, always the same"
     split = "" if validation is not None else f" ({way})"
     say(f"split: {sizes}{split}")
@@ -234,6 +252,8 @@ def train_model(
             "embeddings": embeddings,
             # Runs of older versions did not keep equal texts together, so they have no such entry
             # and are not continued with another split.
+            # Runs of older versions cut long texts.
+            **({"windows": True} if any(p.owners is not None for p in parts.values()) else {}),
             **({"equal_texts": "together"} if duplicates.copies and validation is None else {}),
         },
     }
@@ -255,6 +275,7 @@ def train_model(
         params=result.best_params,
         max_len=options.max_len,
         tokenizer=numbers.tokenizer,
+        windows=kind == "text",
     )
     if getattr(config, "density", None) is not None:
         # The threshold is set on the validation texts, because training has not seen them.
@@ -268,10 +289,10 @@ def train_model(
             model, parts, _parts(corpora, training_rows, validation_rows), numbers, edges, say
         )
     else:
-        report |= _report(model, parts, edges, say)
+        report |= _report(model, parts, documents, edges, say)
     report["data"] = {
         name: {"n": len(part.labels), "aside": corpora[name].aside if name in corpora else 0}
-        for name, part in parts.items()
+        for name, part in documents.items()
     }
     report["data"]["train"] |= duplicates.to_report()
     return dataclasses.replace(model, report=report)
@@ -293,9 +314,17 @@ def _knows_options(folder: Path) -> bool:
         return True
 
 
-def _say_cut(corpus: Corpus, max_len: int, say: Say) -> None:
-    """Calls `say` with a line about the texts with more than `max_len` words, if there are any."""
+def _say_long(corpus: Corpus, max_len: int, say: Say) -> None:
+    """Calls `say` with a line about the texts that are longer than `max_len`, if there are any."""
     lengths = np.stack([np.diff(rows.starts) for rows in corpus.texts])
+    if len(lengths) == 1:
+        if long := int(np.sum(lengths > max_len)):
+            windows = len(split_starts(corpus.texts[0].starts, max_len)[1])
+            say(
+                f"{long:,} of {len(corpus):,} texts are longer than {max_len:,} words (max_len) "
+                f"and are read in windows of at most so many words, {windows:,} windows in total"
+            )
+        return
     beyond = np.maximum(lengths - max_len, 0)
     cut = int(np.sum(np.any(beyond > 0, axis=0)))
     if cut:
@@ -557,7 +586,11 @@ def _read_seconds(clock: Path) -> float:
 
 
 def _report(
-    model: TrainedModel, parts: Mapping[str, _Part], edges: Sequence[int], say: Say
+    model: TrainedModel,
+    parts: Mapping[str, _Part],
+    documents: Mapping[str, _Part],
+    edges: Sequence[int],
+    say: Say,
 ) -> Json:
     """Returns scores of the model and of the linear baseline on validation and test texts.
 
@@ -567,18 +600,22 @@ def _report(
 
     Args:
       model: the trained model.
-      parts: the texts by purpose, see `_parts`.
+      parts: the windows of the texts by purpose.
+      documents: the texts by purpose, see `_parts`.
       edges: the widths of batches.
       say: called with each line of the report.
     """
-    train = parts["train"]
+    train = documents["train"]
     baseline = LinearBaseline().fit(train.words(model.vocabulary), train.labels, len(model.classes))
     report: Json = {"baseline": {"kind": baseline.kind}}
     for name in ("validation", "test"):
         if name not in parts:
             continue
-        part = parts[name]
-        probabilities, columns = _probabilities(model, part, edges)
+        part = documents[name]
+        probabilities, columns = _probabilities(model, parts[name], edges)
+        if (owners := parts[name].owners) is not None:
+            lengths = np.array([len(row) for row in parts[name].texts[0]])
+            probabilities = pool_windows(probabilities, owners, lengths, len(part.labels))
         density = float(np.sum(columns["kept"]) / np.sum(columns["words"]))
         ours = classification_metrics(part.labels, probabilities, model.classes)
         # The baseline reads the same words as the network, so that the comparison is fair.

@@ -15,13 +15,16 @@ from gatedjax.lexicon import (
 )
 from gatedjax.lexicon._features import Words, number_words
 from gatedjax.lexicon._fit import scale_weights
+from gatedjax.lexicon._pooling import find_cut as find_cut
 from gatedjax.lexicon._window import add_logits, find_neighbours
+from gatedjax.text._windows import split_starts
 
 # Words that occur less often share a gate, which also serves words that training has not seen.
 _LEAST = 2
 # Initial gates: the mean logit, and the largest distance from it in standard deviations.
 _START, _SPREAD = 3.0, 3.0
-# Texts are trained on up to this number of words, because the arrays are padded to the longest.
+# The gates are trained on pieces of texts of at most this number of words, because the arrays are
+# padded to the longest.
 _LONGEST = 512
 
 
@@ -78,13 +81,18 @@ def fit_window(
     initial_logits = _initial_logits(
         first, texts, numbered, labels, weights, squares, gate_of, size, sample_weight
     )
-    ends = np.cumsum([len(text) for text in texts])[:-1]
-    ids = np.split(numbered.ids, ends)
+    starts, owners = split_starts(np.cumsum([0, *map(len, texts)]), _LONGEST)
+    ids = np.split(numbered.ids, starts[1:-1])
+    piece_weight = sample_weight
+    if len(owners) > len(texts):
+        # The pieces of a text have the weight of the text.
+        weight = np.ones(len(texts)) if sample_weight is None else sample_weight
+        piece_weight = (weight / np.bincount(owners))[owners]
     # The bias of two classes is stored as a single number, their difference.
     bias = first.bias if num_classes > 2 else np.concatenate([-first.bias / 2, first.bias / 2])
     larger = texts if room_for is None else room_for
     room = Room(
-        texts=len(larger),
+        texts=len(split_starts(np.cumsum([0, *map(len, larger)]), _LONGEST)[1]),
         words=len({word for text in larger for word in text}),
         length=min(max(map(len, larger)), _LONGEST),
     )
@@ -95,8 +103,8 @@ def fit_window(
             yield WindowLexicon(words, everything, -1.0, first, density)
             continue
         gates = fit_gates(
-            [text[:_LONGEST] for text in ids],
-            labels,
+            ids,
+            labels[owners],
             gate_of,
             initial_logits,
             weights,
@@ -105,7 +113,7 @@ def fit_window(
             density,
             seed=seed,
             room=room,
-            sample_weight=sample_weight,
+            sample_weight=piece_weight,
         )
         if len(frequent) == len(counts):
             # No rare word has trained the gate of unknown words.
@@ -176,22 +184,3 @@ def _initial_logits(
     # A word that raises the loss gets the lowest logit.
     logs = np.log(np.where(positive, means, means[positive].min()))
     return _START + np.clip((logs - logs.mean()) / max(logs.std(), 1e-9), -_SPREAD, _SPREAD)
-
-
-def find_cut(logits: np.ndarray, density: float) -> float:
-    """Returns the threshold above which the share of the logits is nearest to a density.
-
-    Equal logits are on the same side of the threshold, and at least one logit is above it.
-
-        >>> find_cut(np.array([3.0, 1.0, 1.0, 0.0]), 0.25)
-        2.0
-
-    Args:
-      logits: [n], at least one number.
-      density: the share.
-    """
-    values, counts = np.unique(logits.astype(np.float64), return_counts=True)
-    shares = np.cumsum(counts[::-1])[::-1] / len(logits)
-    lowest = int(np.argmin(np.abs(shares - density)))
-    below = values[lowest - 1] if lowest else values[0] - 2
-    return float((values[lowest] + below) / 2)

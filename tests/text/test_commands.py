@@ -377,7 +377,7 @@ def test_a_run_of_other_texts_or_options_is_not_continued(here, tmp_path, capsys
             [args[0], str(renamed), *args[2:], *changes],
             [
                 f"options.{name}"
-                for name in ("batch_size", "classes", "held_out", "max_len", "seed")
+                for name in ("batch_size", "classes", "held_out", "max_len", "seed", "windows")
             ],
         ),
     ):

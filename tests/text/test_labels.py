@@ -199,6 +199,7 @@ def test_evaluation_reads_labels_by_the_same_rule():
     model = types.SimpleNamespace(
         kind="text", classes=(CAFE, 1), read_texts=lambda texts: [read] * len(list(texts)),
         entry=types.SimpleNamespace(gated=False), max_len=9, ids=lambda tokens: [0] * len(tokens),
+        list_windows=lambda examples: (examples, None),
         run=lambda batch: {"probabilities": np.ones((4096, 2)), "kept": [np.ones((4096, 9), bool)]},
     )  # fmt: skip
     metrics = evaluate_model(model, open_table([("a", APART), ("b", f" {CAFE}"), ("c", 1)]))

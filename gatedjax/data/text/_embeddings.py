@@ -1,4 +1,4 @@
-"""Word vectors from text files of GloVe, fastText and word2vec, and random vectors per word."""
+"""Word vectors from files of GloVe, fastText and word2vec, and random vectors per word."""
 
 import collections
 import contextlib
@@ -13,9 +13,12 @@ import numpy as np
 
 from gatedjax.data.files._paths import BOM
 from gatedjax.data.files._unpack import allowance, limit_unpacking, open_gzip
-from gatedjax.data.text._vocabulary import PAD, Vocabulary
+from gatedjax.data.text._fasttext import FastTextFile
+from gatedjax.data.text._vocabulary import PAD, SPECIALS, Vocabulary
 
 OOV_RANGE = 0.25
+BINARY = ".bin"
+"""The ending of a binary model of fastText."""
 _LOOK = 100
 _HEADER = re.compile(rb"(\d+)[ \t](\d+)")
 # A line is bounded, because it is in memory; a word and 1,000 numbers take 10 KB.
@@ -113,13 +116,17 @@ def load_embeddings(
     oov_std: float | None = None,
     unpack_limit: int | None = None,
 ) -> Embeddings:
-    """Reads the vectors of a vocabulary from a text file of GloVe, fastText or word2vec.
+    """Reads the vectors of a vocabulary from a file of GloVe, fastText or word2vec.
 
     A line is a word and `dim` numbers, separated by single spaces; words that contain a space are
     skipped. The header of fastText and word2vec (the number of vectors and their width) is checked
     if there is one. The width of all lines is checked; numbers are parsed only in the first line
     and for words of the vocabulary. If a word occurs twice, its first line is used. Words that are
     not in the file get the vectors of `random_embeddings`, padding gets zeros.
+
+    A file that ends with .bin is a binary model of fastText. It has a vector for each word from the
+    character n-grams of the word, also for words that its training has not seen; see
+    `FastTextFile`.
 
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp(), "vectors.txt")
@@ -129,7 +136,7 @@ def load_embeddings(
         [0.5 1. ] 0.5
 
     Args:
-      path: the file, plain or .gz.
+      path: the file, plain or .gz, or a model of fastText (.bin).
       vocabulary: the words to look up.
       dim: width of the vectors.
       seed: seed of the vectors of words that are not in the file.
@@ -160,6 +167,15 @@ def load_embeddings(
     ids = {word: i for i, word in enumerate(vocabulary.words) if i != PAD}
     matrix = np.zeros((len(vocabulary), dim), np.float32)
     in_file = np.zeros(len(vocabulary), bool)
+    if path.suffix == BINARY:
+        model = FastTextFile(path)
+        if model.dim != dim:
+            raise ValueError(f"{path}: the vectors have {model.dim} values; wanted {dim}")
+        for row, word in enumerate(vocabulary.words):
+            vector = model.vector(word) if row >= len(SPECIALS) else None
+            if vector is not None:
+                matrix[row], in_file[row] = vector, True
+        return _with_random(matrix, in_file, vocabulary, seed, oov_std)
     with limit_unpacking(unpack_limit):
         allowed = allowance(path)
     first = 0
@@ -201,10 +217,17 @@ def load_embeddings(
             in_file[index] = True
     if not first:
         raise ValueError(f"{path}: the file is empty; it must have word vectors")
+    return _with_random(matrix, in_file, vocabulary, seed, oov_std)
+
+
+def _with_random(
+    matrix: np.ndarray, in_file: np.ndarray, vocabulary: Vocabulary, seed: int, std: float | None
+) -> Embeddings:
+    """Returns the vectors of a file, and random vectors for the words that it lacks."""
     # Vectors are drawn only for the words that the file lacks, because a draw per word takes time.
     for row in np.flatnonzero(~in_file).tolist():
         if row != PAD:
-            matrix[row] = _word_vector(vocabulary.words[row], dim, seed, oov_std)
+            matrix[row] = _word_vector(vocabulary.words[row], matrix.shape[1], seed, std)
     return Embeddings(matrix, in_file)
 
 
@@ -215,7 +238,7 @@ def words_in(path: str | Path, most: int) -> tuple[int, list[str]]:
     width is the most frequent width of the first lines, because a word may contain spaces.
 
     Args:
-      path: the file, plain or .gz.
+      path: the file, plain or .gz, or a model of fastText (.bin).
       most: the largest number of words to read.
 
     Returns:
@@ -228,6 +251,9 @@ def words_in(path: str | Path, most: int) -> tuple[int, list[str]]:
     path = Path(path).expanduser()
     if not path.is_file():
         raise FileNotFoundError(f"{path}: there is no such file of word vectors")
+    if path.suffix == BINARY:
+        model = FastTextFile(path)
+        return model.dim, model.words[:most]
     with limit_unpacking(None):
         allowed = allowance(path)
     lines = (line for _, line in _vectors(path, allowed))

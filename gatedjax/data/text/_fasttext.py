@@ -1,0 +1,183 @@
+"""Word vectors from the binary models of fastText, also for words that training has not seen."""
+
+import mmap
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+_MAGIC, _VERSIONS = 793712314, (11, 12)
+# dim, ws, epoch, minCount, neg, wordNgrams, loss, model, bucket, minn, maxn, lrUpdateRate, t
+_ARGUMENTS = struct.Struct("<12id")
+# size, nwords, nlabels, ntokens, pruneidx_size
+_DICTIONARY = struct.Struct("<3i2q")
+_ENTRY = struct.Struct("<qb")
+_SUPERVISED, _WORD = 3, 0
+_BEGIN, _END, _END_OF_LINE = b"<", b">", b"</s>"
+# A word of a longer line would be no word.
+_LONGEST_WORD = 1 << 16
+_MOST_WIDTH = 1 << 16
+
+
+class FastTextFile:
+    """The word vectors of a binary model of fastText (`.bin`), which stays on disk.
+
+        v(w) = 1/|G| sum_{g in G} e_g
+
+    G has the word itself, if the model has it, and its character n-grams of the lengths minn to
+    maxn with "<" before and ">" after the word. An n-gram has the row number_of_words + (hash mod
+    bucket), where hash is the 32-bit FNV-1a hash of its UTF-8 bytes as signed numbers.
+
+    The layout (little-endian) is: magic number and version; the training arguments; the counts of
+    the dictionary, and its words, each with a zero byte, a count and a kind; a byte that is 1 for a
+    quantised matrix; rows, columns and float32 numbers of the input matrix.
+
+    Args:
+      path: the file.
+
+    Attributes:
+      dim: the width of a vector.
+      words: the words of the model, without labels, by falling frequency.
+
+    Raises:
+      ValueError: if the file is not such a model, is quantised (`.ftz`), truncated or damaged.
+
+    Reference: Bojanowski et al. 2017, "Enriching Word Vectors with Subword Information".
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with path.open("rb") as file:
+            # An empty file cannot be mapped.
+            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if _size(path) else b""
+        self._content = content
+        if len(content) < 8 or struct.unpack_from("<2i", content)[0] != _MAGIC:
+            raise ValueError(
+                f"{path} must be a model of fastText (.bin), got another file; vectors of word2vec "
+                "must be in text format"
+            )
+        version = struct.unpack_from("<2i", content)[1]
+        if version not in _VERSIONS:
+            raise ValueError(
+                f"{path} must be of version {' or '.join(map(str, _VERSIONS))} of fastText's "
+                f"format, got {version}"
+            )
+        place = 8
+        try:
+            arguments = _ARGUMENTS.unpack_from(content, place)
+            place += _ARGUMENTS.size
+            self.dim, model, self._bucket = arguments[0], arguments[7], arguments[8]
+            self._shortest, self._longest = arguments[9], arguments[10]
+            if version < max(_VERSIONS) and model == _SUPERVISED:
+                # Such models have no n-grams, whatever their arguments are.
+                self._longest = 0
+            size, num_words, _, _, num_pruned = _DICTIONARY.unpack_from(content, place)
+            place += _DICTIONARY.size
+            if not 0 < self.dim <= _MOST_WIDTH or not 0 <= num_words <= size or self._bucket < 0:
+                raise ValueError(
+                    f"{path}: a damaged file: the width is {self.dim}, and {num_words} of {size} "
+                    "entries are words"
+                )
+            self.words: list[str] = []
+            self._rows: dict[bytes, int] = {}
+            for _ in range(size):
+                end = content.find(b"\0", place, place + _LONGEST_WORD)
+                if end < 0:
+                    raise ValueError(f"{path}: a damaged file: a word has no end")
+                word, place = content[place:end], end + 1
+                _, kind = _ENTRY.unpack_from(content, place)
+                place += _ENTRY.size
+                if kind == _WORD:
+                    self._rows[word] = len(self.words)
+                    self.words.append(word.decode("utf-8", "replace"))
+            if len(self.words) != num_words:
+                raise ValueError(
+                    f"{path}: a damaged file: {len(self.words):,} words follow, the header has "
+                    f"{num_words:,}"
+                )
+            is_quantised = content[place : place + 1] != b"\0"
+            if is_quantised or num_pruned > 0:
+                raise ValueError(
+                    f"{path}: quantised models (.ftz) are not read: give the .bin or .vec file"
+                )
+            rows, columns = struct.unpack_from("<2q", content, place + 1)
+        except struct.error as error:
+            raise ValueError(f"{path}: a truncated file: {error}") from error
+        num_needed = num_words + (self._bucket if self._longest > 0 else 0)
+        if columns != self.dim or rows < num_needed:
+            raise ValueError(
+                f"{path}: a damaged file: the matrix has {rows:,} rows of {columns:,} numbers, and "
+                f"{num_needed:,} of {self.dim:,} are needed"
+            )
+        place += 17
+        if len(content) < place + 4 * rows * columns:
+            raise ValueError(f"{path}: a truncated file: the matrix is not complete")
+        # Only the rows that are used are read from the disk.
+        self._matrix = np.frombuffer(content, "<f4", rows * columns, place).reshape(rows, columns)
+
+    def vector(self, word: str) -> np.ndarray | None:
+        """Returns the vector of a word, float32 [dim], or None for a word without any n-gram.
+
+        Raises:
+          ValueError: if a number is not finite.
+        """
+        raw = word.encode("utf-8", "surrogatepass")
+        row = self._rows.get(raw)
+        rows = [] if row is None else [row]
+        if raw != _END_OF_LINE and self._longest > 0 and self._bucket:
+            rows += [
+                len(self.words) + hash_ngram(ngram) % self._bucket
+                for ngram in list_ngrams(raw, self._shortest, self._longest)
+            ]
+        if not rows:
+            return None
+        vector = self._matrix[rows].mean(0, dtype=np.float64)
+        if not np.isfinite(vector).all():
+            raise ValueError(f"{self._path}: a value of {word!r} is not finite")
+        return vector.astype(np.float32)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size
+
+
+def list_ngrams(word: bytes, shortest: int, longest: int) -> Iterator[bytes]:
+    """Yields the character n-grams of "<word>" in the order of fastText.
+
+    A single "<" or ">" is no n-gram.
+
+        >>> list(list_ngrams(b"ab", 2, 3))
+        [b'<a', b'<ab', b'ab', b'ab>', b'b>']
+
+    Args:
+      word: the word in UTF-8.
+      shortest: the least number of characters.
+      longest: the largest number of characters.
+    """
+    text = _BEGIN + word + _END
+    # A character begins at each byte that does not continue a character.
+    starts = [place for place, byte in enumerate(text) if byte & 0xC0 != 0x80]
+    ends = [*starts[1:], len(text)]
+    for first, begin in enumerate(starts):
+        for last in range(first + max(shortest, 1) - 1, min(first + longest, len(starts))):
+            is_mark = last == first and (first == 0 or last == len(starts) - 1)
+            if not is_mark:
+                yield text[begin : ends[last]]
+
+
+def hash_ngram(ngram: bytes) -> int:
+    """Returns the 32-bit FNV-1a hash of bytes that are read as signed numbers.
+
+        >>> hash_ngram(b"a"), hash_ngram("\u00e9".encode()) < 2**32
+        (3826002220, True)
+
+    Args:
+      ngram: the bytes.
+    """
+    value = 2166136261
+    for byte in ngram:
+        # fastText extends the sign of a byte above 127 to 32 bits.
+        value ^= byte if byte < 128 else byte | 0xFFFFFF00
+        value = value * 16777619 & 0xFFFFFFFF
+    return value

@@ -1,0 +1,429 @@
+"""A linear classifier of the mean of token vectors, with gates before the mean."""
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from gatedjax._utils.threads import limit_to_one_thread
+from gatedjax.lexicon._fit import DENSITIES, scale_weights
+from gatedjax.lexicon._heads import ClassHead
+from gatedjax.lexicon._lexicon import Readings, Shares
+from gatedjax.lexicon._solve import fit_weights
+
+# Inverse penalty of the classifier for standardised means, and the ridge of the gate for
+# standardised vectors, as a share of their variance.
+_INVERSE_PENALTY, _RIDGE = 0.1, 1e-3
+# Largest number of tokens from which the gate is fitted. More tokens take longer and change little.
+_MOST_FITTED = 200_000
+# Gains outside of this share of the tokens at each end are moved to its border, because the gain of
+# a token that decides its text is large and would dominate the squares.
+_OUTLIERS = 0.01
+# Tokens whose vectors are in memory as float64 at the same time.
+_CHUNK = 16_384
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class GatedPooling:
+    """A text classifier that reads the mean of the vectors of the open tokens.
+
+        z_t = u . h_t - c,   g_t = [z_t > 0],   O = {t: g_t = 1}
+        m = 1/|O| sum_{t in O} h_t,   p = softmax((W^T m + b) / T)
+
+    A gate depends on the vector of its token only, and closed tokens are not in the mean. So the
+    prediction from the vectors of the open tokens alone has the same bits. Whether a vector
+    depends on other tokens is decided by the encoder that computed it.
+
+    In a text without an open token the token with the largest z is opened.
+
+    Attributes:
+      num_classes: the number C of classes.
+      gate: float32 [D], the vector u.
+      cut: the number c.
+      weights: float32 [D, K], W. K is C, but 1 for two classes, whose logits are -s/2 and s/2 with
+        the score s.
+      bias: float32 [K], b.
+      density: the share of the tokens of the training texts that the fit was asked to open.
+      temperature: the number T.
+    """
+
+    num_classes: int
+    gate: np.ndarray
+    cut: float
+    weights: np.ndarray
+    bias: np.ndarray
+    density: float
+    temperature: float = 1.0
+
+    def check(self) -> None:
+        """Raises ValueError if the arrays do not fit each other, as in a damaged file."""
+        columns = 1 if self.num_classes == 2 else self.num_classes
+        shapes = {"weights": (self.width, columns), "bias": (columns,)}
+        for name, shape in shapes.items():
+            if getattr(self, name).shape != shape:
+                raise ValueError(f"{name} must have shape {shape}, got {getattr(self, name).shape}")
+        for name in ("gate", "weights", "bias"):
+            if not np.isfinite(getattr(self, name)).all():
+                raise ValueError(f"{name} must be finite, got NaN or infinity")
+        if not (self.temperature > 0 and np.isfinite(self.cut)):
+            raise ValueError(
+                f"temperature must be positive and cut finite, got {self.temperature} and "
+                f"{self.cut}"
+            )
+
+    @property
+    def width(self) -> int:
+        """The number D of a vector."""
+        return len(self.gate)
+
+    @functools.cached_property
+    def _head(self) -> ClassHead:
+        """The loss and the prediction of classes."""
+        return ClassHead(self.num_classes)
+
+    @functools.cached_property
+    def _weights64(self) -> np.ndarray:
+        return self.weights.astype(np.float64)
+
+    def select(self, texts: Sequence[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
+        """Returns the gates of each text, bool [T], and True for the texts that had none open.
+
+        Args:
+          texts: for each text the vectors [T, D] of its tokens.
+        """
+        is_open = []
+        had_none = np.zeros(len(texts), bool)
+        for number, vectors in enumerate(texts):
+            logits = score_gate(vectors, self.gate, self.cut)
+            gates = logits > 0
+            if len(gates) and not gates.any():
+                gates[np.argmax(logits)] = True
+                had_none[number] = True
+            is_open.append(gates)
+        return is_open, had_none
+
+    def read(self, texts: Sequence[np.ndarray]) -> Readings:
+        """Predicts the classes of texts.
+
+            >>> pooling = GatedPooling(2, np.ones(1, np.float32), 0.5, np.ones((1, 1), np.float32),
+            ...                        np.zeros(1, np.float32), 0.5)
+            >>> reading = pooling.read([np.array([[2.0], [0.1]])])
+            >>> print(reading.is_open[0], reading.probabilities.round(3))
+            [ True False] [[0.119 0.881]]
+
+        Args:
+          texts: for each text the vectors [T, D] of its tokens, T at least 0.
+
+        Returns:
+          The probabilities of the classes and the gates, see `Readings`.
+        """
+        is_open, had_none = self.select(texts)
+        means = np.zeros((len(texts), self.width))
+        for row, (vectors, gates) in enumerate(zip(texts, is_open, strict=True)):
+            if gates.any():
+                means[row] = np.asarray(vectors)[gates].astype(np.float64).mean(0)
+        # Each row is multiplied by itself, so that a text has the same bits in each batch.
+        scores = np.array([mean @ self._weights64 for mean in means]).reshape(
+            len(texts), len(self.bias)
+        )
+        bias = self.bias.astype(np.float64)
+        logits = self._head.add_bias(scores, bias) / self.temperature
+        probabilities = self._head.compute_probabilities(logits, bias)
+        is_empty = np.array([not gates.any() for gates in is_open], bool)
+        return Readings(probabilities, is_open, had_none, is_empty, logits)
+
+    def share(self, vectors: np.ndarray) -> Shares:
+        """Computes the part of each open token in the logits of a text, W^T h_t / (|O| T).
+
+        See `Shares`. There are no pairs, and closed tokens have the part 0.
+
+        Args:
+          vectors: [T, D], the vectors of the tokens of the text.
+        """
+        (gates,), _ = self.select([vectors])
+        places = np.flatnonzero(gates)
+        parts = np.zeros((len(gates), self.num_classes))
+        scores = np.asarray(vectors, np.float64)[places] @ self._weights64
+        parts[places] = self._head.expand(scores) / (max(len(places), 1) * self.temperature)
+        bias = self._head.expand(self.bias.astype(np.float64)[None])[0] / self.temperature
+        return Shares(bias, parts, np.zeros((0, self.num_classes)), np.zeros((0, 2), np.int64))
+
+
+def score_gate(vectors: np.ndarray, gate: np.ndarray, cut: float) -> np.ndarray:
+    """Computes z_t = u . h_t - c for each token: float64 [T].
+
+        >>> print(score_gate(np.array([[1.0, 2.0], [0.0, 1.0]]), np.array([1.0, 1.0]), 2.0))
+        [ 1. -1.]
+
+    Args:
+      vectors: [T, D], the vectors h.
+      gate: [D], the vector u.
+      cut: the number c.
+    """
+    # A product of matrices would give a token other bits in another batch. The sum of a row
+    # depends on this row only.
+    products = np.asarray(vectors, np.float64) * gate.astype(np.float64)
+    return np.asarray(products.sum(1)) - cut
+
+
+def find_cut(logits: np.ndarray, density: float) -> float:
+    """Returns the threshold above which the share of the logits is nearest to a density.
+
+    Equal logits are on the same side of the threshold, and at least one logit is above it.
+
+        >>> find_cut(np.array([3.0, 1.0, 1.0, 0.0]), 0.25)
+        2.0
+
+    Args:
+      logits: [n], at least one number.
+      density: the share.
+    """
+    values, counts = np.unique(logits.astype(np.float64), return_counts=True)
+    shares = np.cumsum(counts[::-1])[::-1] / len(logits)
+    lowest = int(np.argmin(np.abs(shares - density)))
+    below = values[lowest - 1] if lowest else values[0] - 2
+    return float((values[lowest] + below) / 2)
+
+
+class _Chunk(NamedTuple):
+    """The tokens of several texts: their vectors, float64 [T, D], and their place among all."""
+
+    vectors: np.ndarray
+    tokens: slice
+
+
+def fit_pooling(
+    texts: Sequence[np.ndarray],
+    labels: np.ndarray,
+    num_classes: int,
+    densities: Sequence[float] = DENSITIES,
+    *,
+    sample_weight: np.ndarray | None = None,
+    inverse_penalty: float = _INVERSE_PENALTY,
+) -> Iterator[GatedPooling]:
+    """Fits classifiers of pooled vectors of falling density, and yields one for each density.
+
+    Each stage is a convex problem, logistic regression on the standardised means of the open
+    vectors. Between two stages the gain of each token is computed from its text,
+
+        gain_t = n (loss without h_t - loss with h_t in the mean of n vectors),
+
+    the gate u is fitted to the gains by ridge regression on the vectors, which is a convex problem
+    too, and the cut is set so that the share of open training tokens is the next density. The gains
+    need the labels; the gate predicts them from a vector. There is no random number.
+
+        >>> texts = [np.array([[1.0, 0.1], [0.0, s]]) for s in (2.0, 2.5, -2.0, -2.5)] * 4
+        >>> labels = np.array([1, 1, 0, 0] * 4)
+        >>> for pooling in fit_pooling(texts, labels, 2, [1.0, 0.5]):
+        ...     reading = pooling.read([np.array([[1.0, 0.1], [0.0, -2.2]])])
+        ...     print(reading.probabilities.argmax(1))
+        [0]
+        [0]
+
+    Args:
+      texts: for each text the vectors [T, D] of its tokens.
+      labels: int [n], the class of each text, from 0.
+      num_classes: the number of classes, at least 2.
+      densities: the shares of the tokens that are open, falling, in (0, 1].
+      sample_weight: [n], the weight of each text in the loss and in the fit of the gate, at least
+        0; None gives all texts the same weight.
+      inverse_penalty: the number C of `fit_weights`.
+
+    Yields:
+      The classifier of each density.
+
+    Raises:
+      ValueError: if the number of texts and labels differ, there is no token, the vectors differ in
+        width, or a weight is negative or not finite.
+    """
+    labels = np.asarray(labels)
+    _check_texts(texts, labels)
+    weights = scale_weights(
+        np.ones(len(texts)) if sample_weight is None else sample_weight, len(texts)
+    )
+    width = texts[0].shape[1]
+    rows = np.repeat(np.arange(len(texts)), [len(vectors) for vectors in texts])
+    gate, cut = np.zeros(width, np.float32), -1.0
+    is_open = np.ones(len(rows), bool)
+    pooling: GatedPooling | None = None
+    for density in densities:
+        if density < 1:
+            if pooling is None:
+                pooling = _fit_classifier(
+                    texts, labels, num_classes, rows, is_open, gate, cut, 1.0, weights,
+                    inverse_penalty,
+                )  # fmt: skip
+            gate = _fit_gate(texts, labels, rows, is_open, pooling, weights)
+            logits = np.concatenate([score_gate(c.vectors, gate, 0.0) for c in _chunks(texts)])
+            cut = find_cut(logits, density)
+            # Training uses the gates of a prediction, which opens a token in each text.
+            gates_of_texts, _ = dataclasses.replace(pooling, gate=gate, cut=cut).select(texts)
+            is_open = np.concatenate(gates_of_texts)
+        pooling = _fit_classifier(
+            texts, labels, num_classes, rows, is_open, gate, cut, density, weights, inverse_penalty
+        )
+        yield pooling
+
+
+def _check_texts(texts: Sequence[np.ndarray], labels: np.ndarray) -> None:
+    if len(texts) != len(labels) or not len(texts):
+        raise ValueError(
+            f"texts and labels must have the same length of at least 1, got {len(texts)} and "
+            f"{len(labels)}"
+        )
+    widths = {np.shape(vectors)[1:] for vectors in texts}
+    if len(widths) > 1 or any(np.ndim(vectors) != 2 for vectors in texts):
+        raise ValueError(f"texts must have vectors of the same width [T, D], got {sorted(widths)}")
+    if not any(map(len, texts)):
+        raise ValueError("texts must have at least one token, got none")
+
+
+def _chunks(texts: Sequence[np.ndarray]) -> Iterator[_Chunk]:
+    """Yields the vectors of several whole texts, in order."""
+    part: list[np.ndarray] = []
+    first = count = 0
+    for vectors in texts:
+        part.append(vectors)
+        count += len(vectors)
+        if count >= _CHUNK:
+            yield _Chunk(np.concatenate(part).astype(np.float64), slice(first, first + count))
+            first, count, part = first + count, 0, []
+    if count:
+        yield _Chunk(np.concatenate(part).astype(np.float64), slice(first, first + count))
+
+
+def _fit_classifier(
+    texts: Sequence[np.ndarray],
+    labels: np.ndarray,
+    num_classes: int,
+    rows: np.ndarray,
+    is_open: np.ndarray,
+    gate: np.ndarray,
+    cut: float,
+    density: float,
+    sample_weight: np.ndarray,
+    inverse_penalty: float,
+) -> GatedPooling:
+    """Fits logistic regression to the means of the open vectors.
+
+    Args:
+      texts, labels, num_classes, inverse_penalty: see `fit_pooling`.
+      rows: int [T], the text of each token.
+      is_open: bool [T], the gate of each token.
+      gate, cut, density: the fields of the result.
+      sample_weight: [n], the weight of each text.
+    """
+    counts = np.bincount(rows[is_open], minlength=len(texts))
+    means = np.zeros((len(texts), texts[0].shape[1]))
+    for chunk in _chunks(texts):
+        gates = is_open[chunk.tokens]
+        places = rows[chunk.tokens][gates]
+        if len(places):
+            first = np.flatnonzero(np.diff(places, prepend=-1))
+            means[places[first]] = np.add.reduceat(chunk.vectors[gates], first, axis=0)
+    means /= np.maximum(counts, 1)[:, None]
+    centre, scale = means.mean(0), means.std(0)
+    scale[scale < 1e-9] = 1.0
+    weights, bias = fit_weights(
+        (means - centre) / scale, labels, num_classes, inverse_penalty, sample_weight=sample_weight
+    )
+    weights = weights / scale[:, None]
+    return GatedPooling(
+        num_classes,
+        gate,
+        cut,
+        weights.astype(np.float32),
+        (bias - centre @ weights).astype(np.float32),
+        density,
+    )
+
+
+def _fit_gate(
+    texts: Sequence[np.ndarray],
+    labels: np.ndarray,
+    rows: np.ndarray,
+    is_open: np.ndarray,
+    pooling: GatedPooling,
+    sample_weight: np.ndarray,
+) -> np.ndarray:
+    """Fits the vector u [D] by ridge regression of the gains of the tokens.
+
+    Args:
+      texts, labels: see `fit_pooling`.
+      rows: int [T], the text of each token.
+      is_open: bool [T], the gate of each token.
+      pooling: the classifier of the stage before.
+      sample_weight: [n], the weight of each text.
+    """
+    weights = pooling.weights.astype(np.float64)
+    scores = np.concatenate([chunk.vectors @ weights for chunk in _chunks(texts)])
+    gains = _compute_gains(scores, rows, is_open, labels, pooling.bias.astype(np.float64))
+    low, high = np.quantile(gains, [_OUTLIERS, 1 - _OUTLIERS])
+    step = max(-(-len(gains) // _MOST_FITTED), 1)
+    places = np.arange(0, len(gains), step)
+    targets = np.clip(gains[places], low, high)
+    importance = sample_weight[rows[places]]
+    importance = importance / max(importance.sum(), 1e-300)
+    width = pooling.width
+    total, square, cross = np.zeros(width), np.zeros((width, width)), np.zeros(width)
+    with limit_to_one_thread():
+        for chunk in _chunks(texts):
+            first, last = np.searchsorted(places, (chunk.tokens.start, chunk.tokens.stop))
+            vectors = chunk.vectors[places[first:last] - chunk.tokens.start]
+            weighted = vectors * importance[first:last, None]
+            total += weighted.sum(0)
+            square += weighted.T @ vectors
+            cross += weighted.T @ targets[first:last]
+    covariance = square - np.outer(total, total)
+    slope = cross - total * float(importance @ targets)
+    scale = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    scale[scale < 1e-9] = np.inf
+    correlation = covariance / np.outer(scale, scale) + _RIDGE * np.eye(width)
+    return np.asarray(np.linalg.solve(correlation, slope / scale) / scale, np.float32)
+
+
+def _compute_gains(
+    scores: np.ndarray,
+    rows: np.ndarray,
+    is_open: np.ndarray,
+    labels: np.ndarray,
+    bias: np.ndarray,
+) -> np.ndarray:
+    """Computes n (loss without the token - loss with it) for each token of a text.
+
+    n is the number of open tokens with the token. A closed token is added to the mean. Without the
+    closed tokens the fit of the gate would be an extrapolation for them.
+
+    Args:
+      scores: [T, K], the scores W^T h of all tokens.
+      rows: int [T], the text of each token.
+      is_open: bool [T], the gate of each token.
+      labels: int [n], the class of each text.
+      bias: [K].
+
+    Returns:
+      [T].
+    """
+    num_texts = len(labels)
+    counts = np.bincount(rows[is_open], minlength=num_texts)
+    sums = np.stack(
+        [np.bincount(rows[is_open], column, num_texts) for column in scores[is_open].T], 1
+    )
+
+    head = ClassHead(2 if len(bias) == 1 else len(bias))
+
+    def measure(sums: np.ndarray, counts: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """Computes the loss of each text from the sum and the number of its open tokens."""
+        # The mean of no vector is zero.
+        logits = head.add_bias(sums / np.maximum(counts, 1)[:, None], bias)
+        return head.compute_losses(logits, bias, labels)
+
+    losses = measure(sums, counts, labels)[rows]
+    change = np.where(is_open, -1, 1)
+    other_counts = counts[rows] + change
+    # The difference of a sum and its only term need not be zero.
+    changed_sums = np.where(other_counts[:, None] > 0, sums[rows] + change[:, None] * scores, 0.0)
+    other_losses = measure(changed_sums, other_counts, labels[rows])
+    return np.asarray(change * (losses - other_losses) * np.maximum(counts[rows], other_counts))
