@@ -236,8 +236,8 @@ class AGT(nn.Module):
         """Computes the class scores with the tanh layers of the head and the class layer.
 
         features, D numbers per text, are the state of the top layer or, for "average", the mean of
-        the word vectors.
-        keys are a PRNG key per row [B] for dropout before each layer; None means no dropout.
+        the word vectors. keys are a PRNG key per row [B] for dropout before each layer; None means
+        no dropout.
         """
         # The folded number gives each layer other bits than the words, which use the keys
         # themselves.

@@ -67,7 +67,10 @@ def check_batch_axis(mesh: Mesh, batch_axis: str | Sequence[str]) -> tuple[str, 
 
 
 def as_auto_mesh(mesh: Mesh) -> Mesh:
-    """Returns the mesh with automatic axes, for which the compiler chooses the communication."""
+    """Returns the mesh with the same devices and axes, all of the type `AxisType.Auto`.
+
+    The compiler chooses the communication along automatic axes.
+    """
     auto = (jax.sharding.AxisType.Auto,) * len(mesh.axis_names)
     return Mesh(mesh.devices, mesh.axis_names, axis_types=auto)
 
@@ -157,12 +160,12 @@ def without_axes(shardings: Any, axes: Sequence[str]) -> Any:
 
 
 def _names(path: Any) -> tuple[str, ...]:
-    """Returns the names in a JAX key path, such as ("dense", "kernel")."""
+    """Returns the names in a key path of `jax.tree_util`, such as ("dense", "kernel")."""
     return tuple(jax.tree_util.keystr((key,), simple=True) for key in path)
 
 
 def _is_box(leaf: Any) -> bool:
-    """Returns True for a parameter in a box of Linen with the names of its axes."""
+    """Returns True for a `linen.Partitioned`, a parameter together with the names of its axes."""
     return isinstance(leaf, linen.Partitioned)
 
 
@@ -190,21 +193,27 @@ def _spec_of_box(name: str, box: Any, mesh: Mesh) -> PartitionSpec:
 
 
 def as_entry(axes: tuple[str, ...]) -> Any:
-    """Returns mesh axes as an entry of a PartitionSpec: None, a name, or a tuple of names."""
+    """Returns mesh axes as an entry of a PartitionSpec.
+
+    The entry is None for no axis, a name for a single axis, and else the tuple of names.
+    """
     if len(axes) > 1:
         return axes
     return axes[0] if axes else None
 
 
 def _axes(entry: Any) -> tuple[Any, ...]:
-    """Returns the mesh axes of an entry of a PartitionSpec: None, a name, or a tuple of names."""
+    """Returns the names of the mesh axes of an entry of a PartitionSpec, as a tuple.
+
+    The entry is None, a name, or a tuple of names; None gives ().
+    """
     if entry is None:
         return ()
     return tuple(entry) if isinstance(entry, tuple | list) else (entry,)
 
 
 def _sharding(name: str, spec: Any, shape: tuple[int, ...], mesh: Mesh) -> NamedSharding:
-    """Returns the sharding of a parameter, after checking its PartitionSpec.
+    """Returns the sharding of a parameter on the mesh, after checking its PartitionSpec.
 
     Args:
       name: the path of the parameter, for the message.
@@ -213,7 +222,8 @@ def _sharding(name: str, spec: Any, shape: tuple[int, ...], mesh: Mesh) -> Named
       mesh: the mesh of devices.
 
     Raises:
-      TypeError, ValueError: see `param_shardings`.
+      TypeError: if spec is no PartitionSpec.
+      ValueError: if it does not fit the mesh or the shape.
     """
     if not isinstance(spec, PartitionSpec):
         raise TypeError(

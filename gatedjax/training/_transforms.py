@@ -56,7 +56,10 @@ def is_masked(leaf: Any) -> bool:
 
 
 def fill_masked(tree: Any, params: Any) -> Any:
-    """Returns `tree` with the array of `params` in the place of each `optax.MaskedNode`."""
+    """Returns `tree` with the array of `params` in the place of each `optax.MaskedNode`.
+
+    `params` are the parameters, and `tree` has their structure except for these nodes.
+    """
     return jax.tree.map(lambda x, p: p if is_masked(x) else x, tree, params, is_leaf=is_masked)
 
 
@@ -79,7 +82,7 @@ def reset_where(
 
     Args:
       inner: the transformation.
-      when: maps the number of updates so far to a boolean.
+      when: maps the number of updates so far, an integer scalar, to a boolean scalar; True resets.
     """
 
     def init(params: Any) -> ResetState:

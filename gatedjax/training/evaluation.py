@@ -28,7 +28,7 @@ def run_evaluation(
 
     Args:
       task: the task, with the method `evaluate`.
-      params: the parameters on the devices.
+      params: the parameters, a tree of arrays on the devices.
       data: the batches, dicts of arrays [B, ...] with "weight" [B].
       parallel: the devices and the compiled evaluation.
       model_state: the model state on the devices, or None.

@@ -73,10 +73,10 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str | None:
-    """Returns the commit of gatedjax, from its repository or from the record of pip; else None.
+    """Returns the hash of the commit of gatedjax, or None if it is unknown.
 
-    A repository counts only if it tracks this file, because an environment may be in a folder of
-    another repository.
+    It is taken from the repository of the code or else from the record of pip. A repository counts
+    only if it tracks this file, because an environment may be in a folder of another repository.
     """
     this_file = Path(__file__)
     if _git(this_file.parent, "ls-files", "--error-unmatch", "--", this_file.name) is not None:
@@ -89,9 +89,9 @@ def _commit() -> str | None:
 
 
 def _clean() -> bool | None:
-    """Returns True if all tracked Python files are as in the commit, else False.
+    """Returns True if all tracked Python files of gatedjax are as in the commit, else False.
 
-    It returns None outside a repository.
+    It returns None if the code is not in its repository.
     """
     this_file = Path(__file__)
     if _git(this_file.parent, "ls-files", "--error-unmatch", "--", this_file.name) is None:
@@ -131,8 +131,8 @@ def processor() -> str:
 def _git(folder: Path, *command: str) -> str | None:
     """Returns the output of a git command in a folder; None if it fails.
 
-    The variables of git are removed from the environment, because they would lead to the repository
-    of the calling program.
+    `command` are its arguments, such as "rev-parse", "HEAD". The variables of git are removed from
+    the environment, because they would lead to the repository of the calling program.
     """
     elsewhere = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX")
     environment = {name: v for name, v in os.environ.items() if name not in elsewhere}

@@ -107,7 +107,8 @@ def write(folder: Path, step: int, leaves: dict[str, dict[str, np.ndarray]]) -> 
     Args:
       folder: the folder of the step. Its files are synced to disk before the manifest.
       step: the number of the step.
-      leaves: for each tree in the step, "state" and "best", its arrays by dotted name.
+      leaves: {"state": ..., "best": ...}, for each of the two trees its arrays by dotted name, such
+        as "params.w".
 
     Raises:
       OSError: if the folder has links or other entries that are no plain files.
@@ -235,7 +236,7 @@ def empty_array(entry: str) -> np.ndarray | None:
 def _count_bytes(entry: str) -> int:
     """Returns the size in bytes of the array that `entry`, such as "float32[3, 4]", describes.
 
-    It returns 0 for a wrong description.
+    It returns 0 if `entry` is not such a description.
     """
     dtype, _, shape = entry.partition("[")
     if not re.fullmatch(r"(\d{1,18}(, \d{1,18}){0,63})?\]", shape):
@@ -264,7 +265,10 @@ def find_excess(content: dict[str, Any]) -> str | None:
 
 
 def is_complete(folder: Path) -> bool:
-    """Returns True if the folder of a step has a good manifest and files with the sizes in it."""
+    """Returns True if the folder of a step has a good manifest and files with the sizes in it.
+
+    The contents of the files are not checked; `verify` checks their hashes.
+    """
     try:
         return not _sizes(folder, read_manifest(folder)["files"])
     except (CheckpointDamaged, FileNotFoundError):
@@ -289,10 +293,10 @@ def _sizes(folder: Path, files: dict[str, Any]) -> list[str]:
 
 
 def verify(folder: Path, below: str = "") -> dict[str, Any]:
-    """Checks the hashes of the files of a step and returns its manifest.
+    """Checks the hashes of the files of a step and returns its manifest, see `read_manifest`.
 
     Args:
-      folder: the folder of the step.
+      folder: the folder of the step, a checkpoint.
       below: a folder in the step, as "record/"; only files in it are hashed. The names and sizes of
         all files are checked.
 

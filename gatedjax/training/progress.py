@@ -63,7 +63,10 @@ class ProgressView:
             self._bar.start()
 
     def phase(self, name: str) -> None:
-        """Shows the name of the present phase: "train", "compile", "evaluate" or "save"."""
+        """Shows the name of the present phase on the bar.
+
+        `name` is "train", "compile", "evaluate" or "save".
+        """
         if self._bar is not None:
             self._bar.update(self._task, description=name)
 

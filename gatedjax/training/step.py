@@ -54,7 +54,8 @@ class TrainState:
 def best_of(params: Any, model_state: Any) -> Any:
     """Returns the tree in which checkpoints save the best parameters of a run.
 
-    It is `params`, or {"params": ..., "model_state": ...} if the model state has arrays.
+    It is `params`, or {"params": ..., "model_state": ...} if the model state has arrays. Both
+    arguments are trees of arrays; `model_state` is None for a task without one.
     """
     if not jax.tree.leaves(model_state):
         return params
@@ -135,7 +136,11 @@ def init_state(
 
 
 def init_carry(task: AnyTask, batch: Batch) -> Carry:
-    """Returns the carried state before the first batch; None if the task has no carried state."""
+    """Returns the carried state before the first batch; None if the task has no carried state.
+
+    It is a tree of arrays [B, ...], the result of `task.init_carry`. The shapes of `batch`, a batch
+    of training, determine its shapes.
+    """
     return task.init_carry(batch) if is_stateful(task) else None  # type: ignore[union-attr]
 
 
@@ -148,8 +153,10 @@ def _with_carry(
 
     Args:
       task: the task.
-      check_loss: True adds the entry `MEAN_LOSS` to the metrics, see `refuse_mean_loss`.
-      gather: maps the parameters to those that the task receives, see `make_train_step`.
+      check_loss: True adds the entry `MEAN_LOSS` to the metrics, a `Ratio` with total 1 if the loss
+        is a mean over the rows.
+      gather: maps parameters that are split over devices to the whole parameters that the task
+        receives; None changes nothing.
     """
 
     def loss(params: Any, batch: Batch, rngs: Any, carry: Carry, model_state: Any) -> Any:
@@ -186,10 +193,13 @@ def _is_mean(total: jax.Array, loss: Ratio, rows: int) -> Ratio:
 
 
 def refuse_mean_loss(metrics: Metrics, fresh: bool) -> Metrics:
-    """Returns the metrics of a step without the entry that `check_loss` adds.
+    """Returns the metrics of a step without the entry `MEAN_LOSS`, after checking it.
+
+    The entry is a `Ratio` with total 1 if the loss that a task returned is a mean over the rows of
+    the batch. A step that was built with check_loss=True adds it.
 
     Args:
-      metrics: the metrics of a step, perhaps with a leading axis over lanes.
+      metrics: the metrics of a step, `Ratio`s by name, perhaps with a leading axis over lanes.
       fresh: True for the first step of a run, the only one for which the entry is checked.
 
     Raises:
@@ -276,7 +286,10 @@ def _own_rows(tree: Any, axis_name: str) -> Any:
 
     Args:
       tree: a tree of arrays [devices x rows per device, ...].
-      axis_name: the name of the axis of `jax.pmap`.
+      axis_name: the name of the axis of `jax.pmap`, inside which the function is called.
+
+    Returns:
+      The tree with arrays [rows per device, ...].
     """
     devices, index = jax.lax.axis_size(axis_name), jax.lax.axis_index(axis_name)
 
@@ -288,7 +301,7 @@ def _own_rows(tree: Any, axis_name: str) -> Any:
 
 
 def _mean_loss(compute: Callable[[Any], Any]) -> Callable[[Any], jax.Array]:
-    """Returns the mean loss as a function of the parameters, for `value_fn=` of Optax.
+    """Returns the mean loss as a function from parameters to a scalar, for `value_fn=` of Optax.
 
     The gradient is defined explicitly, because JAX would derive another gradient from a sum over
     the devices of `jax.pmap`.
@@ -362,8 +375,8 @@ def make_train_step(
         task with a model state each device computes the whole batch instead.
       accumulate: the number of parts of the batch. Their gradients are computed in turn and summed.
         Random bits depend on examples, so that the update does not depend on the parts.
-      check_loss: True adds an entry to the metrics from which `refuse_mean_loss` detects a loss
-        that is a mean.
+      check_loss: True adds an entry to the metrics, a `Ratio` with total 1 if the loss is a mean
+        over the rows, which `refuse_mean_loss` checks and removes.
       gather: maps parameters that are split over devices to the whole parameters that the loss
         receives, and its gradient back to the split parameters; None changes nothing.
 

@@ -53,13 +53,16 @@ class Task(Protocol):
           params: the parameters.
           batch: a batch, a dict of arrays [B, ...].
           rngs: a PRNG key for each of the streams "dropout" and "gate", by name.
+
+        Returns:
+          (loss, metrics): a scalar, and a dict of `Ratio`s (sums and counts).
         """
 
     def evaluate(self, params: Any, batch: Batch) -> tuple[dict[str, Ratio], dict[str, jax.Array]]:
         """Returns metrics and predictions, both by name, for parameters and a batch.
 
-        The metrics must include `TrainConfig.best_metric`, unless `summarise` returns it. The
-        predictions are arrays with the leading axis B.
+        The metrics are `Ratio`s (sums and counts) and must include `TrainConfig.best_metric`,
+        unless `summarise` returns it. The predictions are arrays with the leading axis B.
 
         A task may also have a method `summarise(predictions)`, see `SummaryTask`.
         """
@@ -113,12 +116,16 @@ class StatefulTask(Protocol):
     """
 
     def init(self, key: jax.Array, batch: Batch) -> Any:
-        """Returns the initial parameters, see `Task.init`."""
+        """Returns the initial parameters, a tree of arrays.
+
+        `key` is a PRNG key, and `batch` has the names, shapes and dtypes of the batches in
+        training.
+        """
 
     def init_carry(self, batch: Batch) -> Carry:
         """Returns the carried state before the first batch, a tree of arrays [B, ...].
 
-        `batch` has the shapes of the batches in training.
+        `batch` is a dict of arrays with the shapes of the batches in training.
         """
 
     def loss(
@@ -126,14 +133,19 @@ class StatefulTask(Protocol):
     ) -> tuple[jax.Array, tuple[dict[str, Ratio], Carry]]:
         """Returns (loss, (metrics, new carry)), with the loss summed over the real rows.
 
-        The carry is a tree of arrays with the leading axis B. The metrics must include "loss". See
-        `Task.loss` for `params`, `batch` (a dict of arrays) and `rngs` (PRNG keys by stream).
+        The carry is a tree of arrays with the leading axis B, for the next batch. The metrics are
+        `Ratio`s by name and must include "loss". `params` are the parameters, `batch` is a dict of
+        arrays, and `rngs` has a PRNG key for each of the streams "dropout" and "gate".
         """
 
     def evaluate(
         self, params: Any, batch: Batch, carry: Carry
     ) -> tuple[dict[str, Ratio], dict[str, jax.Array], Carry]:
-        """Returns (metrics, predictions, new carry); see `Task.evaluate` and `loss`."""
+        """Returns (metrics, predictions, new carry) for parameters, a batch and a carry.
+
+        The metrics are `Ratio`s by name, the predictions arrays [B, ...] by name, and the carry is
+        a tree of arrays [B, ...], for the next batch.
+        """
 
 
 @runtime_checkable
@@ -166,67 +178,113 @@ class ModelStateTask(Protocol):
     """
 
     def init(self, key: jax.Array, batch: Batch) -> Any:
-        """Returns the initial parameters, see `Task.init`."""
+        """Returns the initial parameters, a tree of arrays.
+
+        `key` is a PRNG key, and `batch` has the names, shapes and dtypes of the batches in
+        training.
+        """
 
     def init_model_state(self, key: jax.Array, batch: Batch) -> Any:
-        """Returns the model state before the first step, a tree of arrays; see `Task.init`."""
+        """Returns the model state before the first step, a tree of arrays.
+
+        `key` is a PRNG key, and `batch` has the names, shapes and dtypes of the batches in
+        training.
+        """
 
     def loss(
         self, params: Any, batch: Batch, rngs: dict[str, jax.Array], model_state: Any
     ) -> tuple[jax.Array, tuple[dict[str, Ratio], Any]]:
         """Returns (loss, (metrics, new model state)), with the loss summed over the real rows.
 
-        The new model state has the structure, shapes and dtypes of the old one. The metrics must
-        include "loss". See `Task.loss` for `params`, `batch` (a dict of arrays) and `rngs` (PRNG
-        keys by stream).
+        The new model state has the structure, shapes and dtypes of the old one. The metrics are
+        `Ratio`s by name and must include "loss". `params` are the parameters, `batch` is a dict of
+        arrays, and `rngs` has a PRNG key for each of the streams "dropout" and "gate".
         """
 
     def evaluate(
         self, params: Any, batch: Batch, model_state: Any
     ) -> tuple[dict[str, Ratio], dict[str, jax.Array]]:
-        """Returns (metrics, predictions), see `Task.evaluate`; the model state is not changed."""
+        """Returns (metrics, predictions) for parameters, a batch and a model state.
+
+        The metrics are `Ratio`s by name, and the predictions arrays [B, ...] by name. The model
+        state is not changed.
+        """
 
 
 class TrainedTask(Protocol):
     """A task without an evaluation, for runs without evaluation data; see `Task`."""
 
     def init(self, key: jax.Array, batch: Batch) -> Any:
-        """Returns the initial parameters, see `Task.init`."""
+        """Returns the initial parameters, a tree of arrays.
+
+        `key` is a PRNG key, and `batch` has the names, shapes and dtypes of the batches in
+        training.
+        """
 
     def loss(
         self, params: Any, batch: Batch, rngs: dict[str, jax.Array]
     ) -> tuple[jax.Array, dict[str, Ratio]]:
-        """Returns (loss, metrics), see `Task.loss`."""
+        """Returns (loss, metrics), with the loss summed over the real rows, a scalar.
+
+        The metrics are `Ratio`s by name and must include "loss". `params` are the parameters,
+        `batch` is a dict of arrays [B, ...], and `rngs` has a PRNG key for each of the streams
+        "dropout" and "gate".
+        """
 
 
 class TrainedStatefulTask(Protocol):
     """A `StatefulTask` without an evaluation, for runs without evaluation data."""
 
     def init(self, key: jax.Array, batch: Batch) -> Any:
-        """Returns the initial parameters, see `Task.init`."""
+        """Returns the initial parameters, a tree of arrays.
+
+        `key` is a PRNG key, and `batch` has the names, shapes and dtypes of the batches in
+        training.
+        """
 
     def init_carry(self, batch: Batch) -> Carry:
-        """Returns the carried state before the first batch, see `StatefulTask.init_carry`."""
+        """Returns the carried state before the first batch, a tree of arrays [B, ...].
+
+        `batch` is a dict of arrays with the shapes of the batches in training.
+        """
 
     def loss(
         self, params: Any, batch: Batch, rngs: dict[str, jax.Array], carry: Carry
     ) -> tuple[jax.Array, tuple[dict[str, Ratio], Carry]]:
-        """Returns (loss, (metrics, new carry)), see `StatefulTask.loss`."""
+        """Returns (loss, (metrics, new carry)), with the loss summed over the real rows.
+
+        The carry is a tree of arrays with the leading axis B, for the next batch. The metrics are
+        `Ratio`s by name and must include "loss". `params` are the parameters, `batch` is a dict of
+        arrays, and `rngs` has a PRNG key for each of the streams "dropout" and "gate".
+        """
 
 
 class TrainedModelStateTask(Protocol):
     """A `ModelStateTask` without an evaluation, for runs without evaluation data."""
 
     def init(self, key: jax.Array, batch: Batch) -> Any:
-        """Returns the initial parameters, see `Task.init`."""
+        """Returns the initial parameters, a tree of arrays.
+
+        `key` is a PRNG key, and `batch` has the names, shapes and dtypes of the batches in
+        training.
+        """
 
     def init_model_state(self, key: jax.Array, batch: Batch) -> Any:
-        """Returns the model state before the first step, see `ModelStateTask.init_model_state`."""
+        """Returns the model state before the first step, a tree of arrays.
+
+        `key` is a PRNG key, and `batch` has the names, shapes and dtypes of the batches in
+        training.
+        """
 
     def loss(
         self, params: Any, batch: Batch, rngs: dict[str, jax.Array], model_state: Any
     ) -> tuple[jax.Array, tuple[dict[str, Ratio], Any]]:
-        """Returns (loss, (metrics, new model state)), see `ModelStateTask.loss`."""
+        """Returns (loss, (metrics, new model state)), with the loss summed over the real rows.
+
+        The new model state has the structure, shapes and dtypes of the old one. The metrics are
+        `Ratio`s by name and must include "loss". `params` are the parameters, `batch` is a dict of
+        arrays, and `rngs` has a PRNG key for each of the streams "dropout" and "gate".
+        """
 
 
 AnyTask = (
@@ -239,17 +297,26 @@ LaneTask = Task | ModelStateTask | TrainedTask | TrainedModelStateTask
 
 
 def is_stateful(task: Any) -> bool:
-    """Returns True if a task carries a state from batch to batch."""
+    """Returns True if a task carries a state of its rows from batch to batch.
+
+    Such a task has the method `init_carry`, see `StatefulTask`.
+    """
     return hasattr(task, "init_carry")
 
 
 def has_model_state(task: Any) -> bool:
-    """Returns True if the loss of a task takes and returns a model state."""
+    """Returns True if the loss of a task takes and returns a model state.
+
+    Such a task has the method `init_model_state`, see `ModelStateTask`.
+    """
     return hasattr(task, "init_model_state")
 
 
 def has_summary(task: Any) -> bool:
-    """Returns True if a task computes metrics from all predictions, see `SummaryTask`."""
+    """Returns True if a task has the method `summarise`.
+
+    It computes metrics from all predictions of an evaluation pass, see `SummaryTask`.
+    """
     return hasattr(task, "summarise")
 
 
@@ -297,7 +364,8 @@ def call_loss(
 ) -> tuple[jax.Array, dict[str, Ratio], Carry, Any]:
     """Calls the loss of a task of any kind; returns (loss, metrics, carry, model_state).
 
-    For a task without a carry or without a model state the argument of that name is returned.
+    The loss is a scalar, and the metrics are `Ratio`s by name. For a task without a carry or
+    without a model state the argument of that name is returned.
 
     Args:
       task: the task, with or without a carried state and a model state.
@@ -328,7 +396,8 @@ def call_evaluate(
 ) -> tuple[dict[str, Ratio], dict[str, jax.Array], Carry]:
     """Calls `evaluate` of a task of any kind; returns (metrics, predictions, carry).
 
-    For a task without a carry the argument `carry` is returned.
+    The metrics are `Ratio`s by name, and the predictions arrays [B, ...] by name. For a task
+    without a carry the argument `carry` is returned.
 
     Args:
       task: the task, with or without a carried state and a model state.
