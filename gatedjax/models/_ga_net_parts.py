@@ -23,6 +23,8 @@ from gatedjax.nn._keys import example_keys
 class GANetOutput:
     """The output of a `GANet` for B texts of T words; gate fields are None for the baselines.
 
+    C is the number of classes. For several draws of the gates the fields have a leading axis.
+
     Attributes:
       logits: class scores [B, C], float32.
       attention: the attention weights alpha [B, T]; None for "bilstm".
@@ -44,6 +46,8 @@ class GANetOutput:
 @struct.dataclass
 class Encoded:
     """The arrays of a batch that do not depend on the gates, so that all gate modes share them.
+
+    The batch has B texts of T words. D is the width of the states and E that of the word vectors.
 
     Attributes:
       states: the states h of the words [B, T, D]; if the gates act on the input, None until the
@@ -142,8 +146,8 @@ def like(array: Array, other: Array) -> Array:
 def first_draw(output: Output) -> Tree:
     """Returns the `GANetOutput` of the first draw, from a `GANetOutput` with an axis of draws.
 
-    The leading axis of draws is removed from logits, attention, gates and closed; scores and
-    gate_logits are unchanged.
+    The leading axis of draws is removed from the logits, attention, gates and closed of `output`;
+    its scores and gate_logits are unchanged.
     """
     names = ("logits", "attention", "gates", "closed")
     values = {name: getattr(output, name) for name in names}
@@ -151,7 +155,7 @@ def first_draw(output: Output) -> Tree:
 
 
 def mean_log_probability(logits: Float[Array, "S B C"]) -> Float[Array, "B C"]:
-    """Returns the logarithm of the class probabilities, averaged over S draws of the gates.
+    """Returns the logarithm of the mean class probabilities over S draws of the gates.
 
     logits are the scores of C classes for B examples under each draw.
     """

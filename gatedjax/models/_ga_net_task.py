@@ -56,11 +56,11 @@ class GANetTask:
     Attributes:
       model: the network.
       eval_seed: seed of the gates that are drawn in evaluation.
-      penalty: lambda instead of that of the configuration; may be traced.
+      penalty: lambda instead of that of the configuration; may be traced. None uses the latter.
       temperature: tau instead of that of the configuration, or the start of its schedule; may be
-        traced.
+        traced. None uses the configuration.
       estimator: any `gates.Estimator` of the gradient of the gates, instead of that of the
-        configuration.
+        configuration; None uses the latter.
 
     Raises:
       ValueError: if the estimator cannot train this network.

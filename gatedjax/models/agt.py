@@ -256,7 +256,7 @@ class AGTTask(ClassifierTask):
     """The task of training and evaluating an `AGT` or a baseline, with cross-entropy as the loss.
 
     A batch has "label" int [B], the index of the class, "weight" [B], 1 for examples and 0 for
-    filler rows, and "example_id" int [B], besides the arrays of the network.
+    filler rows, and "example_id" int [B], besides "tokens" int [B, N] and "lengths" int [B].
 
         >>> AGTTask(AGT(AGTConfig(freeze_embeddings=True), vocab_size=50, num_classes=2)).frozen
         ('embed/embedding',)

@@ -352,7 +352,8 @@ class GAReaderTask(ClozeTask):
     """The task of training and evaluating a `GAReader` or a baseline: -log Pr(answer) as the loss.
 
     A batch has "label" int [B], the index of the answer among the candidates or -1, and "weight"
-    [B], 0 at filler rows, besides the arrays of the network.
+    [B], 1 for examples and 0 for filler rows, besides the arrays that `GAReader` reads, such as
+    "document" and "query".
 
         >>> GAReaderTask(GAReader(GAReaderConfig(freeze_embeddings=True), vocab_size=50)).frozen
         ('embed/embedding',)

@@ -294,7 +294,8 @@ class RAUTask(ClassifierTask):
     """The task of training and evaluating an `RAUClassifier`: cross-entropy of the class.
 
     A batch has "label" int [B], the index of the class, "weight" [B], 1 for examples and 0 for
-    filler rows, and "example_id" int [B], besides the arrays of the network.
+    filler rows, and "example_id" int [B], besides "lengths" int [B] and "rows" float [B, T, D] or
+    "tokens" int [B, T].
 
         >>> RAUTask(RAUClassifier(RAUConfig(), num_classes=10)).frozen
         ()

@@ -302,7 +302,7 @@ def _loss(
     density: Float[Array, ""],
     key: Key[Array, ""],
 ) -> Float[Array, ""]:
-    """Computes the loss of a batch under a draw of the gates: a scalar.
+    """Computes the loss of a batch of texts under a draw of the gates: a scalar.
 
     squares are q, the squared lengths of the features of V words. edge is the index of the edge of
     a text in the arrays of gate logits, density is the target of this step, and key draws the

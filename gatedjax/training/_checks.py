@@ -337,7 +337,7 @@ def check_outputs(
     The functions are traced and not computed.
 
     Args:
-      task: the task.
+      task: the task, a model with its loss (see `Task`).
       state: shapes and dtypes of the train state.
       batch: the first batch of training.
       evaluation: the first batch of evaluation; None for a run without evaluations.

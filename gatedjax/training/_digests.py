@@ -65,13 +65,16 @@ def array_digests(tree: Any) -> dict[str, str]:
 
 
 def _array_digest(value: Any) -> str:
-    """Returns dtype, shape and hash of an array, such as "float32[3, 4] 0f1e2d3c4b5a"."""
+    """Returns dtype, shape and hash of the array `value`, such as "float32[3] 0f1e2d3c4b5a"."""
     array = host_array(value)
     return f"{describe(array)} {leaf_hash(array)[:12]}"
 
 
 def host_array(value: Any) -> np.ndarray:
-    """Returns a copy of an array as a NumPy array; PRNG keys become the integers of their bits."""
+    """Returns the array `value` as a NumPy array.
+
+    An array of PRNG keys becomes the array of the integers of their bits.
+    """
     if isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
         value = jax.random.key_data(value)
     return np.asarray(jax.device_get(value))
@@ -180,7 +183,7 @@ def run_digests(
     digest None. Python functions that a program calls back are not part of its digest.
 
     Args:
-      task: the task.
+      task: the task, a model with its loss (see `Task`).
       state: shapes and dtypes of the train state.
       first: the first batch of training.
       evaluation: the first batch of evaluation; None for a run without evaluations.

@@ -53,6 +53,8 @@ def fsdp_rule(mesh: Mesh, batch_axis: str | Sequence[str] = "data", *, min_size:
 def check_batch_axis(mesh: Mesh, batch_axis: str | Sequence[str]) -> tuple[str, ...]:
     """Returns the names of the batch axes as a tuple, after checking that the mesh has them.
 
+    `batch_axis` is the name of a mesh axis, or several names, over which rows of batches are split.
+
     Raises:
       ValueError: if the mesh lacks an axis, or no axis is given.
     """
@@ -170,9 +172,10 @@ def _is_box(leaf: Any) -> bool:
 
 
 def _spec_of_box(name: str, box: Any, mesh: Mesh) -> PartitionSpec:
-    """Returns the PartitionSpec in Linen's metadata of the parameter `name`, in axes of the mesh.
+    """Returns the PartitionSpec in Linen's metadata of a parameter, in axes of the mesh.
 
-    `box` is the parameter with its metadata, a `linen.Partitioned`.
+    `name` is the path of the parameter, such as "dense/kernel", and `box` the parameter with its
+    metadata, a `linen.Partitioned`.
 
     Raises:
       ValueError: if no rule translates the logical names of the parameter.

@@ -96,7 +96,7 @@ def _group(path: tuple[Any, ...]) -> str | None:
 
 
 def _scheduled_rate(tx: optax.GradientTransformation) -> Callable[[Any], Any] | None:
-    """Returns the schedule of the learning rate of a transformation; None unless it has one.
+    """Returns the schedule of the learning rate of the optimizer `tx`; None unless it has one.
 
     A schedule maps the number of updates to the rate. The state of an Optax transformation does not
     have it, so that it is looked for in the functions that the update closes over. With several

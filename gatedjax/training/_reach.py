@@ -71,7 +71,7 @@ class Reach:
     `optax.partition` and `optax.masked`.
 
     Attributes:
-      task: the task.
+      task: the task, a model with its loss (see `Task`).
       state: shapes of the train state.
       paths: the paths of the parameters that no gradient has reached, such as "embed/embedding".
     """
@@ -94,7 +94,7 @@ class Reach:
         The result is None if there are none, or if the run has written its first line.
 
         Args:
-          task: the task.
+          task: the task, a model with its loss (see `Task`).
           tx: the optimiser.
           state: shapes and dtypes of the `TrainState`.
           paths: the paths of the parameters without a gradient for the first batch, the result of

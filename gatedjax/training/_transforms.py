@@ -100,7 +100,10 @@ def reset_where(
 
 
 def as_transformation(optimizer: Any) -> Any:
-    """Converts an `optax.MultiSteps` to a transformation; returns any other object unchanged."""
+    """Returns the Optax transformation of an `optax.MultiSteps`, or another object unchanged.
+
+    `optimizer` is the argument of `fit`, a transformation or an `optax.MultiSteps`.
+    """
     if isinstance(optimizer, optax.MultiSteps):
         # The method gradient_transformation() of MultiSteps would drop extra arguments.
         return optax.GradientTransformationExtraArgs(optimizer.init, optimizer.update)
@@ -118,7 +121,7 @@ def call_update(
       tx: the transformation.
       grads: the gradient.
       state: the state of the transformation.
-      params: the parameters.
+      params: the parameters, a tree of arrays.
       extra: extra arguments such as `value`, `grad` and `value_fn`.
 
     Returns:

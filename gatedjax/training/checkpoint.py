@@ -208,7 +208,9 @@ class CheckpointStore:
                     _remove(path)
 
     def poll(self) -> list[int]:
-        """Returns the numbers of the steps that became complete since the last call, at once.
+        """Returns the numbers of the steps that became complete since the last call.
+
+        It does not wait for a save in progress.
 
         Raises:
           CheckpointNotSaved: if a save failed since the last call.
@@ -477,7 +479,7 @@ def _read_arrays(
 
 
 def _remove(path: Path) -> None:
-    """Removes a folder, a file or a link, as far as possible."""
+    """Removes the folder, file or link at `path`; parts that cannot be removed stay."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:

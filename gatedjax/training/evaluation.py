@@ -104,7 +104,7 @@ def evaluate(
         (1.0, [0.5, 1.5])
 
     Args:
-      task: the task.
+      task: the task, a model with its loss (see `Task`).
       params: parameters, not replicated over devices.
       data: batches, in a list, another iterable, or an object with `__getitem__` and `__len__`.
         Each new shape of a batch is compiled. Filler rows have weight 0.

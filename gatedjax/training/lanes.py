@@ -140,7 +140,7 @@ def _vary(task: Any, name: str, value: Any) -> Any:
 def make_lane_step(
     task: LaneTask, config: TrainConfig, optimizer: optax.GradientTransformation | None = None
 ) -> Callable[..., Any]:
-    """Builds the step of all lanes.
+    """Builds the training step of all lanes, which are runs side by side.
 
     It maps (states, batches, seed_keys, active, values) to (states, metrics). All arguments and
     results have a leading axis over the L lanes. `states` is a train state and `batches` a batch
@@ -149,7 +149,7 @@ def make_lane_step(
     inactive lane does not change. metrics are `Ratio`s (sums and counts) by name.
 
     Args:
-      task: the task.
+      task: the task, a model with its loss (see `Task`).
       config: the training options.
       optimizer: an Optax transformation in place of the configured one, or None.
     """
@@ -180,6 +180,7 @@ def make_lane_step(
 def _stack(batches: Sequence[Batch], kind: str = "training") -> Batch:
     """Stacks the batches of all lanes into arrays [L, B, ...]; L is the number of lanes.
 
+    Lanes are runs that are trained side by side.
     `batches` has a dict of arrays [B, ...] for each lane. Raises ValueError if their shapes differ.
     `kind` is "training" or "evaluation", for the message.
     """
@@ -201,7 +202,7 @@ class _Lanes:
     saved, so that a run can continue on another number of devices.
 
     Args:
-      task: the task.
+      task: the task, a model with its loss (see `Task`).
       lanes: the runs.
       train_data: for each run its training data, with the batch of a step as `data[step]`.
       eval_data: the evaluation batches shared by the runs, or a function from a seed to its
@@ -374,7 +375,8 @@ class _Lanes:
 def _real_rows(parts: list[Any], number: int) -> dict[str, np.ndarray]:
     """Returns the predictions of lane `number` for the real rows of all batches, by name.
 
-    Real rows have a weight above 0. The result has arrays with these rows, first batch first.
+    Lanes are runs that are trained side by side, and real rows have a weight above 0. The result
+    has arrays with these rows, first batch first.
 
     Args:
       parts: for each batch a pair: the weights [B], or [L, B] if each of the L lanes has separate
@@ -392,7 +394,8 @@ def _real_rows(parts: list[Any], number: int) -> dict[str, np.ndarray]:
 def _copy_lanes(source: Params, target: Params, numbers: list[int]) -> None:
     """Copies the arrays of the lanes `numbers` from `source` into `target`, in place.
 
-    Both are trees of NumPy arrays with a leading axis over the lanes. `numbers` count from 0.
+    Lanes are runs that are trained side by side. Both are trees of NumPy arrays with a leading axis
+    over the lanes. `numbers` count from 0.
     """
     for old, new in zip(jax.tree.leaves(target), jax.tree.leaves(source), strict=True):
         old[numbers] = new[numbers]

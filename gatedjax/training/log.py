@@ -29,13 +29,19 @@ PACKAGES = (
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a text file in one step, so that a reader sees the old or the new content."""
+    """Writes a text file in one step, so that a reader sees the old or the new content.
+
+    A file at `path` is replaced by one with the content `text`.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, text.encode())
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes a value as JSON with sorted keys in one step; NaN and infinities become null."""
+    """Writes a value to the file `path` as JSON, with sorted keys and in one step.
+
+    `value` is of dicts, lists and scalars; NaN and infinities become null.
+    """
     write_text(path, to_json(value, indent=1, sort_keys=True) + "\n")
 
 
@@ -180,6 +186,7 @@ def environment(seed: int) -> dict[str, Any]:
 def read_lines(path: Path) -> list[tuple[int, str]] | None:
     """Returns the lines of a metrics.jsonl as pairs (step, line); None if there is no file.
 
+    `path` is that of the file.
     The step is the number in the "step" entry of the line, and the line is its text.
 
     Raises:
@@ -249,9 +256,9 @@ class MetricsLog:
         self._file = self.path.open("a", encoding="utf-8")
 
     def write(self, record: dict[str, Any]) -> None:
-        """Appends a dict of JSON values as a line and flushes it.
+        """Appends a line to the file and flushes it.
 
-        NaN and infinities become null.
+        `record` is a dict of JSON values; NaN and infinities become null.
         """
         assert self._file is not None, "begin() comes first"
         self._file.write(to_json(record) + "\n")

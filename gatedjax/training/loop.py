@@ -337,7 +337,8 @@ def _step(run: TrainingRun, batches: list[Batch]) -> None:
 def _evaluate(run: TrainingRun) -> dict[str, float]:
     """Evaluates the runs, writes the lines of metrics.jsonl, and stores the best parameters.
 
-    It returns the metrics by name with the prefix "eval_"; for several runs their means.
+    `run` are the variables of the loop. It returns the metrics by name with the prefix "eval_"; for
+    several runs their means.
     """
     work, meter, step = run.work, run.meter, run.step
     work.view.phase("evaluate")
@@ -381,6 +382,7 @@ def _decide(run: TrainingRun, at_end: bool) -> None:
 def _should_stop(run: TrainingRun, signals: Signals) -> bool:
     """Returns True if a signal such as SIGTERM or Ctrl-C came and the run stops after this step.
 
+    `run` are the variables of the loop, and `signals` is the context that records signals.
     Several processes agree on it, and only at the steps where they log; at other steps it is False.
     """
     if run.work.several and run.step % run.work.config.log_every:
@@ -391,6 +393,7 @@ def _should_stop(run: TrainingRun, signals: Signals) -> bool:
 def _find_signal(run: TrainingRun, signals: Signals) -> int | None:
     """Returns the number of a signal that came to any of the processes; None without a signal.
 
+    `run` are the variables of the loop, and `signals` is the context that records signals.
     All processes must call it at the same point, because all of them stop together.
     """
     if not run.work.several:
@@ -423,7 +426,10 @@ def _save(run: TrainingRun) -> None:
 
 
 def report_finished(run: TrainingRun) -> None:
-    """Prints a notice if the workdir has a finished run, because no step will be trained."""
+    """Prints a notice if all runs of the workdir have ended, because no step will be trained.
+
+    `run` are the variables of the loop before training.
+    """
     if run.over and run.resumed and run.work.reports:
         config, last = run.work.config, max(record.step for record in run.meter.records)
         longer = ", or a larger num_steps to continue it"

@@ -219,7 +219,7 @@ def _find_faults(content: dict[str, Any], folder: Path) -> list[str]:
 
 
 def empty_array(entry: str) -> np.ndarray | None:
-    """Returns an array of size 0 for its description, such as "float32[0, 3]".
+    """Returns an array of size 0 for its description `entry`, such as "float32[0, 3]".
 
     It returns None if the array has elements or the description is wrong.
     """
@@ -278,7 +278,8 @@ def is_complete(folder: Path) -> bool:
 def _sizes(folder: Path, files: dict[str, Any]) -> list[str]:
     """Returns a line for each file that is missing, extra or of another size than in `files`.
 
-    `files` is path -> {"size", "sha256"}, as in the manifest.
+    `folder` is that of a checkpoint, and `files` maps relative paths to {"size", "sha256"}, as in
+    the manifest.
     """
     sizes, problems, _ = _walk(folder)
     sizes.pop(NAME, None)

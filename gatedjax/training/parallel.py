@@ -245,7 +245,7 @@ class Parallel:
         return self._put(tree, self._split)
 
     def place_params(self, params: Any) -> Any:
-        """Returns a tree of parameters with its arrays on the devices.
+        """Returns parameters, a tree of arrays, with the arrays on the devices.
 
         Each device has a copy or, if `splits_params` is True, its part of an array.
         """
@@ -392,7 +392,7 @@ class Parallel:
         The state is donated, so that the old state cannot be used afterwards.
 
         Args:
-          task: the task.
+          task: the task, a model with its loss (see `Task`).
           tx: the Optax chain.
           check_loss: True adds an entry to the metrics, a `Ratio` with total 1 if the loss is a
             mean over the rows, which `refuse_mean_loss` checks and removes.

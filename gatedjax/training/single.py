@@ -61,7 +61,7 @@ class _Single:
     It has the methods of the protocol `Engine`, which the training loop calls.
 
     Args:
-      task: the task.
+      task: the task, a model with its loss (see `Task`).
       tx: the Optax chain.
       data: the batches of training.
       eval_data: the batches of an evaluation pass, or None.

@@ -38,7 +38,7 @@ class TrainState:
 
     Attributes:
       step: the number of updates so far, int32.
-      params: the parameters.
+      params: the parameters, a tree of arrays.
       opt_state: the state of the Optax chain.
       carry: the carried state of a `StatefulTask`, with rows first; None for other tasks.
       model_state: the model state of a `ModelStateTask`; None for other tasks.
@@ -152,7 +152,7 @@ def _with_carry(
     It maps (params, batch, rngs, carry, model_state) to (loss, (metrics, (carry, model_state))).
 
     Args:
-      task: the task.
+      task: the task, a model with its loss (see `Task`).
       check_loss: True adds the entry `MEAN_LOSS` to the metrics, a `Ratio` with total 1 if the loss
         is a mean over the rows.
       gather: maps parameters that are split over devices to the whole parameters that the task
@@ -227,7 +227,7 @@ def _summed_gradients(
     Args:
       loss: maps (params, batch, rngs, carry, model_state) to (loss, (metrics, (carry,
         model_state))).
-      params: the parameters.
+      params: the parameters, a tree of arrays.
       batch: a batch with B rows, a dict of arrays [B, ...].
       rngs: a PRNG key for each stream, by name.
       carry: the carried state, or None.
@@ -322,13 +322,13 @@ def _mean_loss(compute: Callable[[Any], Any]) -> Callable[[Any], jax.Array]:
 
 
 def _all_finite(tree: Any) -> jax.Array:
-    """Returns True, as a scalar array, if all numbers in all arrays are finite."""
+    """Returns True, as a scalar array, if all numbers in the arrays of `tree` are finite."""
     leaves = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]
     return functools.reduce(jnp.logical_and, leaves, jnp.array(True))
 
 
 def _any_nan(tree: Any) -> jax.Array:
-    """Returns True, as a scalar array, if any number in any array is NaN."""
+    """Returns True, as a scalar array, if any number in the arrays of `tree` is NaN."""
     leaves = [jnp.any(jnp.isnan(leaf)) for leaf in jax.tree.leaves(tree)]
     return functools.reduce(jnp.logical_or, leaves, jnp.array(False))
 
@@ -369,7 +369,7 @@ def make_train_step(
         (1.0, 4.0)
 
     Args:
-      task: the task.
+      task: the task, a model with its loss (see `Task`).
       tx: the Optax chain.
       axis_name: the mapped axis of `jax.pmap` over which gradients and metrics are summed. For a
         task with a model state each device computes the whole batch instead.

@@ -44,13 +44,13 @@ class Task(Protocol):
     def loss(
         self, params: Any, batch: Batch, rngs: dict[str, jax.Array]
     ) -> tuple[jax.Array, dict[str, Ratio]]:
-        """Returns the loss summed over the real rows, and metrics with at least "loss".
+        """Returns the loss summed over rows of weight 1, and metrics with at least "loss".
 
         The step divides by `metrics["loss"].count`, after summing it over devices. Random bits
         must depend on "example_id", so that they do not depend on the split of the batch.
 
         Args:
-          params: the parameters.
+          params: the parameters, a tree of arrays.
           batch: a batch, a dict of arrays [B, ...].
           rngs: a PRNG key for each of the streams "dropout" and "gate", by name.
 
@@ -131,7 +131,7 @@ class StatefulTask(Protocol):
     def loss(
         self, params: Any, batch: Batch, rngs: dict[str, jax.Array], carry: Carry
     ) -> tuple[jax.Array, tuple[dict[str, Ratio], Carry]]:
-        """Returns (loss, (metrics, new carry)), with the loss summed over the real rows.
+        """Returns (loss, (metrics, new carry)), with the loss summed over rows of weight 1.
 
         The carry is a tree of arrays with the leading axis B, for the next batch. The metrics are
         `Ratio`s by name and must include "loss". `params` are the parameters, `batch` is a dict of
@@ -194,7 +194,7 @@ class ModelStateTask(Protocol):
     def loss(
         self, params: Any, batch: Batch, rngs: dict[str, jax.Array], model_state: Any
     ) -> tuple[jax.Array, tuple[dict[str, Ratio], Any]]:
-        """Returns (loss, (metrics, new model state)), with the loss summed over the real rows.
+        """Returns (loss, (metrics, new model state)), with the loss summed over rows of weight 1.
 
         The new model state has the structure, shapes and dtypes of the old one. The metrics are
         `Ratio`s by name and must include "loss". `params` are the parameters, `batch` is a dict of
@@ -224,7 +224,7 @@ class TrainedTask(Protocol):
     def loss(
         self, params: Any, batch: Batch, rngs: dict[str, jax.Array]
     ) -> tuple[jax.Array, dict[str, Ratio]]:
-        """Returns (loss, metrics), with the loss summed over the real rows, a scalar.
+        """Returns (loss, metrics), with the loss summed over rows of weight 1, a scalar.
 
         The metrics are `Ratio`s by name and must include "loss". `params` are the parameters,
         `batch` is a dict of arrays [B, ...], and `rngs` has a PRNG key for each of the streams
@@ -251,7 +251,7 @@ class TrainedStatefulTask(Protocol):
     def loss(
         self, params: Any, batch: Batch, rngs: dict[str, jax.Array], carry: Carry
     ) -> tuple[jax.Array, tuple[dict[str, Ratio], Carry]]:
-        """Returns (loss, (metrics, new carry)), with the loss summed over the real rows.
+        """Returns (loss, (metrics, new carry)), with the loss summed over rows of weight 1.
 
         The carry is a tree of arrays with the leading axis B, for the next batch. The metrics are
         `Ratio`s by name and must include "loss". `params` are the parameters, `batch` is a dict of
@@ -279,7 +279,7 @@ class TrainedModelStateTask(Protocol):
     def loss(
         self, params: Any, batch: Batch, rngs: dict[str, jax.Array], model_state: Any
     ) -> tuple[jax.Array, tuple[dict[str, Ratio], Any]]:
-        """Returns (loss, (metrics, new model state)), with the loss summed over the real rows.
+        """Returns (loss, (metrics, new model state)), with the loss summed over rows of weight 1.
 
         The new model state has the structure, shapes and dtypes of the old one. The metrics are
         `Ratio`s by name and must include "loss". `params` are the parameters, `batch` is a dict of
@@ -326,7 +326,7 @@ def call_summarise(
     """Returns the metrics of `task.summarise` as floats; {} for a task without that method.
 
     Args:
-      task: the task.
+      task: the task, a model with its loss (see `Task`).
       predictions: the predictions of a whole evaluation pass by name.
       names: the names of the metrics that `evaluate` returned.
 
@@ -369,7 +369,7 @@ def call_loss(
 
     Args:
       task: the task, with or without a carried state and a model state.
-      params: the parameters.
+      params: the parameters, a tree of arrays.
       batch: a batch, a dict of arrays [B, ...].
       rngs: a PRNG key for each stream, by name.
       carry: the carried state, or None.
@@ -401,7 +401,7 @@ def call_evaluate(
 
     Args:
       task: the task, with or without a carried state and a model state.
-      params: the parameters.
+      params: the parameters, a tree of arrays.
       batch: a batch, a dict of arrays [B, ...].
       carry: the carried state, or None.
       model_state: the model state, or None.
@@ -440,7 +440,7 @@ def frozen_parameters(task: Any) -> tuple[str, ...]:
         ('embed/embedding',)
 
     Args:
-      task: the task.
+      task: the task, a model with its loss (see `Task`).
 
     Returns:
       A tuple of paths.
