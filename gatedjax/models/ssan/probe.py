@@ -33,7 +33,10 @@ Pool = Literal["mean", "max", "first", "s2t"]
 @with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SSANProbeConfig(SSANConfig):
-    """The configuration of encoder and head.
+    """The configuration of encoder and head, as keywords with defaults.
+
+    The options of the encoder are those of `SSANConfig`. `pool` is "mean", "max", "first" or "s2t",
+    and `head_hidden` has the widths of the layers between the pooled states and the class layer.
 
     >>> SSANProbeConfig(pool="max", num_layers=3).head_hidden
     (128, 128)
@@ -54,12 +57,12 @@ class SSANProbeConfig(SSANConfig):
 @exportable
 @struct.dataclass
 class SSANOutput:
-    """The output of an `SSANProbe`.
+    """The output of an `SSANProbe` for B sentences of N words and C classes.
 
     Attributes:
       logits: class scores [B, C], float32.
-      states: states of the encoder [B, N, d].
-      selections: the weights and selections of all layers (see `nn.Selection`).
+      states: states of the encoder [B, N, d], of the width d = `hidden`, 0 at padding.
+      selections: an `nn.Selection` for each layer, with its attention weights and selections.
       baseline: the expected reward of the estimator "reinforce", a scalar; None for other
         estimators.
     """
@@ -109,7 +112,7 @@ class SSANProbe(nn.Module):
           train: True runs the network with dropout and drawn selections.
 
         Returns:
-          The class scores, and the states and selections of the encoder.
+          An `SSANOutput` with the class scores, and the states and selections of the encoder.
         """
         c = self.config
         types: Keywords = {"dtype": jnp.dtype(c.dtype)}
@@ -134,7 +137,7 @@ class SSANProbe(nn.Module):
     def _pool(
         self, states: Float[Array, "B N D"], mask: Array, types: Keywords
     ) -> Float[Array, "B D"]:
-        """Pools the states of each sentence by `config.pool`.
+        """Pools the N states of each sentence to a vector of D numbers, by `config.pool`.
 
         states are 0 at padding, mask [B, N] is True at real words, and types are the
         keywords, such as dtype, of the layer that "s2t" creates. A sentence without words gives 0.
