@@ -162,9 +162,10 @@ class SSANProbe(nn.Module):
 class SSANProbeTask(SelectorClassifierTask):
     """The task of training and evaluating an `SSANProbe`: cross-entropy of the class.
 
-    A batch also has "label" int [B], the index of the class, and "weight" [B], 0 at filler rows.
-    The metrics are "loss" (in training with the penalties), "accuracy", and per layer with a
-    selector "selected_L" and "empty_L".
+    Besides "tokens" and "lengths", a batch has "label" int [B], the index of the class, and
+    "weight" [B], 0 at filler rows. The metrics are "loss" (in training with the penalties),
+    "accuracy", and for a layer with a selector, such as layer 1, "selected_1" and "empty_1": the
+    share of pairs of words that are selected, and of words that select no word.
 
         >>> config = SSANProbeConfig(freeze_embeddings=True)
         >>> SSANProbeTask(SSANProbe(config, vocab_size=50, num_classes=2)).frozen

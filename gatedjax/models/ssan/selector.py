@@ -497,7 +497,7 @@ class SelectorTask:
         return self._selections(output)
 
     def _selector_metrics(self, output: Output, weight: Float[Array, " B"]) -> Metrics:
-        """Returns the `Ratio`s of `selector_metrics`, such as "selected_1" and "empty_1" of layer 1.
+        """Returns the `Ratio`s of `selector_metrics`, such as "selected_1" and "empty_1".
 
         output is that of the network, and weight is 0 at filler rows.
         """
@@ -508,7 +508,8 @@ class SelectorTask:
 class SelectorClassifierTask(SelectorTask):
     """The base class of tasks of classifiers with a selector: cross-entropy of the class.
 
-    A batch has "label" int [B], the index of the class, besides the arrays of the network.
+    A batch has "label" int [B], the index of the class, and "weight" [B], 0 at filler rows, besides
+    the arrays of the network, such as "tokens" and "lengths".
 
     Attributes:
       model: the network; its output has `logits`, `selections` and `baseline`.
