@@ -85,7 +85,7 @@ def word_vectors(model: Any, width: int | None = None, **options: Any) -> gnn.Wo
       **options: further options of `nn.WordEmbedding`, or another value of `frozen`.
 
     Returns:
-      The module, which maps token ids int [B, T] to vectors [B, T, width].
+      The module, which maps ids of T tokens, int [B, T], to vectors [B, T, width].
     """
     c = model.config
     return gnn.WordEmbedding(

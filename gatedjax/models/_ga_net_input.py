@@ -48,7 +48,7 @@ def read_scaled_words(
       net: a bound `GANet`.
       encoded: the result of `net.encode` for B texts of T words.
       gates: soft gates, a `Gates` with `values` [B, T], or [S, B, T] for S draws.
-      batch: "tokens" [B, T] and "lengths" [B], the batch of a call.
+      batch: "tokens" [B, T] and "lengths" [B] of B texts of at most T words.
       train: True runs the backbone with dropout.
 
     Returns:
@@ -71,7 +71,7 @@ def skip_closed_words(
       net: a bound `GANet`.
       encoded: the result of `net.encode` for B texts of T words.
       gates: hard gates, a `Gates` with `values` [B, T] of 0 (closed) and 1 (open).
-      batch: "tokens" [B, T] and "lengths" [B], the batch of a call.
+      batch: "tokens" [B, T] and "lengths" [B] of B texts of at most T words.
       train: True runs the backbone with dropout.
 
     Returns:
@@ -98,7 +98,7 @@ def read_open_words(
       net: a bound `GANet`.
       encoded: the result of `net.encode` for B texts of T words.
       gates: hard gates of 0 and 1, a `Gates` with `values` [B, T], or [S, B, T] for S draws.
-      batch: "tokens" [B, T] and "lengths" [B], the batch of a call.
+      batch: "tokens" [B, T] and "lengths" [B] of B texts of at most T words.
       train: True runs the network with dropout.
 
     Returns:
@@ -135,7 +135,7 @@ def read_into_slots(
       gates: hard gates, a `Gates` with `values` [B, T] of 0 (closed) and 1 (open).
       capacity: number of steps of the backbone. If a text has more open words, the backbone takes T
         steps.
-      batch: "tokens" [B, T] and "lengths" [B], the batch of a call.
+      batch: "tokens" [B, T] and "lengths" [B] of B texts of at most T words.
 
     Returns:
       A `GANetOutput` equal to that of `read_open_words`, except that its scores are None.
@@ -147,8 +147,8 @@ def read_into_slots(
     def pool(net: Any, words: Array, valid: Array) -> tuple[Array, Array]:
         """Returns (pooled states [B, D], attention [B, K]) of the words in K slots.
 
-        `net` is the network, `words` are word vectors [B, K, E] of the open words, and `valid` is
-        bool [B, K], True at slots with a word.
+        States have D and words E features. `net` is the network, `words` are the vectors [B, K, E]
+        of the open words, and `valid` is bool [B, K], True at slots with a word.
         """
         words = jnp.where(valid[..., None], words, 0)
         short = _run_backbone(net, encoded, words, valid, batch)
@@ -256,7 +256,8 @@ def _run_backbone(
 def _repeat_words(encoded: Encoded, gates: Float[Array, "*S B T"]) -> Float[Array, "*S B T E"]:
     """Returns the word vectors of `encoded`, [B, T, E], repeated for each of S draws of the gates.
 
-    Only the shape of the gates is used; without an axis S of draws the vectors are unchanged.
+    There are T words per text, with vectors of width E. Only the shape of the gates is used;
+    without an axis S of draws the vectors are unchanged.
     """
     return jnp.broadcast_to(encoded.words, (*gates.shape, encoded.words.shape[-1]))
 

@@ -128,7 +128,7 @@ class GANetTask:
 
         Args:
           key: a PRNG key.
-          batch: a batch with "tokens" int [B, T] and "lengths" int [B].
+          batch: "tokens" int [B, T] and "lengths" int [B] of B texts of at most T words.
 
         Returns:
           The parameters, a nested dict of arrays.
@@ -143,8 +143,8 @@ class GANetTask:
 
         Args:
           params: the parameters, as from `init`.
-          batch: "tokens" int [B, T], "lengths" int [B], "label" int [B] and "weight" [B], 0 at
-            filler rows; for a schedule of the temperature also "step" int [B].
+          batch: "tokens" int [B, T] (T words per text), "lengths" int [B], "label" int [B] and
+            "weight" [B], 0 at filler rows; for a schedule of the temperature also "step" int [B].
           rngs: a PRNG key for each of the streams "dropout" and "gate".
 
         Returns:
@@ -229,7 +229,7 @@ class GANetTask:
             """
 
             def run(pattern):
-                """Returns the `GANetOutput` under a pattern of gates [B, T] of 0 and 1."""
+                """Returns the `GANetOutput` under gates of 0 and 1 for the T words, [B, T]."""
                 arguments = {"params": params}, encoded, pattern, rows
                 return self.model.apply(*arguments, train=True, rngs=head_rngs, method=GANet.read)
 
@@ -250,7 +250,8 @@ class GANetTask:
 
         Args:
           params: the parameters, as from `init`.
-          batch: "tokens" int [B, T] and "lengths", "label", "weight" and "example_id" [B].
+          batch: "tokens" int [B, T] (T words per text), and "lengths", "label", "weight" and
+            "example_id" [B].
 
         Returns:
           (metrics, predictions): a dict of `Ratio`s and a dict of arrays [B]. The metrics are
@@ -334,7 +335,7 @@ class GANetTask:
         """Returns a dict of arrays [B], the predictions of `evaluate`.
 
         They are "example_id", "label", "predicted" (a class), "correct", "attended" and "length".
-        batch has "example_id", "label" and "lengths" [B], logits are the class scores [B, C], and
+        batch has "example_id", "label" and "lengths" [B], logits are the scores of C classes, and
         attended [B] are the numbers of tokens that attention sees.
         """
         columns = {"attended": attended, "length": batch["lengths"]}

@@ -198,7 +198,8 @@ class AGT(nn.Module):
         """Runs the network.
 
         Args:
-          batch: "tokens" int [B, N] and "lengths" int [B]; optionally "example_id" int [B].
+          batch: "tokens" int [B, N] and "lengths" int [B] of B texts of at most N words; optionally
+            "example_id" int [B], the examples to which random bits belong.
           train: True runs the network with dropout.
 
         Returns:
@@ -235,9 +236,9 @@ class AGT(nn.Module):
     def _classify(self, features: Float[Array, "B D"], keys: Array | None) -> Float[Array, "B C"]:
         """Computes the class scores with the tanh layers of the head and the class layer.
 
-        features, D numbers per text, are the state of the top layer or, for "average", the mean of
-        the word vectors. keys are a PRNG key per row [B] for dropout before each layer; None means
-        no dropout.
+        The result has the scores of C classes. features, D numbers per text, are the state of the
+        top layer or, for "average", the mean of the word vectors. keys are a PRNG key per row [B]
+        for dropout before each layer; None means no dropout.
         """
         # The folded number gives each layer other bits than the words, which use the keys
         # themselves.
@@ -256,7 +257,8 @@ class AGTTask(ClassifierTask):
     """The task of training and evaluating an `AGT` or a baseline, with cross-entropy as the loss.
 
     A batch has "label" int [B], the index of the class, "weight" [B], 1 for examples and 0 for
-    filler rows, and "example_id" int [B], besides "tokens" int [B, N] and "lengths" int [B].
+    filler rows, and "example_id" int [B], besides "tokens" int [B, N] (N words per text)
+    and "lengths" int [B].
 
         >>> AGTTask(AGT(AGTConfig(freeze_embeddings=True), vocab_size=50, num_classes=2)).frozen
         ('embed/embedding',)

@@ -80,11 +80,11 @@ class GANet(nn.Module):
         >>> print(output.logits.shape, output.gates.shape)
         (1, 2) (1, 3)
 
-    Call the network with a batch {"tokens": int [B, T], "lengths": int [B]} and, for draws that
-    belong to examples, "example_id": int [B]. The streams are "dropout" (training) and "gate"
-    (training and sampled evaluation). Without the stream "gate" evaluation opens the gates with a
-    probability above 0.5. In all methods `batch` is such a batch, `encoded` the result of `encode`
-    for it, and train=True makes it a pass with dropout.
+    Call the network with a batch of B texts of at most T words, {"tokens": int [B, T], "lengths":
+    int [B]} and, for draws that belong to examples, "example_id": int [B]. The streams are
+    "dropout" (training) and "gate" (training and sampled evaluation). Without the stream "gate"
+    evaluation opens the gates with a probability above 0.5. In all methods `batch` is such a batch,
+    `encoded` the result of `encode` for it, and train=True makes it a pass with dropout.
 
     Attributes:
       config: the options of the network.
@@ -141,7 +141,8 @@ class GANet(nn.Module):
         """Runs the network with the gates of training or of `gates.test_gate`.
 
         Args:
-          batch: "tokens" [B, T], "lengths" [B], "example_id" [B] (row numbers if absent).
+          batch: "tokens" [B, T] and "lengths" [B] of B texts of at most T words; optionally
+            "example_id" [B], the examples to which random bits belong (default: row numbers).
           train: True runs the network with relaxed gates and dropout.
           temperature: tau instead of that of the configuration; may be traced.
           estimator: estimator of the gates in training, instead of that of the configuration.
@@ -175,8 +176,9 @@ class GANet(nn.Module):
     def encode(self, batch: Batch, *, train: bool = False) -> Encoded:
         """Computes the states h [B, T, D], scores e and gate logits a [B, T] (eqs. 1 and 4).
 
-        `batch` has "tokens" int [B, T] and "lengths" int [B], and train=True adds dropout. If the
-        gates act on the input, the result has word vectors in place of states and scores.
+        D is the width of a state. `batch` has "tokens" int [B, T] and "lengths" int [B] of B texts
+        of at most T words, and train=True adds dropout. If the gates act on the input, the result
+        has word vectors in place of states and scores.
         """
         config = self.config
         check_batch(batch, tokens="B T", lengths="B")
@@ -213,7 +215,7 @@ class GANet(nn.Module):
         Args:
           encoded: the result of `encode` for the batch.
           gates: a `gates.Gates` with `values` in [0, 1] for each word; `hard` is True for 0 and 1.
-          batch: "tokens" [B, T] and "lengths" [B], the batch of a call.
+          batch: "tokens" [B, T] and "lengths" [B] of B texts of at most T words.
           train: True runs the network with dropout.
           has_slope: True for hard gates [B, T] at which the loss must have a derivative, as in
             straight-through training.
@@ -252,8 +254,9 @@ class GANet(nn.Module):
     def classify(self, features: Array, batch: Batch, *, train: bool = False) -> Array:
         """Computes class scores y [B, C], in float32 or wider, of pooled states.
 
-        features are the pooled states c [B, D], or [S, B, D] of S draws for scores [S, B, C]. With
-        train=True they get dropout, with bits that belong to "example_id" of the batch.
+        features are the pooled states c [B, D] of width D, or [S, B, D] of S draws for scores
+        [S, B, C] of C classes. With train=True they get dropout, with bits that belong to
+        "example_id" of the batch.
         """
         if train and self.config.dropouts.pool_dropout > 0:
             keys = keys_of(self, batch, "dropout")
@@ -266,8 +269,8 @@ class GANet(nn.Module):
     ) -> GANetOutput:
         """Computes the output of a baseline: the last state, soft attention or local attention.
 
-        encoded is the result of `encode` for the batch, "tokens" [B, T] and "lengths" [B]; with
-        train=True the pooled states get dropout. Its gate fields are None.
+        encoded is the result of `encode` for the batch, "tokens" [B, T] of T words per text and
+        "lengths" [B]; with train=True the pooled states get dropout. Its gate fields are None.
         """
         config, lengths = self.config, batch["lengths"]
         if config.system == "bilstm":
@@ -291,9 +294,9 @@ class GANet(nn.Module):
     def test_gates(self, encoded: Encoded, batch: Batch) -> Gates:
         """Returns the gates of evaluation: a draw [B, T], S draws [S, B, T], or thresholded [B, T].
 
-        The option `gates.test_gate` selects them. Without the stream "gate" gates with a
-        probability above 0.5 are open. encoded is the result of `encode` for the batch. The values
-        of the returned `gates.Gates` are 0 and 1.
+        There are T words per text. The option `gates.test_gate` selects them. Without the stream
+        "gate" gates with a probability above 0.5 are open. encoded is the result of `encode` for
+        the batch. The values of the returned `gates.Gates` are 0 and 1.
         """
         if self.config.gates.test_gate == "threshold" or not self.has_rng("gate"):
             return Gates(F.threshold_gates(encoded.gate_logits), hard=True)
@@ -310,7 +313,7 @@ class GANet(nn.Module):
 
         # `vmap` traces this function once, where a loop would trace it for each of many draws.
         def noise_of(draw: Array) -> Array:
-            """Returns the noise [B, T] of the draw with the number `draw`, a uint32 from 0."""
+            """Returns the noise [B, T] of T words for the draw with the number `draw`, from 0."""
             return F.example_noise(
                 jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, draw), size
             )
@@ -327,7 +330,7 @@ class GANet(nn.Module):
         """Computes the outputs under all kinds of gates, from a single pass over the sequence.
 
         Args:
-          batch: "tokens" [B, T] and "lengths" [B], the batch of a call.
+          batch: "tokens" [B, T] and "lengths" [B] of B texts of at most T words.
           temperature: tau of "relaxed", instead of the last temperature of the configuration.
           encoded: the result of `encode` for the batch, if it is computed already.
 
@@ -368,7 +371,7 @@ class GANet(nn.Module):
         """Computes the outputs under given gates, from a single pass over the sequence.
 
         Args:
-          batch: "tokens" [B, T] and "lengths" [B], the batch of a call.
+          batch: "tokens" [B, T] and "lengths" [B] of B texts of at most T words.
           gates: S patterns of gates, 0 or 1 for each of T words of B texts; the option
             `gates.empty` is the rule for a text with all gates closed.
           soft: True if gates are numbers from 0 to 1, as for "expected" and "relaxed"; a text with
@@ -391,16 +394,16 @@ class GANet(nn.Module):
     ) -> GANetOutput:
         """Computes the output of encoded words under hard gates [B, T], 0 or 1.
 
-        encoded is the result of `encode` for the batch, "tokens" [B, T] and "lengths" [B], and
-        train=True adds dropout.
+        encoded is the result of `encode` for the batch, "tokens" [B, T] of T words per text and
+        "lengths" [B], and train=True adds dropout.
         """
         return self.attend(encoded, Gates(gates, hard=True), batch, train=train)
 
     def to_estimate(self, batch: Batch) -> tuple[Encoded, Key[Array, " B"]]:
         """Returns the result of `encode` in training, and PRNG keys of the noise of the gates.
 
-        There is a key for each example of the batch, "tokens" [B, T] and "lengths" [B]. An
-        estimator of the gradient of the gates needs both results.
+        There is a key for each example of the batch, "tokens" [B, T] of T words per text and
+        "lengths" [B]. An estimator of the gradient of the gates needs both results.
         """
         return self.encode(batch, train=True), keys_of(self, batch, "gate")
 
@@ -415,7 +418,7 @@ class GANet(nn.Module):
         """Computes the output of evaluation with a backbone that reads only the open words.
 
         Args:
-          batch: "tokens" [B, T] and "lengths" [B], the batch of a call.
+          batch: "tokens" [B, T] and "lengths" [B] of B texts of at most T words.
           capacity: number of steps of the backbone, at least the number of open words of a text,
             such as a result of `functional.plan_capacity`. A batch with more open words in a text
             is read in T steps.

@@ -264,7 +264,8 @@ class GAReader(nn.Module):
         Args:
           batch: "document" int [B, N], "query" int [B, Q], "document_lengths" and "query_lengths"
             [B], "cloze" int [B], "candidate_mask" bool [B, C], and "occurrence" bool [B, N, C] or
-            "candidate_positions" int [B, C, P]. The docstring of the class describes them.
+            "candidate_positions" int [B, C, P]; N and Q are numbers of tokens, C of candidates and
+            P of positions per candidate. The docstring of the class describes the arrays.
           train: True runs the network with dropout.
 
         Returns:
@@ -312,9 +313,9 @@ class GAReader(nn.Module):
     def _vectors(self, batch: Batch, keys: Any) -> tuple[Array, Array]:
         """Returns X_0 [B, N, E] and Y [B, Q, E], the word vectors of document and query.
 
-        batch is that of a call, with "document" [B, N] and "query" [B, Q]. keys are a PRNG key per
-        example [B] for dropout; None means no dropout. E is `embedding_dim`, and with characters
-        also `char_features`, because their features are appended.
+        batch is that of a call, with "document" [B, N] of N tokens and "query" [B, Q] of Q. keys
+        are a PRNG key per example [B] for dropout; None means no dropout. E is `embedding_dim`, and
+        with characters also `char_features`, because their features are appended.
         """
         words = None
         if self.config.characters.char_dim:
@@ -338,8 +339,8 @@ class GAReader(nn.Module):
 def _shared_tokens(batch: Batch, document_mask: Array, query_mask: Array) -> Bool[Array, "B N"]:
     """Returns a mask, True at real document tokens that are also real tokens of the query.
 
-    The batch has "document" [B, N] and "query" [B, Q]; document_mask and query_mask have these
-    shapes and are True at real tokens.
+    The batch has "document" [B, N] of N tokens and "query" [B, Q] of Q tokens; document_mask and
+    query_mask have these shapes and are True at real tokens.
     """
     same = batch["document"][:, :, None] == batch["query"][:, None, :]
     # The program compares with the padded query, so that id 0 always counts as present; here only

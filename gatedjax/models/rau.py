@@ -149,6 +149,8 @@ class RAUConfig:
 class RAUOutput:
     """The output of an `RAUClassifier` for B sequences of T steps, with states of width H.
 
+    C is the number of classes.
+
     Attributes:
       logits: class scores [B, C], float32.
       state: the hidden state h after the last real step [B, H], float32.
@@ -207,9 +209,10 @@ class RAUClassifier(nn.Module):
         >>> print(output.logits.shape, output.states.shape)
         (2, 10) (2, 28, 4)
 
-    Call the network with a batch {"rows": float [B, T, D], "lengths": int [B]} or, with a
-    vocab_size, {"tokens": int [B, T], "lengths": int [B]}. Training with dropout needs the stream
-    "dropout"; its bits belong to "example_id": int [B] (row numbers by default).
+    Call the network with a batch of T vectors of D numbers for each of B examples, {"rows": float
+    [B, T, D], "lengths": int [B]} or, with a vocab_size, {"tokens": int [B, T], "lengths": int
+    [B]}. Training with dropout needs the stream "dropout"; its bits belong to "example_id": int [B]
+    (row numbers by default).
 
     Attributes:
       config: the options of the network.
@@ -294,8 +297,8 @@ class RAUTask(ClassifierTask):
     """The task of training and evaluating an `RAUClassifier`: cross-entropy of the class.
 
     A batch has "label" int [B], the index of the class, "weight" [B], 1 for examples and 0 for
-    filler rows, and "example_id" int [B], besides "lengths" int [B] and "rows" float [B, T, D] or
-    "tokens" int [B, T].
+    filler rows, and "example_id" int [B], besides "lengths" int [B] and "rows" float [B, T, D], T
+    vectors of D numbers per example, or "tokens" int [B, T].
 
         >>> RAUTask(RAUClassifier(RAUConfig(), num_classes=10)).frozen
         ()

@@ -59,11 +59,11 @@ class RAULanguageModel(nn.Module):
         >>> print(output.logits.shape, output.states.shape)
         (1, 3, 50) (1, 3, 4)
 
-    Call the network with a batch {"tokens": int [B, T], "lengths": int [B]} and optionally "reset":
-    bool [B], True for rows that begin a text. Training with dropout needs the stream "dropout"; its
-    bits belong to "example_id": int [B] (row numbers by default). Dropout acts on word vectors,
-    between layers and before the softmax, and on the recurrent connections only with
-    recurrent_dropout.
+    Call the network with a window, T successive words of each of B texts: a batch {"tokens": int
+    [B, T], "lengths": int [B]} and optionally "reset": bool [B], True for rows that begin a text.
+    Training with dropout needs the stream "dropout"; its bits belong to "example_id": int [B] (row
+    numbers by default). Dropout acts on word vectors, between layers and before the softmax, and on
+    the recurrent connections only with recurrent_dropout.
 
     Attributes:
       config: the options of the network; `init_scale` also applies to word vectors and softmax.
@@ -115,8 +115,8 @@ class RAULanguageModel(nn.Module):
         """Computes the negative log-likelihoods of the next words without storing their logits.
 
         Args:
-          batch: "tokens" int [B, T], "lengths" int [B] and "targets" int [B, T], the next words,
-            and optionally "reset" bool [B], True for rows that begin a new text.
+          batch: "tokens" int [B, T] (T words per text), "lengths" int [B] and "targets" int [B, T],
+            the next words, and optionally "reset" bool [B], True for rows that begin a new text.
           carry: the state before the window, `carry` of `RAULanguageOutput`; None means the
             beginning of a text.
           train: True runs the network with dropout.
@@ -137,7 +137,8 @@ class RAULanguageModel(nn.Module):
         H is the width of the states, and a carry is a tuple with the state of each layer.
 
         Args:
-          batch: "tokens" int [B, T], "lengths" int [B] and optionally "reset" bool [B].
+          batch: "tokens" int [B, T] of T words per text, "lengths" int [B] and optionally "reset"
+            bool [B].
           carry: the carry of the window before, or None at the beginning of a text.
           train: True adds dropout.
         """
@@ -211,7 +212,7 @@ class RAULanguageTask:
 
         Args:
           key: a PRNG key.
-          batch: a window, "tokens" int [B, T] and "lengths" int [B].
+          batch: a window of T words per text, "tokens" int [B, T] and "lengths" int [B].
 
         Returns:
           The parameters, a nested dict of arrays.
@@ -222,8 +223,8 @@ class RAULanguageTask:
     def init_carry(self, batch: Batch) -> Tree:
         """Returns the state at the beginning of a text, for a batch with "tokens" [B, T].
 
-        It is a tuple with the carry of each layer, such as h [B, H] of a GRU or an `LSTMState`, as
-        in `RAULanguageOutput.carry`.
+        It is a tuple with the carry of each layer, such as h [B, H] of a GRU with H units, or an
+        `LSTMState`, as in `RAULanguageOutput.carry`. T may be any number of words.
         """
         return recurrent_layers(self.model.config).initial_carry(batch["tokens"].shape[0])
 
@@ -274,7 +275,7 @@ class RAULanguageTask:
         return _metrics(nll, batch["token_weight"]), predictions, carry
 
     def _score(self, params: Params, batch: Batch, carry: Carry, **options: Any) -> Tree:
-        """Returns (negative log-likelihoods [B, T], carry for the next window) of a batch.
+        """Returns (negative log-likelihoods [B, T] of T words, carry for the next window).
 
         params are the parameters, batch and carry are the arguments of `RAULanguageModel.score`,
         and options are further keywords: train, and the PRNG keys `rngs` of Flax.
@@ -287,9 +288,9 @@ class RAULanguageTask:
 def _metrics(nll: Float[Array, "B T"], weight: Float[Array, "B T"]) -> Metrics:
     """Returns "loss" and "perplexity" as sums and counts, from negative log-likelihoods per token.
 
-    nll are in nats, and weight is 1 at words and 0 at padding. Each of the two entries is the same
-    `Ratio` of the sum over all tokens and their number; the perplexity is computed when the `Ratio`
-    is converted to a float.
+    nll are in nats, for T words of each of B rows, and weight is 1 at words and 0 at padding. Each
+    of the two entries is the same `Ratio` of the sum over all tokens and their number; the
+    perplexity is computed when the `Ratio` is converted to a float.
     """
     tokens = Ratio.of(nll.reshape(-1), weight.reshape(-1))
     return {"loss": tokens, "perplexity": tokens}

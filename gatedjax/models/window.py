@@ -145,7 +145,7 @@ def read_gated(
       squares: q, the squared length of the features of each of V words.
 
     Returns:
-      y; b for a text with all gates closed.
+      y, the scores of C classes; b for a text with all gates closed.
     """
     total = jnp.einsum("bt,btc->bc", gates, params.words[words])
     square = jnp.sum(gates * squares[words], axis=1)
@@ -183,7 +183,7 @@ def fit_gates(
       labels: int [n], the class of each text.
       gate_of: int [V], the row of the gate of each word, in [0, G).
       initial_logits: [G], the initial a.
-      words: [V, C], the initial class scores E.
+      words: [V, C], the initial scores E of C classes.
       bias: [C], the initial b.
       squares: [V], the squared lengths q of the features of each word.
       density: the target of the mean open probability, in (0, 1).
@@ -304,9 +304,9 @@ def _loss(
 ) -> Float[Array, ""]:
     """Computes the loss of a batch of texts under a draw of the gates: a scalar.
 
-    squares are q, the squared lengths of the features of V words. edge is the index of the edge of
-    a text in the arrays of gate logits, density is the target of this step, and key draws the
-    noise.
+    params are the parameters of gates and reader. squares are q, the squared lengths of the
+    features of V words. edge is the index of the edge of a text in the arrays of gate logits,
+    density is the target of this step, and key draws the noise.
     """
     mask = F.length_mask(batch.lengths, batch.words.shape[1])
     logits = gate_logits(params, batch.gates, mask, edge)

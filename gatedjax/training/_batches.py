@@ -246,5 +246,8 @@ def _encode_state(state: Any) -> Any:
 
 
 def _decode_state(saved: Any) -> Any:
-    """Returns the state of an iterator, bytes or a JSON value, from a result of `_encode_state`."""
+    """Returns the state of an iterator, bytes or a JSON value.
+
+    `saved` is a result of `_encode_state` from the JSON record of a checkpoint.
+    """
     return base64.b64decode(saved["base64"]) if "base64" in saved else saved["json"]

@@ -103,8 +103,8 @@ class Interval:
     def count(self, batch: Batch) -> None:
         """Adds a step: the number of real tokens, and of tokens and padding, in its batch.
 
-        They are counted from the arrays "tokens" [B, T] and "lengths" [B], and for questions about
-        documents from "document", "query" and their lengths.
+        They are counted from the arrays "tokens" [B, T] and "lengths" [B] of B texts, and for
+        questions about documents from "document", "query" and their lengths.
         """
         self.steps += 1
         for lengths, cells in _TEXTS:

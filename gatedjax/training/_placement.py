@@ -167,7 +167,7 @@ def _names(path: Any) -> tuple[str, ...]:
 
 
 def _is_box(leaf: Any) -> bool:
-    """Returns True for a `linen.Partitioned`, a parameter together with the names of its axes."""
+    """Returns True if `leaf` is a `linen.Partitioned`, a parameter with the names of its axes."""
     return isinstance(leaf, linen.Partitioned)
 
 

@@ -77,7 +77,7 @@ class LearningRates:
 def _schedule_counts(opt_state: Any) -> list[Any]:
     """Returns the count of updates in each `optax.ScaleByScheduleState` of an optimizer state.
 
-    The counts are integer arrays.
+    The counts are integer arrays. `opt_state` is the state of any transformation of Optax.
     """
     is_count = lambda node: isinstance(node, optax.ScaleByScheduleState)  # noqa: E731
     nodes = jax.tree.leaves(opt_state, is_leaf=is_count)

@@ -44,7 +44,7 @@ def _tensorboard(workdir: Path) -> Any:
 def _refuse_files(config: TrainConfig) -> None:
     """Raises ValueError if `tensorboard` or `profile_steps` is set, because they write files.
 
-    It is called for a run without a workdir.
+    It is called with the training options of a run without a workdir.
     """
     for name in ("tensorboard", "profile_steps"):
         if getattr(config, name):

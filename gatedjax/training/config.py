@@ -248,7 +248,8 @@ def make_optimizer(
 def _check_optimizer(config: OptimizerConfig, num_steps: int) -> None:
     """Raises ValueError for numbers out of range and for options that the update rule lacks.
 
-    `num_steps` is the number of updates of the run, which `warmup_steps` must not exceed.
+    `config` has the numbers and options. `num_steps` is the number of updates of the run, which
+    `warmup_steps` must not exceed.
     """
     check_choices(config)
     # Comparisons in this form also refuse NaN.

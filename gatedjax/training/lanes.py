@@ -180,9 +180,9 @@ def make_lane_step(
 def _stack(batches: Sequence[Batch], kind: str = "training") -> Batch:
     """Stacks the batches of all lanes into arrays [L, B, ...]; L is the number of lanes.
 
-    Lanes are runs that are trained side by side.
-    `batches` has a dict of arrays [B, ...] for each lane. Raises ValueError if their shapes differ.
-    `kind` is "training" or "evaluation", for the message.
+    Lanes are runs that are trained side by side. `batches` has a dict of arrays [B, ...] for each
+    lane. Raises ValueError if their shapes differ. `kind` is "training" or "evaluation", for the
+    message.
     """
     shapes = {tuple(sorted((k, np.shape(v)) for k, v in batch.items())) for batch in batches}
     if len(shapes) > 1:

@@ -186,8 +186,8 @@ def environment(seed: int) -> dict[str, Any]:
 def read_lines(path: Path) -> list[tuple[int, str]] | None:
     """Returns the lines of a metrics.jsonl as pairs (step, line); None if there is no file.
 
-    `path` is that of the file.
-    The step is the number in the "step" entry of the line, and the line is its text.
+    `path` is that of the file. The step is the number in the "step" entry of the line, and the line
+    is its text.
 
     Raises:
       ValueError: if a line is JSON that no run has written; the message names file and line.

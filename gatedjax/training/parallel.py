@@ -245,7 +245,7 @@ class Parallel:
         return self._put(tree, self._split)
 
     def place_params(self, params: Any) -> Any:
-        """Returns parameters, a tree of arrays, with the arrays on the devices.
+        """Returns `params`, a tree of arrays, with its arrays on the devices.
 
         Each device has a copy or, if `splits_params` is True, its part of an array.
         """

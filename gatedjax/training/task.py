@@ -61,8 +61,9 @@ class Task(Protocol):
     def evaluate(self, params: Any, batch: Batch) -> tuple[dict[str, Ratio], dict[str, jax.Array]]:
         """Returns metrics and predictions, both by name, for parameters and a batch.
 
-        The metrics are `Ratio`s (sums and counts) and must include `TrainConfig.best_metric`,
-        unless `summarise` returns it. The predictions are arrays with the leading axis B.
+        `params` is a tree of arrays, and `batch` a dict of arrays [B, ...]. The metrics are
+        `Ratio`s (sums and counts) and must include `TrainConfig.best_metric`, unless `summarise`
+        returns it. The predictions are arrays with the leading axis B.
 
         A task may also have a method `summarise(predictions)`, see `SummaryTask`.
         """

@@ -215,10 +215,10 @@ class SSANEncoder(nn.Module):
         >>> print(output.states.shape, output.selections[0].gates.shape)
         (1, 3, 8) (1, 2, 3, 3)
 
-    Call the network with a batch {"tokens": int [B, N], "lengths": int [B]}. Training draws from
-    the streams "dropout" and "gate"; the draws belong to "example_id": int [B] (row numbers by
-    default). With a final temperature the batch needs "step": int [B], the number of the step in
-    each row.
+    Call the network with a batch of B texts of at most N words, {"tokens": int [B, N], "lengths":
+    int [B]}. Training draws from the streams "dropout" and "gate"; the draws belong to
+    "example_id": int [B] (row numbers by default). With a final temperature the batch needs "step":
+    int [B], the number of the step in each row.
 
     Attributes:
       config: the options of the encoder.
@@ -238,11 +238,13 @@ class SSANEncoder(nn.Module):
         """Encodes texts.
 
         Args:
-          batch: "tokens" int [B, N] and "lengths" int [B]; optionally "example_id" int [B].
+          batch: "tokens" int [B, N] and "lengths" int [B] of B texts of at most N words; optionally
+            "example_id" int [B], the examples to which random bits belong.
           train: True runs the network with dropout and drawn selections.
 
         Returns:
-          An `SSANEncoderOutput` with the states, and the weights and selections of all layers.
+          An `SSANEncoderOutput` with the states, and the attention weights and selections of all
+          layers.
 
         Raises:
           ValueError: also if a text is longer than the table of learned positions.
@@ -263,9 +265,10 @@ class SSANEncoder(nn.Module):
         return SSANEncoderOutput(states=states, selections=selections)
 
     def _add_positions(self, states: Float[Array, "B N D"]) -> Float[Array, "B N D"]:
-        """Adds vectors of positions to the word vectors of width D, by `config.order`.
+        """Returns the states, N word vectors of width D, plus vectors of positions.
 
-        Raises ValueError for more words than the table of learned positions has.
+        `config.order` selects them. Raises ValueError for more words than the table of learned
+        positions has.
         """
         c, size = self.config, states.shape[1]
         if c.order.positions == "sinusoidal":

@@ -130,9 +130,10 @@ class SSANNLI(nn.Module):
         (1, 3) (1, 1, 3, 3)
 
     Call the network with a batch {"tokens": int [B, N], "lengths": int [B], "hypothesis": int
-    [B, N'], "hypothesis_lengths": int [B]}. Training draws from the streams "dropout" and "gate";
-    the draws belong to "example_id": int [B] (row numbers by default). With a final temperature the
-    batch needs "step": int [B], the number of the step in each row.
+    [B, N'], "hypothesis_lengths": int [B]}: N words of a first and N' of a second sentence.
+    Training draws from the streams "dropout" and "gate"; the draws belong to "example_id": int [B]
+    (row numbers by default). With a final temperature the batch needs "step": int [B], the number
+    of the step in each row.
 
     Attributes:
       config: the options of the network.
@@ -187,8 +188,8 @@ class SSANNLI(nn.Module):
         """Runs the network.
 
         Args:
-          batch: "tokens" int [B, N], the words of the first sentence, and "lengths" [B];
-            "hypothesis" int [B, N'], those of the second, and "hypothesis_lengths" [B].
+          batch: "tokens" int [B, N], the N words of the first sentence, and "lengths" [B];
+            "hypothesis" int [B, N'], the N' words of the second, and "hypothesis_lengths" [B].
           train: True runs the network with dropout and drawn selections.
 
         Returns:
@@ -226,9 +227,9 @@ class SSANNLI(nn.Module):
     ) -> tuple[Float[Array, "B D"], gnn.Selection]:
         """Returns (s, selection): the vector s of D numbers of each sentence, and its selections.
 
-        tokens [B, N] and lengths [B] are the sentences, ids [B] the examples to which random bits
-        belong (None means the row numbers), temperature is tau of the selector (None means that of
-        the configuration), and train=True adds dropout and drawn selections.
+        tokens [B, N] and lengths [B] are B sentences of at most N words, ids [B] the examples to
+        which random bits belong (None means the row numbers), temperature is tau of the selector
+        (None means that of the configuration), and train=True adds dropout and drawn selections.
         """
         mask = F.length_mask(lengths, tokens.shape[1])
         vectors = self._dropout(self.embed(tokens), ids, train)
@@ -285,18 +286,18 @@ class SSANNLITask(SelectorClassifierTask):
         return super().frozen if self.model.embeddings is not None else ()
 
     def _selections(self, output: SSANNLIOutput) -> tuple[gnn.Selection, ...]:
-        """Returns the selections in the first and the second sentence, as a pair."""
+        """Returns the selections of output in the first and the second sentence, as a pair."""
         return output.premise, output.hypothesis
 
     def _predicted_selections(self, output: SSANNLIOutput) -> tuple[gnn.Selection, ...]:
-        """Returns the selections in the first sentence, as a tuple."""
+        """Returns the selections of output in the first sentence, as a tuple of length 1."""
         return (output.premise,)
 
     def _selector_metrics(self, output: SSANNLIOutput, weight: Float[Array, " B"]) -> Metrics:
         """Computes "selected_1" and "empty_1", a dict of `Ratio`s over both sentences.
 
         They are the share of pairs of tokens that are selected, and the share of tokens that select
-        no token. weight is 0 at filler rows.
+        no token. output is that of the network, and weight is 0 at filler rows.
         """
         first, second = (
             selector_metrics((selection,), weight) for selection in self._selections(output)

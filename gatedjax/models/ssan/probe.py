@@ -84,9 +84,9 @@ class SSANProbe(nn.Module):
         >>> print(output.logits.shape)
         (1, 2)
 
-    Call the network with a batch {"tokens": int [B, N], "lengths": int [B]}. Training draws from
-    the streams "dropout" and "gate"; the draws belong to "example_id": int [B] (row numbers by
-    default).
+    Call the network with a batch of B texts of at most N words, {"tokens": int [B, N], "lengths":
+    int [B]}. Training draws from the streams "dropout" and "gate"; the draws belong to
+    "example_id": int [B] (row numbers by default).
 
     Attributes:
       config: the options of encoder and head.
@@ -108,7 +108,8 @@ class SSANProbe(nn.Module):
         """Runs the network.
 
         Args:
-          batch: "tokens" int [B, N] and "lengths" int [B]; optionally "example_id" int [B].
+          batch: "tokens" int [B, N] and "lengths" int [B] of B texts of at most N words; optionally
+            "example_id" int [B], the examples to which random bits belong.
           train: True runs the network with dropout and drawn selections.
 
         Returns:

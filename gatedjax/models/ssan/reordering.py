@@ -77,9 +77,9 @@ class WordReorderingDetector(nn.Module):
         >>> print(output.logits.shape)
         (1, 2, 3)
 
-    Call the network with a batch {"tokens": int [B, N], "lengths": int [B]}. Training draws from
-    the streams "dropout" and "gate"; the draws belong to "example_id": int [B] (row numbers by
-    default).
+    Call the network with a batch of B texts of at most N words, {"tokens": int [B, N], "lengths":
+    int [B]}. Training draws from the streams "dropout" and "gate"; the draws belong to
+    "example_id": int [B] (row numbers by default).
 
     Attributes:
       config: the options of the encoder.
@@ -99,7 +99,8 @@ class WordReorderingDetector(nn.Module):
         """Runs the network.
 
         Args:
-          batch: "tokens" int [B, N] and "lengths" int [B]; optionally "example_id" int [B].
+          batch: "tokens" int [B, N] and "lengths" int [B] of B texts of at most N words; optionally
+            "example_id" int [B], the examples to which random bits belong.
           train: True runs the network with dropout and drawn selections.
 
         Returns:
@@ -168,7 +169,8 @@ class WordReorderingTask(SelectorTask):
     ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
         """Returns (cost, units) [B]: the cost of both positions in nats, and 1 unit per example.
 
-        batch has "insert" and "original", the true positions from 0, and "lengths", int [B].
+        output has the scores `logits`, and batch has "insert" and "original", the true positions
+        from 0, and "lengths", int [B].
         """
         cost = position_cost(output.logits, batch)
         return cost, jnp.ones_like(cost)
@@ -176,8 +178,9 @@ class WordReorderingTask(SelectorTask):
     def _metrics(self, output: WordReorderingOutput, batch: Batch) -> Metrics:
         """Returns "loss", "insert", "original" and "accuracy", a dict of `Ratio`s.
 
-        "insert" and "original" are the accuracies of the positions. batch has the true positions of
-        these names and "lengths", int [B], and "weight" [B], 0 at filler rows.
+        "insert" and "original" are the accuracies of the positions. output has the scores `logits`,
+        and batch has the true positions of these names and "lengths", int [B], and "weight" [B], 0
+        at filler rows.
         """
         return position_metrics(output.logits, batch)
 
@@ -185,7 +188,8 @@ class WordReorderingTask(SelectorTask):
         """Returns a dict of arrays [B]: the predicted positions "insert" and "original", from 0.
 
         It also has "example_id", and "insert_correct", "original_correct" and "correct" (for both),
-        1.0 or 0.0. batch has the true positions of these names and "example_id" [B].
+        1.0 or 0.0. output has the scores `logits`, and batch has the true positions of these names
+        and "example_id" [B].
         """
         predicted = jnp.argmax(output.logits, axis=-1)
         right = predicted == _positions(batch)

@@ -103,8 +103,8 @@ class SSANTagger(nn.Module):
         (1, 3, 5)
 
     Call the network with a batch {"tokens": int [B, N], "lengths": int [B], "is_predicate": int
-    [B, N]}, 1 at the words of the predicate. Training draws from the streams "dropout" and "gate";
-    the draws belong to "example_id": int [B] (row numbers by default).
+    [B, N]}, 1 at the words of the predicate among the N words. Training draws from the streams
+    "dropout" and "gate"; the draws belong to "example_id": int [B] (row numbers by default).
 
     Attributes:
       config: the options of the network.
@@ -125,8 +125,8 @@ class SSANTagger(nn.Module):
         """Runs the network.
 
         Args:
-          batch: "tokens" and "is_predicate" int [B, N] (1 at the words of the predicate), and
-            "lengths" int [B].
+          batch: "tokens" and "is_predicate" int [B, N] (1 at the words of the predicate) of B
+            sentences of at most N words, and "lengths" int [B].
           train: True runs the network with dropout and drawn selections.
 
         Returns:
@@ -167,12 +167,12 @@ class SSANTaggingTask(SelectorTask):
     """The task of training and evaluating an `SSANTagger`: smoothed cross-entropy of the labels.
 
     Besides "tokens", "is_predicate" [B, N] and "lengths" [B], which the network reads, a batch has
-    "labels" int [B, N], "weight" and "example_id" [B]. A label outside [0, num_labels), such as -1
-    for a label that the training text lacks, is not an error: the accuracy counts it as wrong, and
-    the loss ignores it. The metrics are "loss" (not smoothed) and "accuracy" per word, and for a
-    layer with a selector, such as layer 1, "selected_1" and "empty_1": the share of pairs of words
-    that are selected, and of words that select no word. The predictions are the best labels of the
-    words as "predicted" [B, width], -1 beyond the end.
+    "labels" int [B, N] of the N words, "weight" and "example_id" [B]. A label outside [0,
+    num_labels), such as -1 for a label that the training text lacks, is not an error: the accuracy
+    counts it as wrong, and the loss ignores it. The metrics are "loss" (not smoothed) and
+    "accuracy" per word, and for a layer with a selector, such as layer 1, "selected_1" and
+    "empty_1": the share of pairs of words that are selected, and of words that select no word. The
+    predictions are the best labels of the words as "predicted" [B, width], -1 beyond the end.
 
     In the example no parameter is frozen, because `freeze_embeddings` is False by default.
 

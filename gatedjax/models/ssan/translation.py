@@ -112,9 +112,9 @@ class SSANTranslator(nn.Module):
         (1, 2, 50)
 
     Call the network with a batch {"tokens": int [B, N], "lengths": int [B], "targets": int [B, T],
-    "target_lengths": int [B]}: ids of source and target, both ending with the stop token 3. The
-    decoder reads the targets shifted by a position, after the start token 2. Training draws from
-    the streams "dropout" and "gate"; the draws belong to "example_id": int [B].
+    "target_lengths": int [B]}: ids of N source and T target words, both ending with the stop token
+    3. The decoder reads the targets shifted by a position, after the start token 2. Training draws
+    from the streams "dropout" and "gate"; the draws belong to "example_id": int [B].
 
     Attributes:
       config: the options of the network.
@@ -210,8 +210,9 @@ class SSANTranslator(nn.Module):
     def encode(self, batch: Batch, *, train: bool = False) -> SSANEncoderOutput:
         """Encodes the sources of a batch.
 
-        batch has "tokens" int [B, N] and "lengths" int [B]; train=True draws selections and
-        dropout. Returns the states [B, N, d], of the width d, and an `nn.Selection` per layer.
+        batch has "tokens" int [B, N] (N words per source) and "lengths" int [B]; train=True draws
+        selections and dropout. Returns the states [B, N, d], of the width d, and an `nn.Selection`
+        per layer.
         """
         return self.encoder(batch, train=train)
 
@@ -219,7 +220,7 @@ class SSANTranslator(nn.Module):
         """Computes the arrays that `step` needs.
 
         Args:
-          batch: "tokens" int [B, N] and "lengths" int [B] of the sources.
+          batch: "tokens" int [B, N] and "lengths" int [B] of B sources of at most N words.
           beams: K, the number of targets per source.
           size: T, the maximum number of tokens of a target.
 
@@ -260,7 +261,7 @@ class SSANTranslator(nn.Module):
             of `start`, or the cache that the last step returned.
           position: the position, from 0.
           source: keys and values of the source for each layer: "source" of `start`.
-          mask: True at real tokens of the source: "mask" of `start`.
+          mask: True at the real ones of N tokens of the source: "mask" of `start`.
 
         Returns:
           The log-probabilities of the V words at position + 1, and the cache with `tokens`.
@@ -345,7 +346,7 @@ class SSANTranslator(nn.Module):
     def _source_mask(self, batch: Batch) -> Bool[Array, "B 1 1 N"]:
         """Returns the mask of the sources with axes for heads and queries; True at real tokens.
 
-        batch has "tokens" [B, N] and "lengths" [B].
+        batch has "tokens" [B, N] and "lengths" [B] of sources of at most N words.
         """
         return F.length_mask(batch["lengths"], batch["tokens"].shape[1])[:, None, None]
 
@@ -386,7 +387,7 @@ def translate(
     Args:
       model: the network.
       params: the parameters of the network.
-      batch: "tokens" int [B, N] and "lengths" int [B] of the sources.
+      batch: "tokens" int [B, N] and "lengths" int [B] of B sources of at most N words.
       beam_size: number of targets that the search follows; 1 is greedy search.
       length_penalty: alpha, which favours long targets (Wu et al. 2016, eq. 14); without effect for
         a beam_size of 1.
@@ -409,7 +410,7 @@ def translate(
     arrays: Tree = model.apply(variables, batch, beam_size, size, method=SSANTranslator.start)
 
     def step(tokens: Array, cache: Tree, position: Array) -> tuple[Array, Tree]:
-        """Returns (log-probabilities [B, K, V] of the next tokens, cache) for the search.
+        """Returns (log-probabilities [B, K, V] of V next words, cache) for the search.
 
         tokens [B, K] are the tokens at `position`, from 0, of the K targets of each source, and
         cache is that of `SSANTranslator.step`.
@@ -503,9 +504,9 @@ class SSANTranslationTask(SelectorTask):
 def _scores(logits: Array, batch: Batch) -> tuple[Array, Array, Array]:
     """Returns (nll, right, real) of each target word, arrays [B, T].
 
-    They are the negative log-likelihood in nats, 1.0 where the word has the highest of the scores
-    (logits [B, T, V]) and else 0.0, and True at real words. The batch has "targets" int [B, T] and
-    "target_lengths" int [B].
+    There are T words per target. The arrays are the negative log-likelihood in nats, 1.0 where the
+    word has the highest of the scores (logits [B, T, V]) and else 0.0, and True at real words. The
+    batch has "targets" int [B, T] and "target_lengths" int [B].
     """
     targets = batch["targets"]
     right = (jnp.argmax(logits, axis=-1) == targets).astype(jnp.float32)

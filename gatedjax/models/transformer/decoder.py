@@ -141,7 +141,8 @@ class DecoderLayer(nn.Module):
         Args:
           inputs: the states of the layer below, D numbers for each of T target tokens.
           mask: True where a target token may see another.
-          source: keys and values of the source [B, M, N, H], the result of the method `source`.
+          source: keys and values of the source [B, M, N, H], for N tokens and M heads of width H,
+            the result of the method `source`.
           source_mask: True at real tokens of the source.
           dropout_bytes: the random bytes of dropout in training, from `draw_layer_bytes`; None
             turns dropout off.
@@ -184,7 +185,7 @@ class DecoderLayer(nn.Module):
           cache: keys and values of the targets so far, for M heads of width H, with room for T
             tokens per target.
           position: position of the tokens, from 0.
-          source: keys and values of the source [B, M, N, H], the result of the method `source`.
+          source: keys and values [B, M, N, H] of the N source tokens, from the method `source`.
             They have no axis K, because the K targets are its queries.
           source_mask: True at real tokens of the source.
 
@@ -240,9 +241,9 @@ def empty_cache(
 ) -> tuple[Array, Array]:
     """Returns an empty cache of a layer, a pair (keys, values) of zeros.
 
-    Both have the shape [rows, beams, heads, size, width].
-    rows are the sources, beams the targets per source, and heads the heads of the attention. size
-    is the largest number of tokens of a target, and width the width of a head.
+    Both have the shape [rows, beams, heads, size, width]. rows are the sources, beams the targets
+    per source, and heads the heads of the attention. size is the largest number of tokens of a
+    target, width the width of a head, and dtype the dtype.
     """
     shape = (rows, beams, heads, size, width)
     return jnp.zeros(shape, dtype), jnp.zeros(shape, dtype)

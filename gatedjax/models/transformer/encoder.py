@@ -256,7 +256,7 @@ def scaled_embedding(width: int) -> Tree:
     """
 
     def normal(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
-        """Returns an array of draws from normal(0, 1 / width) for a PRNG key."""
+        """Returns an array of draws from normal(0, 1 / width), with this shape and dtype."""
         return jax.random.normal(key, shape, dtype) * width**-0.5
 
     return normal

@@ -256,7 +256,8 @@ def greedy_search(
 def _only_stop(log_probs: Array, at_limit: Array, stop: int) -> Array:
     """Returns log_probs [B, K, V] with -inf for all tokens but `stop` in rows at their limit.
 
-    at_limit is bool [B], True for rows that must end, and stop is the id of the stop token.
+    There are K targets per row and V tokens. at_limit is bool [B], True for rows that must end, and
+    stop is the id of the stop token.
     """
     other = jnp.arange(log_probs.shape[-1]) != stop
     return jnp.where(at_limit[:, None, None] & other[None, None], -jnp.inf, log_probs)
