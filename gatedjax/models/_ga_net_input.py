@@ -52,7 +52,8 @@ def read_scaled_words(
       train: True runs the backbone with dropout.
 
     Returns:
-      `encoded` with states [B, T, D] and scores [B, T], which have a leading axis S for S draws.
+      `encoded` with states [B, T, D] of width D and scores [B, T], which have a leading axis S for
+      S draws.
     """
     values = gates.values
     # [*S, B, T, E]: a gate multiplies all features of its word.
@@ -75,7 +76,7 @@ def skip_closed_words(
       train: True runs the backbone with dropout.
 
     Returns:
-      `encoded` with states [B, T, D] and scores [B, T], in the order of the text.
+      `encoded` with states [B, T, D] of width D and scores [B, T], in the order of the text.
     """
     values, closed = open_one(net.config, encoded, gates)
     # With the rule "soft" a text with all gates closed is read whole.
@@ -158,7 +159,7 @@ def read_into_slots(
     def short(net: Any) -> tuple[Array, Array]:
         """Returns (pooled states [B, D], attention [B, T]) from `capacity` steps of the backbone.
 
-        `net` is the network.
+        `net` is the network, D is the width of a state, and T is the number of words.
         """
         words = jnp.take_along_axis(encoded.words, indices[..., None], axis=1)
         vector, weights = pool(net, words, valid)
@@ -167,7 +168,8 @@ def read_into_slots(
     def long(net: Any) -> tuple[Array, Array]:
         """Returns (pooled states [B, D], attention [B, T]) from T steps of the backbone.
 
-        `net` is the network. It is used if a text has more than `capacity` open words.
+        `net` is the network, and D the width of a state. It is used if a text has more than
+        `capacity` open words.
         """
         words, packed, slots = _pack(encoded.words, is_open)
         vector, weights = pool(net, words, packed)

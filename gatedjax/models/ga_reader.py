@@ -185,10 +185,10 @@ class GAReader(nn.Module):
       "occurrence" bool [B, N, C], True where a token belongs to a candidate, or instead
       "candidate_positions" int [B, C, P], the positions of each candidate, filled up with -1;
       "candidate_mask" bool [B, C], True at real candidates.
-    With characters the batch also has the distinct words of each example, "word_characters" int
-    [B, W, L] and "word_lengths" [B, W], and the index of each token among them, "document_words"
-    [B, N] and "query_words" [B, Q]. Training with dropout needs the stream "dropout"; its bits
-    belong to "example_id" [B] (row numbers by default).
+    With characters the batch also has the W distinct words of each example, of L characters,
+    "word_characters" int [B, W, L] and "word_lengths" [B, W], and the index of each token among
+    them, "document_words" [B, N] and "query_words" [B, Q]. Training with dropout needs the stream
+    "dropout"; its bits belong to "example_id" [B] (row numbers by default).
 
     If "cloze" is outside of the query, so that the query has no gap, all real tokens get equal
     attention under `jit`. Outside of `jit`, where values are known, this raises ValueError.

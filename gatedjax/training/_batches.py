@@ -191,7 +191,7 @@ def first_batch(train_data: Any, num_steps: int) -> Batch:
     """Returns the batch of step 0 of data with `train_data[step]`, after checking the data.
 
     Args:
-      train_data: the training data of a lane, one of several runs that are trained side by side.
+      train_data: the training data of a lane, a run that is trained side by side with other runs.
       num_steps: the number of steps of the run.
 
     Raises:

@@ -62,7 +62,8 @@ class SharedProgram:
     def eval_shape(self, *arguments: Any) -> Any:
         """Returns the shapes and dtypes of the results, without computing them.
 
-        The result is a tree of `jax.ShapeDtypeStruct`, and the arguments are those of a call.
+        The result is a tree of `jax.ShapeDtypeStruct`, and the arguments are the arguments of a
+        call.
         """
         return self._jitted.eval_shape(*arguments)
 

@@ -148,7 +148,8 @@ def check_run(run: Any, folder_step: int, array_steps: Any) -> None:
       run: the JSON of the record of a single run, a dict of the fields of `Record`, or of several
         lanes (runs side by side), a dict with "lanes" (a record per lane), "step" and "pending".
       folder_step: the number of the checkpoint, which the name of its folder has.
-      array_steps: `TrainState.step` of its arrays, an integer or an array with one per lane.
+      array_steps: `TrainState.step` of its arrays, an integer, or an array with an integer per
+        lane.
 
     Raises:
       ValueError: if a field is wrong; the message names the field.

@@ -87,9 +87,8 @@ def records_of(saved: Sequence[dict[str, Any]], step: int, config: TrainConfig) 
 def restore_everywhere(work: Workdir, shared: Shared, like: TrainState) -> Restored | None:
     """Calls `restore_or_begin` in process 0 and sends the result to the other processes.
 
-    The processes therefore need no shared disk. All processes must call it at the same point.
-
-    It locks the workdir and reads its newest checkpoint.
+    That function locks the workdir and reads its newest checkpoint. The processes therefore need no
+    shared disk. All processes must call it at the same point.
 
     Args:
       work: the work folder of the run.

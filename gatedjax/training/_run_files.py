@@ -82,8 +82,8 @@ def remove_run(workdir: Path, locks: tuple[str, ...] = (LOCK, TRAIN_LOCK)) -> li
 
     Args:
       workdir: the folder; it need not exist.
-      locks: names of the lock files to acquire before files are removed (default: those of `fit`
-        and `gatedjax train`); the caller leaves out the locks that it has.
+      locks: names of the lock files to acquire before files are removed (default: the locks of
+        `fit` and `gatedjax train`); the caller leaves out the locks that it has.
 
     Returns:
       The names of files and folders that no run wrote; they stay.

@@ -26,6 +26,8 @@ def run_evaluation(
 ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
     """Computes the metrics of a pass over data, and collects the predictions for the real rows.
 
+    Rows are real if their weight is above 0.
+
     Args:
       task: the task, with the method `evaluate`.
       params: the parameters, a tree of arrays on the devices.

@@ -124,7 +124,7 @@ def without_programs(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def saved_description(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the settings and the metadata in the record of a checkpoint, in one dict by name.
+    """Returns the settings and the metadata in the JSON record of a checkpoint, a dict by name.
 
     config.json has the same entries.
     """
@@ -283,8 +283,9 @@ def describe_arrays(tree: Any) -> dict[str, str]:
 def differences(saved: Mapping[str, str], current: Mapping[str, str]) -> list[str]:
     """Returns a line for each array that differs between two results of `describe_arrays`.
 
-    A line such as "w: saved float32[3], now float32[4]" has the name and both descriptions;
-    "nothing" stands for an array that only the other result has. Lines are sorted by name.
+    `saved` and `current` map the names of arrays to descriptions such as "float32[3]". A line such
+    as "w: saved float32[3], now float32[4]" has the name and both descriptions; "nothing" stands
+    for an array that only the other result has. Lines are sorted by name.
     """
     return [
         f"{name}: saved {saved.get(name, 'nothing')}, now {current.get(name, 'nothing')}"

@@ -31,7 +31,7 @@ PACKAGES = (
 def write_text(path: Path, text: str) -> None:
     """Writes a text file in one step, so that a reader sees the old or the new content.
 
-    A file at `path` is replaced by one with the content `text`.
+    A file at `path` is replaced by a file with the content `text`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, text.encode())

@@ -55,7 +55,7 @@ def best_of(params: Any, model_state: Any) -> Any:
     """Returns the tree in which checkpoints save the best parameters of a run.
 
     It is `params`, or {"params": ..., "model_state": ...} if the model state has arrays. Both
-    arguments are trees of arrays; `model_state` is None for a task without one.
+    arguments are trees of arrays; `model_state` is None for a task that has none.
     """
     if not jax.tree.leaves(model_state):
         return params

@@ -144,8 +144,9 @@ class StatefulTask(Protocol):
     ) -> tuple[dict[str, Ratio], dict[str, jax.Array], Carry]:
         """Returns (metrics, predictions, new carry) for parameters, a batch and a carry.
 
-        The metrics are `Ratio`s by name, the predictions arrays [B, ...] by name, and the carry is
-        a tree of arrays [B, ...], for the next batch.
+        `params` is a tree of arrays, and `batch` a dict of arrays [B, ...]. The metrics are
+        `Ratio`s by name, the predictions arrays [B, ...] by name, and the carry is a tree of arrays
+        [B, ...], for the next batch.
         """
 
 
@@ -197,7 +198,7 @@ class ModelStateTask(Protocol):
     ) -> tuple[jax.Array, tuple[dict[str, Ratio], Any]]:
         """Returns (loss, (metrics, new model state)), with the loss summed over rows of weight 1.
 
-        The new model state has the structure, shapes and dtypes of the old one. The metrics are
+        The new model state has the structure, shapes and dtypes of `model_state`. The metrics are
         `Ratio`s by name and must include "loss". `params` are the parameters, `batch` is a dict of
         arrays, and `rngs` has a PRNG key for each of the streams "dropout" and "gate".
         """
@@ -207,6 +208,7 @@ class ModelStateTask(Protocol):
     ) -> tuple[dict[str, Ratio], dict[str, jax.Array]]:
         """Returns (metrics, predictions) for parameters, a batch and a model state.
 
+        `params` and `model_state` are trees of arrays, and `batch` is a dict of arrays [B, ...].
         The metrics are `Ratio`s by name, and the predictions arrays [B, ...] by name. The model
         state is not changed.
         """
@@ -282,7 +284,7 @@ class TrainedModelStateTask(Protocol):
     ) -> tuple[jax.Array, tuple[dict[str, Ratio], Any]]:
         """Returns (loss, (metrics, new model state)), with the loss summed over rows of weight 1.
 
-        The new model state has the structure, shapes and dtypes of the old one. The metrics are
+        The new model state has the structure, shapes and dtypes of `model_state`. The metrics are
         `Ratio`s by name and must include "loss". `params` are the parameters, `batch` is a dict of
         arrays, and `rngs` has a PRNG key for each of the streams "dropout" and "gate".
         """

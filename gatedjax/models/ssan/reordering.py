@@ -35,8 +35,8 @@ from gatedjax.training import Ratio
 class WordReorderingConfig(SSANConfig):
     """The configuration of the encoder, with the sizes of the paper's experiment.
 
-    The fields are keywords with defaults: those of `SSANConfig`, and `freeze_encoder`, which trains
-    only the head.
+    The fields are keywords with defaults: the fields of `SSANConfig`, and `freeze_encoder`, which
+    trains only the head.
 
     >>> WordReorderingConfig().num_heads
     8

@@ -291,7 +291,7 @@ def selector_predictions(selections: tuple[gnn.Selection, ...]) -> Predictions:
 def _with_selector(selections: tuple[gnn.Selection, ...]) -> list[gnn.Selection]:
     """Returns a list with the `nn.Selection` of each layer that has a selector.
 
-    `selections` has one for each layer, without a rate where a layer has no selector.
+    The argument has a `Selection` for each layer, and its rate is None without a selector.
     """
     return [selection for selection in selections if selection.rate is not None]
 
@@ -309,7 +309,8 @@ class _Pass(NamedTuple):
       cost: loss of each example per unit, with the penalties and the term of the density, but
         without the surrogate [B].
       multiplier: lambda of the constraint on the density [B]; None without a density.
-      score: `Selection.score`, summed over layers [B]; None if no layer has a score.
+      score: the term that trains the selections in an estimator with several passes, `score` of
+        `nn.Selection`, summed over layers [B]; None if no layer has it.
     """
 
     output: Any
@@ -324,14 +325,16 @@ class SelectorTask:
     """The base class of tasks of networks with a selector, which adds its terms to the loss.
 
     A subclass defines the cost of an example (`_cost`), the metrics (`_metrics`) and the
-    predictions (`_predictions`).
+    predictions (`_predictions`). The batch has the arrays of the network, the labels of the task,
+    "weight" [B] and "example_id" [B].
 
     The estimators "leave_one_out", "arm" and "disarm" run the network several times, with different
     selections and the same dropout (`gates._train.train_passes`). The loss of an example, with all
     its terms, is the mean over these passes; the metrics are those of the first pass.
 
     Attributes:
-      model: the network; its output has `selections` and `baseline`.
+      model: the network, such as an `SSANProbe`. Its output has `selections`, an `nn.Selection` for
+        each layer, and `baseline`, a scalar or None.
     """
 
     model: Any
@@ -518,7 +521,7 @@ class SelectorClassifierTask(SelectorTask):
     def _cost(self, output: Output, batch: Batch) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
         """Returns (cross-entropy, units) [B], with 1 unit per example.
 
-        output has the class scores `logits` [B, C], and batch has "label" int [B].
+        output has the scores `logits` [B, C] of C classes, and batch has "label" int [B].
         """
         cost = cross_entropy(output.logits, batch["label"])
         return cost, jnp.ones_like(cost)
@@ -526,14 +529,14 @@ class SelectorClassifierTask(SelectorTask):
     def _metrics(self, output: Output, batch: Batch) -> Metrics:
         """Returns "loss" (cross-entropy) and "accuracy" as `Ratio`s (sums and counts).
 
-        output has the class scores `logits` [B, C], and batch has "label" and "weight" [B].
+        output has the scores `logits` [B, C] of C classes, and batch has "label" and "weight" [B].
         """
         return class_metrics(output.logits, batch["label"], batch["weight"])
 
     def _predictions(self, output: Output, batch: Batch) -> Predictions:
         """Returns a dict of arrays [B]: "example_id", "label", "predicted" and "correct".
 
-        "predicted" is the class with the highest of the scores `logits` [B, C] of output, and
+        "predicted" is the class with the highest of the C scores in `logits` [B, C] of output, and
         "correct" is 1.0 or 0.0. batch has "example_id" and "label" [B].
         """
         return class_predictions(output.logits, batch)

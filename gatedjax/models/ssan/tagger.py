@@ -38,7 +38,7 @@ from gatedjax.training import Ratio
 class SSANTaggerConfig(SSANConfig):
     """The configuration of the network for semantic role labelling, as keywords with defaults.
 
-    The remaining options are those of `SSANConfig`. `hidden`, the width of the layers, must be
+    The remaining options are the fields of `SSANConfig`. `hidden`, the width of the layers, must be
     twice `embedding_dim`, that of the word vectors. `label_smoothing` is in [0, 1).
 
     >>> SSANTaggerConfig(embedding_dim=60, hidden=120).norm
@@ -197,7 +197,7 @@ class SSANTaggingTask(SelectorTask):
 
         The cost is the smoothed cross-entropy in nats, summed over the words with a label, and the
         units are the number of these words. output has the scores `logits`, and batch has "labels"
-        [B, N] and "lengths" [B].
+        [B, N] of N words and "lengths" [B].
         """
         labels, labelled, _ = self._labels(batch)
         smoothed = smoothed_cross_entropy(output.logits, labels, self.model.config.label_smoothing)
@@ -215,7 +215,7 @@ class SSANTaggingTask(SelectorTask):
         """Returns a dict with "example_id" [B] and "predicted" [B, width], the labels of the words.
 
         "predicted" is -1 behind a sentence. output has the scores `logits`, and batch has "tokens"
-        [B, N], "example_id" and "lengths" [B].
+        [B, N] of N words, "example_id" and "lengths" [B].
         """
         real = F.length_mask(batch["lengths"], batch["tokens"].shape[1])
         predicted = jnp.where(real, jnp.argmax(output.logits, axis=-1), -1)
@@ -244,7 +244,7 @@ class SSANTaggingTask(SelectorTask):
     def _metrics(self, output: SSANTaggerOutput, batch: Batch) -> Metrics:
         """Returns "loss" and "accuracy" per word, as `Ratio`s (sums and counts).
 
-        output has the scores `logits`, and batch has "labels" [B, N] and "lengths" [B].
+        output has the scores `logits`, and batch has "labels" [B, N] of N words and "lengths" [B].
         """
         logits = output.logits
         labels, labelled, real = self._labels(batch)

@@ -54,8 +54,8 @@ NEVER = (PAD, UNK, START)
 class SSANTranslatorConfig(SSANConfig):
     """The configuration of encoder and decoder, as keywords with defaults.
 
-    The options of the encoder are those of `SSANConfig`. The decoder has `decoder_layers` layers of
-    the same width, and `label_smoothing` is in [0, 1).
+    The options of the encoder are the fields of `SSANConfig`. The decoder has `decoder_layers`
+    layers of the same width, and `label_smoothing` is in [0, 1).
 
     >>> SSANTranslatorConfig(num_layers=2, decoder_layers=1).hidden
     256
@@ -170,8 +170,8 @@ class SSANTranslator(nn.Module):
         """Scores each target word, given the source and the target words before it.
 
         Args:
-          batch: "tokens" int [B, N], "lengths" [B], "targets" int [B, T] and "target_lengths"
-            [B]. All end with the stop token 3.
+          batch: "tokens" int [B, N] (N source words), "lengths" [B], "targets" int [B, T] (T target
+            words) and "target_lengths" [B]. All end with the stop token 3.
           train: True runs the network with dropout and drawn selections.
 
         Returns:
@@ -282,9 +282,9 @@ class SSANTranslator(nn.Module):
     def _draw(self, batch: Batch) -> tuple[Array, list[LayerBytes]]:
         """Draws the random bytes for the dropout of the decoder.
 
-        The batch is that of a call, with "tokens" [B, N] and "targets" [B, T]. Returns the bytes
-        for the inputs of the decoder, uint8 [B, T, D] for states of width D, and the `LayerBytes`
-        of each layer.
+        The batch is that of a call, with "tokens" [B, N] of N words and "targets" [B, T] of T
+        words. Returns the bytes for the inputs of the decoder, uint8 [B, T, D] for states of width
+        D, and the `LayerBytes` of each layer.
         """
         c = self.config
         return draw_layer_bytes(
@@ -461,8 +461,8 @@ class SSANTranslationTask(SelectorTask):
         """Returns (cost, units) of each target [B].
 
         The cost is the smoothed cross-entropy in nats, summed over the words, and the units are the
-        number of words. output has the scores `logits`, and batch has "targets" [B, T] and
-        "target_lengths" [B].
+        number of words. output has the scores `logits`, and batch has "targets" [B, T] of T
+        words and "target_lengths" [B].
         """
         words = batch["target_lengths"].astype(jnp.float32)
         real = F.length_mask(batch["target_lengths"], batch["targets"].shape[1])
@@ -480,7 +480,8 @@ class SSANTranslationTask(SelectorTask):
     def _metrics(self, output: Output, batch: Batch) -> Metrics:
         """Returns "loss", "perplexity" and "accuracy" per word, as `Ratio`s (sums and counts).
 
-        output has the scores `logits`, and batch has "targets" [B, T] and "target_lengths" [B].
+        output has the scores `logits`, and batch has "targets" [B, T] of T words and
+        "target_lengths" [B].
         """
         nll, right, real = (value.reshape(-1) for value in _scores(output.logits, batch))
         weight = real.astype(jnp.float32)
@@ -491,7 +492,7 @@ class SSANTranslationTask(SelectorTask):
         """Returns a dict of arrays [B]: "example_id", "nll" and "words" of each target.
 
         "nll" is its negative log-likelihood in nats, and "words" its number of words. output has
-        the scores `logits`, and batch has "targets" [B, T] and "target_lengths" [B].
+        the scores `logits`, and batch has "targets" [B, T] of T words and "target_lengths" [B].
         """
         nll, _, real = _scores(output.logits, batch)
         return {
@@ -505,8 +506,8 @@ def _scores(logits: Array, batch: Batch) -> tuple[Array, Array, Array]:
     """Returns (nll, right, real) of each target word, arrays [B, T].
 
     There are T words per target. The arrays are the negative log-likelihood in nats, 1.0 where the
-    word has the highest of the scores (logits [B, T, V]) and else 0.0, and True at real words. The
-    batch has "targets" int [B, T] and "target_lengths" int [B].
+    word has the highest of the scores (logits [B, T, V] of V words) and else 0.0, and True at real
+    words. The batch has "targets" int [B, T] and "target_lengths" int [B].
     """
     targets = batch["targets"]
     right = (jnp.argmax(logits, axis=-1) == targets).astype(jnp.float32)

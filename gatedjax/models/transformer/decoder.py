@@ -123,8 +123,8 @@ class DecoderLayer(nn.Module):
     def source(self, states: Float[Array, "B N D"]) -> KeyValue:
         """Computes the keys and values of the encoded source, which all target tokens share.
 
-        states are those of N source tokens, of width D. The result is a pair (keys, values), both
-        [B, M, N, H], for M heads of width H.
+        states are vectors of D numbers for N source tokens. The result is a pair (keys, values),
+        both [B, M, N, H], for M heads of width H.
         """
         return self.source_attention.project(states)
 
@@ -153,16 +153,25 @@ class DecoderLayer(nn.Module):
         (to_target, to_source), results, hidden = dropout_bytes or _NOTHING_DRAWN
 
         def to_itself(states: Array) -> Array:
-            """Returns the attention [B, T, D] of the target to itself, for its states [B, T, D]."""
+            """Returns the attention of the target to itself, [B, T, D] like its states.
+
+            There are T tokens and D features.
+            """
             keys_and_values = self.self_attention.project(states)
             return self.self_attention(states, keys_and_values, mask, to_target)
 
         def to_the_source(states: Array) -> Array:
-            """Returns the attention [B, T, D] to the source, for states [B, T, D] of the target."""
+            """Returns the attention to the source, [B, T, D] like the states of the target.
+
+            There are T tokens and D features.
+            """
             return self.source_attention(states, source, source_mask, to_source)
 
         def feed_forward(states: Array) -> Array:
-            """Returns the result [B, T, D] of the feed-forward network for states [B, T, D]."""
+            """Returns the result of the feed-forward network, [B, T, D] like the states.
+
+            There are T tokens and D features.
+            """
             training = hidden is not None
             return self.feed_forward(states, deterministic=not training, dropout_bytes=hidden)
 
@@ -198,8 +207,8 @@ class DecoderLayer(nn.Module):
         def to_itself(states: Array) -> Array:
             """Returns the attention [B, K, D] of the next tokens to the targets so far.
 
-            states [B, K, D] are those of the next tokens. It also appends the keys and values with
-            these tokens to `keys_and_values`.
+            states [B, K, D] belong to the next tokens of K targets, with D features. It also
+            appends the keys and values with these tokens to `keys_and_values`.
             """
             # Targets become rows, because each target has separate keys and values.
             flat = states.reshape(rows * beams, 1, -1)
@@ -212,7 +221,10 @@ class DecoderLayer(nn.Module):
             return self.self_attention(flat, (key, value), so_far).reshape(states.shape)
 
         def to_the_source(states: Array) -> Array:
-            """Returns the attention [B, K, D] to the source, for states [B, K, D] of the tokens."""
+            """Returns the attention to the source, [B, K, D] like the states of the next tokens.
+
+            There are K targets per source and D features.
+            """
             return self.source_attention(states, source, source_mask)
 
         inputs = self._around(inputs, self.self_norm, to_itself)
@@ -225,9 +237,9 @@ class DecoderLayer(nn.Module):
     ) -> Array:
         """Applies a sublayer, a function of states, with its residual connection and normalisation.
 
-        inputs are states [..., D], and norm is the layer normalisation, which is called before the
-        sublayer or after the sum. `dropout_bytes`, of the shape of the inputs, turn dropout on;
-        None turns it off. Returns states of the same shape.
+        inputs are states [..., D] of D features, and norm is the layer normalisation, which is
+        called before the sublayer or after the sum. `dropout_bytes`, of the shape of the inputs,
+        turn dropout on; None turns it off. Returns states of the same shape.
         """
         change = sublayer(norm(inputs) if self.norm == "pre" else inputs)
         if dropout_bytes is not None:
@@ -269,7 +281,7 @@ def smoothed_cross_entropy(
         l = -(1 - s) log p_y - (s / V) sum_v log p_v
 
     Args:
-      logits: unnormalised scores of the V classes at each position; a position may have any axes.
+      logits: unnormalised scores of the V classes at each position; positions may have any axes.
       targets: y, the class of each position, in [0, V).
       smoothing: s in [0, 1).
 

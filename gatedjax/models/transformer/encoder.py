@@ -256,7 +256,10 @@ def scaled_embedding(width: int) -> Tree:
     """
 
     def normal(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
-        """Returns an array of draws from normal(0, 1 / width), with this shape and dtype."""
+        """Returns an array of draws from normal(0, 1 / width), with this shape and dtype.
+
+        key is a PRNG key.
+        """
         return jax.random.normal(key, shape, dtype) * width**-0.5
 
     return normal
