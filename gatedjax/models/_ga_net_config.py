@@ -55,8 +55,8 @@ def unread_error(option: str) -> ValueError:
 class GateConfig:
     """The options for training, penalising and evaluating the gates of GA-Net, as keywords.
 
-    All have defaults. The main options are the temperature of relaxed gates (1.0), the `penalty` on
-    open gates (1e-4) or a target `density` in (0, 1) in its place, the name of the gradient
+    All have defaults. The main options are the `temperature` of relaxed gates (1.0), the `penalty`
+    on open gates (1e-4) or a target `density` in (0, 1) in its place, the name of the gradient
     `estimator`, and `test_gate`, the gates of evaluation: "sample", "threshold" or "multi_sample".
 
     >>> GateConfig(estimator="leave_one_out", density=0.25).estimation
@@ -144,8 +144,9 @@ class GateConfig:
 class GANetDropout:
     """Dropout rates of GA-Net in training, in [0, 1), as keywords.
 
-    They act on word vectors (0.3), between the layers of the backbone (0), on its recurrent
-    connections (0) and on the pooled state (0.3).
+    `embedding_dropout` (default 0.3) acts on word vectors, `layer_dropout` (0) between the layers
+    of the backbone, `recurrent_dropout` (0) on its recurrent connections, and `pool_dropout` (0.3)
+    on the pooled state.
     """
 
     embedding_dropout: float = 0.3

@@ -37,8 +37,9 @@ from gatedjax.nn._types import Table
 class RAUDropout:
     """Dropout rates of an `RAUClassifier` or `RAULanguageModel`, in [0, 1), as keywords.
 
-    They act on word vectors, between recurrent layers, on recurrent connections and on the states
-    that the output layer reads. All are 0 by default.
+    `embedding_dropout` acts on word vectors, `layer_dropout` between recurrent layers,
+    `recurrent_dropout` on recurrent connections, and `state_dropout` on the states that the output
+    layer reads. All are 0 by default.
     """
 
     embedding_dropout: float = 0.0

@@ -21,7 +21,10 @@ _SHOWN = 12
 
 
 class ProcessMismatch(ValueError):
-    """Raised if the processes of a run have different settings, packages, data or parameters."""
+    """Raised if the processes of a run have different settings, packages, data or parameters.
+
+    The message lists the processes and the values.
+    """
 
 
 def collect_shared_values(

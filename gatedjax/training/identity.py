@@ -32,7 +32,10 @@ _FREE = (
 
 
 class CheckpointMismatch(ValueError):
-    """Raised if a checkpoint belongs to another configuration, vocabulary or network."""
+    """Raised if a checkpoint belongs to another configuration, vocabulary or network.
+
+    The message lists the differences.
+    """
 
     def __init__(self, message: str) -> None:
         # The message has names from a file, which may have control characters.

@@ -183,7 +183,7 @@ def _find_faults(content: dict[str, Any], folder: Path) -> list[str]:
     """Returns a list with a line for each fault in the form of a manifest with a correct digest.
 
     Args:
-      content: the manifest, a dict, see `read_manifest`.
+      content: the manifest, the dict in its JSON file, with "step", "time", "files" and "leaves".
       folder: the folder of the step.
     """
     if content.get("format") != _FORMAT:
@@ -250,8 +250,8 @@ def _count_bytes(entry: str) -> int:
 def find_excess(content: dict[str, Any]) -> str | None:
     """Returns a message if the arrays in a manifest are too large for its files; else None.
 
-    `content` is the manifest, see `read_manifest`. The limit for the bytes of the arrays is `ROOM`
-    (64 MiB) + `PACKED` (100) times the bytes of the files.
+    `content` is the manifest, a dict with "files" and "leaves". The limit for the bytes of the
+    arrays is `ROOM` (64 MiB) + `PACKED` (100) times the bytes of the files.
     """
     arrays = [entry for entries in content["leaves"].values() for entry in entries.values()]
     declared = sum(_count_bytes(entry[0]) for entry in arrays)

@@ -15,7 +15,7 @@ Carry = Any
 
 @runtime_checkable
 class Task(Protocol):
-    """A model with its loss, for `fit`.
+    """A model with its loss, for `fit`: an object of any class with these methods.
 
     A batch is a dict of arrays with a leading axis B. "weight" [B] is 1 for examples and 0 for
     the filler rows of a last batch.
@@ -72,7 +72,8 @@ class Task(Protocol):
 class SummaryTask(Protocol):
     """A task with metrics that are no mean over rows, such as AUC, macro F1 or BLEU.
 
-    It is a `Task`, a `StatefulTask` or a `ModelStateTask` with the method `summarise` in addition.
+    It is an object with the methods of a `Task`, a `StatefulTask` or a `ModelStateTask`, and with
+    the method `summarise` in addition.
 
         >>> class Threshold:
         ...     def summarise(self, predictions):
@@ -215,7 +216,10 @@ class ModelStateTask(Protocol):
 
 
 class TrainedTask(Protocol):
-    """A task without an evaluation, for runs without evaluation data; see `Task`."""
+    """A task without an evaluation, for runs without evaluation data.
+
+    It has the methods `init` and `loss` of a `Task`.
+    """
 
     def init(self, key: jax.Array, batch: Batch) -> Any:
         """Returns the initial parameters, a tree of arrays.
@@ -236,7 +240,10 @@ class TrainedTask(Protocol):
 
 
 class TrainedStatefulTask(Protocol):
-    """A `StatefulTask` without an evaluation, for runs without evaluation data."""
+    """A `StatefulTask` without an evaluation, for runs without evaluation data.
+
+    It has the methods `init`, `init_carry` and `loss`, and carries a state from batch to batch.
+    """
 
     def init(self, key: jax.Array, batch: Batch) -> Any:
         """Returns the initial parameters, a tree of arrays.
@@ -263,7 +270,10 @@ class TrainedStatefulTask(Protocol):
 
 
 class TrainedModelStateTask(Protocol):
-    """A `ModelStateTask` without an evaluation, for runs without evaluation data."""
+    """A `ModelStateTask` without an evaluation, for runs without evaluation data.
+
+    It has the methods `init`, `init_model_state` and `loss`, which returns the next model state.
+    """
 
     def init(self, key: jax.Array, batch: Batch) -> Any:
         """Returns the initial parameters, a tree of arrays.

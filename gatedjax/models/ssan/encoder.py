@@ -76,8 +76,8 @@ class SSANOrder:
 class SSANDropout:
     """Dropout rates of the layers in training, in [0, 1), as keywords.
 
-    They act on embedded words and results of sublayers (`dropout`), on attention weights and inside
-    the feed-forward networks. All are 0.1 by default.
+    `dropout` acts on embedded words and results of sublayers, `attention_dropout` on attention
+    weights, and `relu_dropout` inside the feed-forward networks. All are 0.1 by default.
     """
 
     dropout: float = 0.1

@@ -35,8 +35,9 @@ from gatedjax.training import Ratio
 class WordReorderingConfig(SSANConfig):
     """The configuration of the encoder, with the sizes of the paper's experiment.
 
-    The fields are keywords with defaults: the fields of `SSANConfig`, and `freeze_encoder`, which
-    trains only the head.
+    The fields are keywords with defaults: the fields of `SSANConfig`, with `hidden` 512,
+    `filter_size` 2048 and `num_heads` 8, and `freeze_encoder`, by default False; True trains only
+    the head.
 
     >>> WordReorderingConfig().num_heads
     8
