@@ -23,7 +23,8 @@ from gatedjax.nn._keys import example_keys
 class GANetOutput:
     """The output of a `GANet` for B texts of T words; gate fields are None for the baselines.
 
-    C is the number of classes. For several draws of the gates the fields have a leading axis.
+    C is the number of classes. For several draws of the gates the fields have a leading axis of
+    draws, except gate_logits and, unless the gates act on the input, scores.
 
     Attributes:
       logits: class scores [B, C], float32.
@@ -118,7 +119,7 @@ def open_one(
 
     Returns:
       The gates of B texts of T words, and True for the texts with all gates closed before. The
-      latter is None for soft gates, which are above 0 and are returned unchanged.
+      latter is None for soft gates, which are returned unchanged.
     """
     values = gates.values
     if not gates.hard:

@@ -224,12 +224,12 @@ class GANetTask:
         def reader(gates, encoded, rows):
             """Returns the losses [B, k] of k patterns of gates, and the `GANetOutput` of the first.
 
-            gates [B, k, T] are k patterns of 0 and 1 for the T words of each text, encoded is the
+            gates [B, k, T] are k patterns, in [0, 1], for the T words of each text, encoded is the
             result of `GANet.encode`, and rows are the arrays of the batch by name.
             """
 
             def run(pattern):
-                """Returns the `GANetOutput` under gates of 0 and 1 for the T words, [B, T]."""
+                """Returns the `GANetOutput` under a pattern of gates [B, T] for the T words."""
                 arguments = {"params": params}, encoded, pattern, rows
                 return self.model.apply(*arguments, train=True, rngs=head_rngs, method=GANet.read)
 

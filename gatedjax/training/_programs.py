@@ -49,7 +49,8 @@ class SharedProgram:
     def __call__(self, *arguments: Any) -> Any:
         """Returns the result of the function for these arguments, from its compiled program.
 
-        The program is compiled at the first call, and for each new shape of the batch.
+        The program is compiled at the first call, and for each new shape of the batch, unless an
+        equal function was compiled before.
         """
         shape: Hashable = None
         if self._batch is not None:

@@ -37,7 +37,7 @@ def is_run(workdir: Path) -> bool:
 
 
 def foreign_files(workdir: Path) -> list[str]:
-    """Returns the sorted names of all files and folders in a `workdir` that is not of a run.
+    """Returns the sorted names of all entries of a `workdir` that is not the folder of a run.
 
     The list is empty if the folder has the lock file of a run (see `is_run`), whoever wrote the
     remaining files, and if there is no such folder.

@@ -488,7 +488,7 @@ def _remove(path: Path) -> None:
 
 
 def _copy_if_shared(array: Any) -> np.ndarray:
-    """Returns a NumPy array, or a copy of it if a later training step may overwrite its memory."""
+    """Returns `array` as a NumPy array, copied if a later step may overwrite its memory."""
     array = np.asarray(array)
     return array if array.flags.owndata else array.copy()
 

@@ -116,7 +116,7 @@ def _read_part(
     Args:
       workdir: the workdir of `fit`.
       like: a tree of arrays of this part, the parameters or the model state of the network.
-      which: "best" reads the best parameters up to the checkpoint, "last" the last ones.
+      which: "best" reads the best parameters up to the checkpoint, "last" the last.
       step: the number of the checkpoint; None reads the newest.
       part: "params" reads the parameters, "model_state" the model state that belongs to them.
 

@@ -40,7 +40,7 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Writes a value to the file `path` as JSON, with sorted keys and in one step.
 
-    `value` is of dicts, lists and scalars; NaN and infinities become null.
+    `value` consists of dicts, lists and scalars; NaN and infinities become null.
     """
     write_text(path, to_json(value, indent=1, sort_keys=True) + "\n")
 

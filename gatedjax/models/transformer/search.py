@@ -159,8 +159,8 @@ def beam_search(
 def _beginning(cache: Tree, rows: int, beam_size: int, size: int, start: int) -> dict[str, Tree]:
     """Returns the state of a beam search before its first step, a dict of arrays.
 
-    Each of `rows` rows has a single empty target, after the token `start`, among K = beam_size
-    targets of score -inf. cache is the first cache of the model, a tree of arrays [rows, K, ...],
+    Each of `rows` rows has K = beam_size empty targets after the token `start`: the first has the
+    score 0, the rest -inf. cache is the first cache of the model, a tree of arrays [rows, K, ...],
     and size is T, the maximum length of targets.
 
     Returns:
