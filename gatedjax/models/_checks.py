@@ -18,7 +18,9 @@ _MOST = {
 def check_at_least(config: object, least: int, *names: str) -> None:
     """Raises ValueError unless the fields `names` of a configuration are at least `least`.
 
-    A field must not exceed its limit in `_utils.limits` either.
+    `config` is a dataclass such as `GANetConfig`, and `names` are the names of fields with numbers.
+    A field must also not exceed its upper limit in `gatedjax._utils.limits`, such as 65,536 for
+    widths and 1,000 for the number of layers.
     """
     for name in names:
         value = getattr(config, name)
@@ -30,7 +32,8 @@ def check_at_least(config: object, least: int, *names: str) -> None:
 def check_widths(name: str, widths: Sequence[int]) -> None:
     """Raises ValueError unless the widths of the layers of a classifier head are in range.
 
-    name is the name of the option in the message. The number of layers has a limit, too.
+    `widths` has the width of each hidden layer, which must be in [1, 65,536]; there may be at most
+    1,000 layers. `name` is the name of the option in the message, such as "head_hidden".
     """
     check_most(f"the layers of {name}", len(widths), MOST_LAYERS)
     if any(not 1 <= width <= MOST_WIDTH for width in widths):
@@ -38,13 +41,19 @@ def check_widths(name: str, widths: Sequence[int]) -> None:
 
 
 def check_rates(config: object, *names: str) -> None:
-    """Raises ValueError unless the fields `names` of a configuration are in [0, 1)."""
+    """Raises ValueError unless the fields `names` of a configuration are in [0, 1).
+
+    `config` is a dataclass such as `GANetDropout`, and `names` are the names of its dropout rates.
+    """
     for name in names:
         check_rate(getattr(config, name), name)
 
 
 def check_finite(config: object, *names: str) -> None:
-    """Raises ValueError unless the fields `names` of a configuration are finite numbers."""
+    """Raises ValueError unless the fields `names` of a configuration are finite numbers.
+
+    `config` is a dataclass such as `AGTConfig`, and `names` are the names of fields with numbers.
+    """
     for name in names:
         if not math.isfinite(getattr(config, name)):
             raise ValueError(f"{name} must be finite, got {getattr(config, name)}")
@@ -53,7 +62,8 @@ def check_finite(config: object, *names: str) -> None:
 def check_dict(batch: object, **axes: str) -> None:
     """Raises TypeError unless the batch is a dict; the message lists the arrays that it needs.
 
-    axes are the axes of each array by its name, such as tokens="B N", lengths="B".
+    axes are the axes of each array by its name, such as tokens="B N", lengths="B". They are used
+    only for the message; `check_batch` checks the arrays.
     """
     if not isinstance(batch, Mapping):
         shape = getattr(batch, "shape", None)

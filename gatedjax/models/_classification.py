@@ -48,11 +48,12 @@ def class_predictions(logits: Float[Array, "B C"], batch: Batch) -> Predictions:
     """Returns the predictions for the examples of a batch.
 
     Args:
-      logits: class scores.
-      batch: the batch, with "example_id" and "label".
+      logits: the scores of C classes.
+      batch: the batch, a dict of arrays with "example_id" int [B] and "label" int [B].
 
     Returns:
-      "example_id", "label", "predicted" (the class with the highest score) and "correct" (1 or 0).
+      A dict of arrays [B]: "example_id", "label", "predicted" (the class with the highest score)
+      and "correct" (1.0 if it is the label, else 0.0).
     """
     return {
         "example_id": batch["example_id"],
@@ -65,8 +66,8 @@ def class_predictions(logits: Float[Array, "B C"], batch: Batch) -> Predictions:
 def frozen_embeddings(model: Any, table: str = "embed/embedding") -> tuple[str, ...]:
     """Returns (table,) if the network has word vectors and freezes them, else ().
 
-    The network `model` freezes them with `config.freeze_embeddings`, and `table` is the path of the
-    word vectors in its parameters.
+    The network `model`, such as an `AGT`, freezes them with `config.freeze_embeddings`, and `table`
+    is the path of the word vectors in its parameters.
     """
     # A network that reads vectors, such as the rows of an image, has no table of words.
     has_words = getattr(model, "vocab_size", None) is not None
@@ -78,12 +79,13 @@ def word_vectors(model: Any, width: int | None = None, **options: Any) -> gnn.Wo
     """Creates the word vectors of a network.
 
     Args:
-      model: the network, with `config`, `vocab_size` and `embeddings`.
+      model: the network, such as an `AGT`, with the attributes `config` (its options), `vocab_size`
+        and `embeddings` (the initial table, or None).
       width: width of the vectors; None means `config.embedding_dim`.
-      **options: further options of `nn.WordEmbedding`.
+      **options: further options of `nn.WordEmbedding`, or another value of `frozen`.
 
     Returns:
-      The module, which the network calls with token ids.
+      The module, which maps ids of T tokens, int [B, T], to vectors [B, T, width].
     """
     c = model.config
     return gnn.WordEmbedding(
@@ -121,10 +123,10 @@ class ClassifierTask:
 
         Args:
           key: a PRNG key.
-          batch: a batch with the widths of all later batches.
+          batch: a batch with the arrays of the network, such as the first batch of training.
 
         Returns:
-          The parameters.
+          The parameters, a nested dict of arrays.
         """
         # A network that is initialised in training mode creates all parameters, and needs a key for
         # dropout.
@@ -135,13 +137,13 @@ class ClassifierTask:
         """Computes the training loss of a batch.
 
         Args:
-          params: the parameters.
-          batch: the batch.
+          params: the parameters, as from `init`.
+          batch: the arrays of the network with "label" int [B] and "weight" [B].
           rngs: a PRNG key for each stream of the network, such as "dropout".
 
         Returns:
-          (loss, metrics): the loss summed over the real rows, a scalar, and "loss" and "accuracy"
-          as sums and counts.
+          (loss, metrics): the cross-entropy summed over the rows of weight 1, a scalar, and a dict
+          with "loss" and "accuracy", each a `Ratio` of a sum and a count.
         """
         output: Output = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
         label, weight = batch["label"], batch["weight"]
@@ -152,11 +154,13 @@ class ClassifierTask:
         """Evaluates a batch.
 
         Args:
-          params: the parameters.
-          batch: the batch.
+          params: the parameters, as from `init`.
+          batch: the arrays of the network with "label", "weight" and "example_id" [B].
 
         Returns:
-          "loss" and "accuracy" as sums and counts, and the predictions for the examples.
+          (metrics, predictions): a dict with "loss" and "accuracy", each a `Ratio` of a sum and a
+          count, and the dict of `class_predictions` with an entry per row: "example_id", "label",
+          "predicted" and "correct".
         """
         output: Output = self.model.apply({"params": params}, batch)
         metrics = class_metrics(output.logits, batch["label"], batch["weight"])

@@ -23,10 +23,12 @@ _WORDS |= {"document_words": "B N", "query_words": "B Q"}
 
 @dataclasses.dataclass(frozen=True)
 class ClozeBatch:
-    """A checked batch of questions with its masks; see `GAReader` for the arrays.
+    """A checked batch of B questions about documents, with its masks. Create it with `of`.
+
+    N is the number of tokens of the longest document, and Q that of the longest query.
 
     Attributes:
-      batch: the arrays of the batch by name.
+      batch: the arrays of the batch by name, such as "document" [B, N] and "query" [B, Q].
       document_mask: True at real tokens of the document [B, N].
       query_mask: True at real tokens of the query [B, Q].
     """
@@ -39,13 +41,18 @@ class ClozeBatch:
     def of(cls, batch: Batch, *, characters: bool) -> "ClozeBatch":
         """Checks names, dtypes and shapes, and outside of `jit` also the values.
 
+        The axes are B questions, N document tokens, Q query tokens, C candidates, P positions of a
+        candidate, W distinct words of an example and L characters of a word.
+
         Args:
           batch: the arrays: "document" [B, N], "document_lengths" [B], "query" [B, Q],
-            "query_lengths" [B], "cloze" [B] (the position of the gap), "candidate_mask" [B, C], and
-            the positions of the candidates as "occurrence" [B, N, C] or, if that is missing,
-            "candidate_positions" [B, C, P]. Equal letters are equal sizes.
-          characters: True if the network needs the characters of words: "word_lengths" [B, W],
-            "word_characters" [B, W, L], "document_words" [B, N] and "query_words" [B, Q].
+            "query_lengths" [B], "cloze" [B] (the position of the gap in the query, from 0),
+            "candidate_mask" [B, C] (True at real candidates), and the positions of the candidates
+            as "occurrence" bool [B, N, C] or, if that is missing, "candidate_positions" int
+            [B, C, P], filled up with -1.
+          characters: True if the batch must also have the characters of words: "word_lengths"
+            [B, W], "word_characters" [B, W, L], and the word of each token, in [0, W), as
+            "document_words" [B, N] and "query_words" [B, Q].
 
         Returns:
           The batch with its masks.
@@ -84,7 +91,7 @@ class ClozeBatch:
     def at_cloze(self, states: Float[Array, "B Q D"]) -> Float[Array, "B D"]:
         """Returns the state at the gap of each query; 0 if the gap is outside of the query.
 
-        states have a vector for each token of the query.
+        states have a vector of D numbers for each of the Q tokens of a query.
         """
         cloze = self.batch["cloze"]
         inside = (cloze >= 0) & (cloze < self.batch["query_lengths"])
@@ -104,11 +111,13 @@ class ClozeBatch:
         The positions of the candidates are "occurrence" or "candidate_positions" of the batch.
 
         Args:
-          logits: e, the score of each token of the document.
-          aggregation: see `functional.pointer_sum`.
+          logits: e, the score of each of the N tokens of a document.
+          aggregation: "paper" normalises the probabilities of the candidates to sum 1; "code"
+            divides by the softmax weight of the tokens that belong to any candidate.
 
         Returns:
-          Log-probabilities; -inf for padding and for candidates that do not occur.
+          Log-probabilities of the C candidates; -inf for padding and for candidates that do not
+          occur.
         """
         masks = self.document_mask, self.batch["candidate_mask"]
         if "occurrence" in self.batch:
@@ -185,13 +194,14 @@ class ClozeTask(ClassifierTask):
         """Computes the training loss of a batch.
 
         Args:
-          params: the parameters.
-          batch: the batch.
+          params: the parameters, as from `init`.
+          batch: the arrays of the network with "label" int [B] and "weight" [B].
           rngs: a PRNG key for each stream of the network, such as "dropout".
 
         Returns:
-          (loss, metrics): the loss summed over the examples with an answer, a scalar, and the
-          metrics of `evaluate` as sums and counts.
+          (loss, metrics): the loss summed over the examples with an answer, a scalar, and a dict
+          with "loss", "accuracy" and "unanswerable" (see `evaluate`), each a `Ratio` of a sum and a
+          count.
         """
         output: Output = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
         losses, _ = _answers(output.logits, batch["label"])
@@ -202,22 +212,24 @@ class ClozeTask(ClassifierTask):
         """Evaluates a batch.
 
         Args:
-          params: the parameters.
-          batch: the batch.
+          params: the parameters, as from `init`.
+          batch: the arrays of the network with "label", "weight" and "example_id" [B].
 
         Returns:
-          Metrics, and the predictions for the examples. "loss" is the mean over the examples with
-          an answer, "accuracy" the mean over all examples, and "unanswerable" the share of the
-          examples without an answer.
+          (metrics, predictions): a dict of `Ratio`s (sums and counts), and a dict of arrays [B]:
+          "example_id", "label", "predicted", "correct" and "weight". "loss" is the mean over the
+          examples with an answer, "accuracy" the mean over all examples, and "unanswerable" the
+          share of the examples without an answer.
         """
         output: Output = self.model.apply({"params": params}, batch)
         return _score(output.logits, batch)
 
 
 def _score(log_probs: Float[Array, "B C"], batch: Batch) -> tuple[Metrics, Predictions]:
-    """Returns the metrics and the predictions of `ClozeTask.evaluate` for a batch.
+    """Returns the metrics and the predictions of `ClozeTask.evaluate` for a batch, two dicts.
 
-    log_probs are the log-probabilities of the C candidates.
+    log_probs are the log-probabilities of the C candidates, and the batch has "label", "weight",
+    "example_id" [B] and "candidate_mask" [B, C].
     """
     label, weight = batch["label"], batch["weight"]
     losses, answerable = _answers(log_probs, label)

@@ -19,12 +19,14 @@ def constraint(
     and it constrains each text, where lambda constrains only their mean.
 
     Args:
-      multiplier: lambda, a parameter.
-      share: p, the mean probability of an open gate in each example.
-      density: the target of p; may be traced.
+      multiplier: lambda, a scalar among the parameters of the network, which this constraint trains
+        by gradient ascent.
+      share: p, the mean probability of an open gate in each of B examples.
+      density: the target of p, in (0, 1); may be traced.
 
     Returns:
-      (term, lambda) for each example.
+      (term, lambda): the term of each example, which the caller adds to the loss of the example,
+      and the value of lambda repeated for each example, for metrics.
 
     Reference: Bastings et al. 2019, "Interpretable Neural Predictions with Differentiable Binary
       Variables", section 3.4.

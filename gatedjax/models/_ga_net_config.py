@@ -32,7 +32,7 @@ def needs_relaxed_words(estimator: Any) -> bool:
 def gateless_error(system: str) -> ValueError:
     """Returns a ValueError for an estimator that is set for a `system` without gates.
 
-    The system is "soft", "local" or "bilstm".
+    The system is "soft", "local" or "bilstm". The caller raises the error.
     """
     return ValueError(f"estimator must be None for system={system!r}: no gates")
 
@@ -40,7 +40,8 @@ def gateless_error(system: str) -> ValueError:
 def unread_error(option: str) -> ValueError:
     """Returns a ValueError for an estimator that does not work with gates on the input.
 
-    option is its name and value in the message, such as "estimator='rebar'".
+    option is its name and value in the message, such as "estimator='rebar'". The caller raises the
+    error.
     """
     return ValueError(
         f"gates_on must be 'attention' for {option}, got 'input': the estimator needs the gradient "
@@ -52,7 +53,11 @@ def unread_error(option: str) -> ValueError:
 @document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GateConfig:
-    """The options for training, penalising and evaluating the gates of GA-Net.
+    """The options for training, penalising and evaluating the gates of GA-Net, as keywords.
+
+    All have defaults. The main options are the `temperature` of relaxed gates (1.0), the `penalty`
+    on open gates (1e-4) or a target `density` in (0, 1) in its place, the name of the gradient
+    `estimator`, and `test_gate`, the gates of evaluation: "sample", "threshold" or "multi_sample".
 
     >>> GateConfig(estimator="leave_one_out", density=0.25).estimation
     'leave_one_out'
@@ -116,13 +121,18 @@ class GateConfig:
 
     @property
     def estimation(self) -> EstimatorName:
-        """Name of the estimator that trains the gates: `estimator` or, if None, by `relax`."""
+        """Name of the estimator that trains the gates.
+
+        It is `estimator` or, if that is None, "soft_gumbel" for the option relax="soft" and
+        "st_gumbel" for "straight_through".
+        """
         return self.estimator or current_name("relax", self.relax)
 
     def make_estimator(self, temperature: float | Array) -> Estimator:
-        """Returns the object of `gates` with the name `estimation`, which trains the gates.
+        """Returns the gradient estimator of the gates, such as `gates.SoftGumbel`.
 
-        temperature is tau, a float or a traced scalar, for an estimator that has one.
+        Its name is `estimation`. temperature is tau, a float or a traced scalar, for an estimator
+        that has a temperature; the remaining estimators ignore it.
         """
         return create_estimator(
             self.estimation, temperature=temperature, draws=self.estimator_draws
@@ -132,7 +142,12 @@ class GateConfig:
 @document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GANetDropout:
-    """Dropout rates of GA-Net."""
+    """Dropout rates of GA-Net in training, in [0, 1), as keywords.
+
+    `embedding_dropout` (default 0.3) acts on word vectors, `layer_dropout` (0) between the layers
+    of the backbone, `recurrent_dropout` (0) on its recurrent connections, and `pool_dropout` (0.3)
+    on the pooled state.
+    """
 
     embedding_dropout: float = 0.3
     """Dropout rate on word vectors."""
@@ -152,7 +167,11 @@ class GANetDropout:
 @with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GANetConfig:
-    """The configuration of GA-Net and its baselines.
+    """The configuration of GA-Net and its baselines, as keywords with defaults.
+
+    `system` is "ganet" or a baseline: "soft", "local" or "bilstm". The backbone has `num_layers`
+    layers of `hidden` units per direction on word vectors of width `embedding_dim`. `gates` is a
+    `GateConfig`, and `dropouts` a `GANetDropout`.
 
     >>> config = GANetConfig(hidden=50, gates=GateConfig(density=0.25))
     >>> config.gates.density
@@ -203,7 +222,10 @@ class GANetConfig:
             self._check_without_gates()
 
     def _check_without_gates(self) -> None:
-        """Raises ValueError for an option of gates in a system without gates."""
+        """Raises ValueError if `density`, `estimator` or gates_on="input" is set without gates.
+
+        The caller calls it for the systems "soft", "local" and "bilstm", which have no gates.
+        """
         if self.gates.density is not None:
             raise ValueError(
                 f"density must be None for system={self.system!r}, got {self.gates.density}: it "

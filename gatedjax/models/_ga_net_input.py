@@ -46,13 +46,14 @@ def read_scaled_words(
 
     Args:
       net: a bound `GANet`.
-      encoded: the result of `net.encode`.
-      gates: the gates of a pass, with values [B, T], or of S draws [S, B, T].
-      batch: "tokens" [B, T] and "lengths" [B], the batch of a call.
+      encoded: the result of `net.encode` for B texts of T words.
+      gates: soft gates, a `Gates` with `values` [B, T], or [S, B, T] for S draws.
+      batch: "tokens" [B, T] and "lengths" [B] of B texts of at most T words.
       train: True runs the backbone with dropout.
 
     Returns:
-      `encoded` with states and scores.
+      `encoded` with states [B, T, D] of width D and scores [B, T], which have a leading axis S for
+      S draws.
     """
     values = gates.values
     # [*S, B, T, E]: a gate multiplies all features of its word.
@@ -69,13 +70,13 @@ def skip_closed_words(
 
     Args:
       net: a bound `GANet`.
-      encoded: the result of `net.encode`.
-      gates: gates of 0 and 1 of a pass, with values [B, T].
-      batch: "tokens" [B, T] and "lengths" [B], the batch of a call.
+      encoded: the result of `net.encode` for B texts of T words.
+      gates: hard gates, a `Gates` with `values` [B, T] of 0 (closed) and 1 (open).
+      batch: "tokens" [B, T] and "lengths" [B] of B texts of at most T words.
       train: True runs the backbone with dropout.
 
     Returns:
-      `encoded` with states and scores, in the order of the text.
+      `encoded` with states [B, T, D] of width D and scores [B, T], in the order of the text.
     """
     values, closed = open_one(net.config, encoded, gates)
     # With the rule "soft" a text with all gates closed is read whole.
@@ -96,9 +97,9 @@ def read_open_words(
 
     Args:
       net: a bound `GANet`.
-      encoded: the result of `net.encode`.
-      gates: gates of 0 and 1, of a pass, with values [B, T], or of S draws [S, B, T].
-      batch: "tokens" [B, T] and "lengths" [B], the batch of a call.
+      encoded: the result of `net.encode` for B texts of T words.
+      gates: hard gates of 0 and 1, a `Gates` with `values` [B, T], or [S, B, T] for S draws.
+      batch: "tokens" [B, T] and "lengths" [B] of B texts of at most T words.
       train: True runs the network with dropout.
 
     Returns:
@@ -131,23 +132,24 @@ def read_into_slots(
 
     Args:
       net: a bound `GANet`.
-      encoded: the result of `net.encode`.
-      gates: gates of 0 and 1, with values [B, T].
-      capacity: number of steps of the backbone. If a text has more open words, the backbone takes
-        as many steps as the batch has columns.
-      batch: "tokens" [B, T] and "lengths" [B], the batch of a call.
+      encoded: the result of `net.encode` for B texts of T words.
+      gates: hard gates, a `Gates` with `values` [B, T] of 0 (closed) and 1 (open).
+      capacity: number of steps of the backbone. If a text has more open words, the backbone takes T
+        steps.
+      batch: "tokens" [B, T] and "lengths" [B] of B texts of at most T words.
 
     Returns:
-      The output of `read_open_words`, without scores.
+      A `GANetOutput` equal to that of `read_open_words`, except that its scores are None.
     """
     values, is_open, closed = _select_words(net, encoded, gates)
     size = is_open.shape[-1]
     indices, valid, excess = F.open_indices(is_open, capacity=min(capacity, size))
 
     def pool(net: Any, words: Array, valid: Array) -> tuple[Array, Array]:
-        """Returns (pooled states [B, D], attention [B, K]) of the words [B, K, E] in K slots.
+        """Returns (pooled states [B, D], attention [B, K]) of the words in K slots.
 
-        `net` is the network, and `valid` is bool [B, K], True at slots with a word.
+        States have D and words E features. `net` is the network, `words` are the vectors [B, K, E]
+        of the open words, and `valid` is bool [B, K], True at slots with a word.
         """
         words = jnp.where(valid[..., None], words, 0)
         short = _run_backbone(net, encoded, words, valid, batch)
@@ -155,13 +157,20 @@ def read_into_slots(
         return pool_states(net.config, short.states, weights), weights
 
     def short(net: Any) -> tuple[Array, Array]:
-        """Returns (pooled states, attention [B, T]) from `capacity` steps of the backbone."""
+        """Returns (pooled states [B, D], attention [B, T]) from `capacity` steps of the backbone.
+
+        `net` is the network, D is the width of a state, and T is the number of words.
+        """
         words = jnp.take_along_axis(encoded.words, indices[..., None], axis=1)
         vector, weights = pool(net, words, valid)
         return vector, _unpack(weights, jnp.cumsum(is_open, axis=-1) - 1, is_open)
 
     def long(net: Any) -> tuple[Array, Array]:
-        """Returns (pooled states, attention [B, T]) from T steps, if a text has too many words."""
+        """Returns (pooled states [B, D], attention [B, T]) from T steps of the backbone.
+
+        `net` is the network, and D the width of a state. It is used if a text has more than
+        `capacity` open words.
+        """
         words, packed, slots = _pack(encoded.words, is_open)
         vector, weights = pool(net, words, packed)
         return vector, _unpack(weights, slots, is_open)
@@ -185,9 +194,17 @@ def _select_words(
 ) -> tuple[Float[Array, "*S B T"], Bool[Array, "*S B T"], Bool[Array, "*S B"] | None]:
     """Returns (values, is_open, closed) for the gates of a batch of texts.
 
-    values are the gates after the rule `empty` of the configuration. is_open is True for the words
-    that the network reads. closed is True for texts with all gates closed before the rule; it is
-    None for soft gates. net is a bound `GANet`; the axis S, if there is one, is that of the draws.
+    The axes are B texts of T words and, for several draws of the gates, S draws first.
+
+    Args:
+      net: a bound `GANet`.
+      encoded: the result of `net.encode`.
+      gates: a `Gates` with `values` [B, T] or [S, B, T].
+
+    Returns:
+      values: the gates after the rule `empty` of the configuration, for texts with closed gates.
+      is_open: True for the words that the network reads.
+      closed: True for texts with all gates closed before the rule; None for soft gates.
     """
     values, closed = open_one(net.config, encoded, gates)
     mask = like(encoded.mask, values)
@@ -210,9 +227,17 @@ def _run_backbone(
 ) -> Encoded:
     """Returns `encoded` with the states and scores of gated words, for all draws.
 
-    net is a bound `GANet`, xs are the word vectors that the backbone reads, mask is True at real
-    words, and gates are the shares of its steps, or None. With an axis S of draws there is no
-    dropout, there are no gates, and `last` does not change.
+    With an axis S of draws there is no dropout, and `last` does not change.
+
+    Args:
+      net: a bound `GANet`.
+      encoded: the result of `net.encode` for B texts of T words.
+      xs: the word vectors of width E that the backbone reads.
+      mask: True at the words that it reads.
+      batch: the batch of a call, of which "example_id" [B] selects the bits of dropout.
+      train: True runs the backbone with dropout.
+      gates: the share of each step of the LSTM by which its state moves, in [0, 1]; None moves it
+        by whole steps. It must be None with an axis S.
     """
     # Dropout belongs to training, where the network reads a single draw.
     if xs.ndim == 3:
@@ -231,9 +256,10 @@ def _run_backbone(
 
 
 def _repeat_words(encoded: Encoded, gates: Float[Array, "*S B T"]) -> Float[Array, "*S B T E"]:
-    """Returns the word vectors of `encoded`, [B, T, E], repeated for each draw of the gates.
+    """Returns the word vectors of `encoded`, [B, T, E], repeated for each of S draws of the gates.
 
-    Of the gates only the shape is used; without an axis S of draws the vectors are unchanged.
+    There are T words per text, with vectors of width E. Only the shape of the gates is used;
+    without an axis S of draws the vectors are unchanged.
     """
     return jnp.broadcast_to(encoded.words, (*gates.shape, encoded.words.shape[-1]))
 
@@ -241,11 +267,15 @@ def _repeat_words(encoded: Encoded, gates: Float[Array, "*S B T"]) -> Float[Arra
 def _pack(
     words: Float[Array, "*B T E"], is_open: Bool[Array, "*B T"]
 ) -> tuple[Float[Array, "*B T E"], Bool[Array, "*B T"], Array]:
-    """Moves the open words to the front.
+    """Moves the open words of each text to the front.
+
+    Args:
+      words: the vectors of width E of the T words of each text.
+      is_open: True at the words that the network reads.
 
     Returns:
-      The open words, followed by 0; True at the positions of open words after the move; and the new
-      position of each word, int [*B, T].
+      The vectors of the open words, followed by 0; True at the positions of open words after the
+      move; and the new position of each word, from 0, int [*B, T].
     """
     # A stable sort keeps the order of the open words.
     order = jnp.argsort(~is_open, axis=-1, stable=True)
@@ -258,9 +288,9 @@ def _pack(
 def _unpack(values: Tree, slots: Array, is_open: Bool[Array, "*B T"]) -> Tree:
     """Returns the values of moved words in the order of the text, 0 at closed words.
 
-    values is a tree of arrays [*B, K] in the order after the move to K places, slots [*B, T] are
-    the new places of the words of the text, see `_pack`, and is_open is True at open words. Returns
-    arrays [*B, T].
+    values is a tree of arrays [*B, K], with a number for each of K positions after the open words
+    were moved. slots, int [*B, T], has the moved position of each of the T words, and is_open is
+    True at open words. Returns a tree of arrays [*B, T].
     """
     back = lambda x: jnp.where(is_open, jnp.take_along_axis(x, slots, axis=-1), 0)  # noqa: E731
     return jax.tree.map(back, values)

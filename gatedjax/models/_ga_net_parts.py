@@ -23,6 +23,9 @@ from gatedjax.nn._keys import example_keys
 class GANetOutput:
     """The output of a `GANet` for B texts of T words; gate fields are None for the baselines.
 
+    C is the number of classes. For several draws of the gates the fields have a leading axis of
+    draws, except gate_logits and, unless the gates act on the input, scores.
+
     Attributes:
       logits: class scores [B, C], float32.
       attention: the attention weights alpha [B, T]; None for "bilstm".
@@ -44,6 +47,8 @@ class GANetOutput:
 @struct.dataclass
 class Encoded:
     """The arrays of a batch that do not depend on the gates, so that all gate modes share them.
+
+    The batch has B texts of T words. D is the width of the states and E that of the word vectors.
 
     Attributes:
       states: the states h of the words [B, T, D]; if the gates act on the input, None until the
@@ -71,10 +76,11 @@ def merge_directions(
     Args:
       merge: "concat" (D = 2H) or "sum" (D = H).
       carries: the final carries of all layers, each a pair of `LSTMState` (forward, backward).
-      states: the states of the top layer, forward then backward features.
+      states: the states of the top layer for B texts of T words, H forward and then H backward
+        features.
 
     Returns:
-      A state per word, and the last state.
+      The state of each word, and the last state of each text (of both directions).
     """
     forward, backward = (carry.hidden.astype(states.dtype) for carry in carries[-1])
     # GA-Net uses the attention of Zhou et al. 2016, who add the directions. The paper does not say
@@ -90,7 +96,8 @@ def pool_states(
 ) -> Float[Array, "*S B D"]:
     """Computes c = sum_t alpha_t h_t, or tanh(c) with `post_tanh`, for a pass or several draws.
 
-    states are h and weights are alpha. S is the axis of draws; draws may share states [B, T, D].
+    states are h, D numbers for each of T words of B texts, and weights are alpha. S is the axis of
+    draws of the gates; all draws may share states [B, T, D]. `post_tanh` is an option of `config`.
     """
     pool = F.attention_pool
     if weights.ndim == states.ndim:  # The weights of several draws share their states.
@@ -105,11 +112,14 @@ def open_one(
 ) -> tuple[Float[Array, "*S B T"], Bool[Array, "*S B"] | None]:
     """Opens the gate with the highest probability in each text with all gates closed.
 
-    With another `gates.empty` than "max_gate" the gates stay closed.
+    Args:
+      config: the options of the network. If `gates.empty` is not "max_gate", the gates stay closed.
+      encoded: the result of `GANet.encode`, with the log-odds of the gates and the mask of words.
+      gates: a `Gates` with `values` [B, T], or [S, B, T] for S draws.
 
     Returns:
-      The gates, and True for the texts with all gates closed; None instead for soft gates, which
-      never close.
+      The gates of B texts of T words, and True for the texts with all gates closed before. The
+      latter is None for soft gates, which are returned unchanged.
     """
     values = gates.values
     if not gates.hard:
@@ -123,7 +133,8 @@ def open_one(
 def keys_of(module: nn.Module, batch: Batch, stream: str) -> Key[Array, " B"]:
     """Returns a PRNG key of a stream of the module, such as "gate", for each example.
 
-    The keys belong to "example_id" [B] of the batch or, if it is missing, to the row numbers.
+    The keys belong to "example_id" [B] of the batch or, if it is missing, to the row numbers. The
+    batch also has "tokens" [B, T], of which only the number of rows B is used.
     """
     return example_keys(module, stream, batch.get("example_id"), batch["tokens"].shape[0])
 
@@ -134,9 +145,10 @@ def like(array: Array, other: Array) -> Array:
 
 
 def first_draw(output: Output) -> Tree:
-    """Returns the output of the first draw, from an output with a leading axis of draws.
+    """Returns the `GANetOutput` of the first draw, from a `GANetOutput` with an axis of draws.
 
-    The axis is removed from logits, attention, gates and closed; scores and gate_logits stay.
+    The leading axis of draws is removed from the logits, attention, gates and closed of `output`;
+    its scores and gate_logits are unchanged.
     """
     names = ("logits", "attention", "gates", "closed")
     values = {name: getattr(output, name) for name in names}
@@ -144,6 +156,9 @@ def first_draw(output: Output) -> Tree:
 
 
 def mean_log_probability(logits: Float[Array, "S B C"]) -> Float[Array, "B C"]:
-    """Returns log of the mean over S draws of the class probabilities, from class scores."""
+    """Returns the logarithm of the mean class probabilities over S draws of the gates.
+
+    logits are the scores of C classes for B examples under each draw.
+    """
     # In log space a small probability does not underflow to log 0.
     return jax.nn.logsumexp(nn.log_softmax(logits), axis=0) - jnp.log(logits.shape[0])

@@ -56,11 +56,11 @@ class GANetTask:
     Attributes:
       model: the network.
       eval_seed: seed of the gates that are drawn in evaluation.
-      penalty: lambda instead of that of the configuration; may be traced.
+      penalty: lambda instead of that of the configuration; may be traced. None uses the latter.
       temperature: tau instead of that of the configuration, or the start of its schedule; may be
-        traced.
+        traced. None uses the configuration.
       estimator: any `gates.Estimator` of the gradient of the gates, instead of that of the
-        configuration.
+        configuration; None uses the latter.
 
     Raises:
       ValueError: if the estimator cannot train this network.
@@ -128,10 +128,10 @@ class GANetTask:
 
         Args:
           key: a PRNG key.
-          batch: a batch with the widths of all later batches.
+          batch: "tokens" int [B, T] and "lengths" int [B] of B texts of at most T words.
 
         Returns:
-          The parameters.
+          The parameters, a nested dict of arrays.
         """
         streams = dict(zip(("params", "dropout", "gate"), jax.random.split(key, 3), strict=True))
         # The schedule is not used, because the batch may have no step.
@@ -142,14 +142,15 @@ class GANetTask:
         """Computes the training loss of a batch.
 
         Args:
-          params: the parameters.
-          batch: the arrays of `GANet` with "label" int [B] and "weight" [B], 0 at filler rows.
+          params: the parameters, as from `init`.
+          batch: "tokens" int [B, T] (T words per text), "lengths" int [B], "label" int [B] and
+            "weight" [B], 0 at filler rows; for a schedule of the temperature also "step" int [B].
           rngs: a PRNG key for each of the streams "dropout" and "gate".
 
         Returns:
-          (loss, metrics): the loss summed over the real rows, a scalar, and sums and counts of
-          "loss", "cross_entropy" and "accuracy", for GA-Net also of "density" and, with a
-          prescribed density, of "multiplier".
+          (loss, metrics): the loss summed over the rows of weight 1, a scalar, and a dict of
+          `Ratio`s (sums and counts): "loss", "cross_entropy" and "accuracy", for GA-Net also
+          "density" (the mean gate) and, with a prescribed density, "multiplier".
         """
         config, weight = self.model.config, batch["weight"]
         estimator = self._estimator(batch)
@@ -192,7 +193,8 @@ class GANetTask:
     def _estimator(self, batch: Batch) -> Estimator | None:
         """Returns the estimator of the gradient of the gates in a step; None for a baseline.
 
-        The temperature is that of the schedule at "step" [B] of the batch.
+        The temperature is that of the schedule at "step" [B] of the batch, the number of the
+        training step. Without a schedule the batch needs no "step".
         """
         config = self.model.config
         if self.estimator is not None or config.system != "ganet":
@@ -204,11 +206,11 @@ class GANetTask:
     def _estimate_loss(
         self, params: Params, batch: Batch, rngs: dict[str, Array], estimator: Estimator
     ) -> tuple[Output, Float[Array, " B"]]:
-        """Returns the output under the first draw of the gates, and loss estimates per example.
+        """Returns the `GANetOutput` of the first draw of the gates, and the losses of the examples.
 
-        params are the parameters, batch has the arrays of `GANet`, "label" and "weight" [B], and
-        rngs has a PRNG key for each of the streams "dropout" and "gate". The derivative of the
-        estimates [B] is that of the estimator, which is not a `Pathwise`.
+        params are the parameters, batch has "tokens" [B, T], "lengths" and "label" [B], and rngs
+        has a PRNG key for each of the streams "dropout" and "gate". The losses [B] estimate the
+        cross-entropy, and their derivative is that of the estimator, which is not a `Pathwise`.
         """
         # Rows without an id need an id, because the noise belongs to examples.
         rows = {"example_id": jnp.arange(batch["tokens"].shape[0], dtype=jnp.int32), **batch}
@@ -220,14 +222,14 @@ class GANetTask:
         head_rngs = {name: jax.random.fold_in(key, 1) for name, key in rngs.items()}
 
         def reader(gates, encoded, rows):
-            """Computes the losses [B, k] of patterns [B, k, T], and the output of the first.
+            """Returns the losses [B, k] of k patterns of gates, and the `GANetOutput` of the first.
 
-            gates are k patterns of each row; encoded is the result of `GANet.encode`, and rows are
-            the arrays of the batch.
+            gates [B, k, T] are k patterns, in [0, 1], for the T words of each text, encoded is the
+            result of `GANet.encode`, and rows are the arrays of the batch by name.
             """
 
             def run(pattern):
-                """Returns the output of the network under a pattern of gates [B, T]."""
+                """Returns the `GANetOutput` under a pattern of gates [B, T] for the T words."""
                 arguments = {"params": params}, encoded, pattern, rows
                 return self.model.apply(*arguments, train=True, rngs=head_rngs, method=GANet.read)
 
@@ -247,15 +249,18 @@ class GANetTask:
         """Evaluates a batch; GA-Net under all gate modes.
 
         Args:
-          params: the parameters.
-          batch: the arrays of `GANet` with "label", "weight" and "example_id".
+          params: the parameters, as from `init`.
+          batch: "tokens" int [B, T] (T words per text), and "lengths", "label", "weight" and
+            "example_id" [B].
 
         Returns:
-          Metrics and predictions. The metrics are "loss" (cross-entropy) and "accuracy" under
-          `gates.test_gate`. For GA-Net they also have, per gate mode and averaged over the draws,
-          accuracy_*, density_* (mean over sentences), density_tok_* (mean over tokens) and closed_*
-          (share of texts with all gates closed). The predictions are "label", "predicted",
-          "correct" and "attended", the number of tokens that attention sees.
+          (metrics, predictions): a dict of `Ratio`s and a dict of arrays [B]. The metrics are
+          "loss" (cross-entropy) and "accuracy" under `gates.test_gate`. For GA-Net they also have
+          "density" and, for each gate mode * ("sample", "threshold", "expected", "relaxed") and
+          averaged over the draws, loss_*, accuracy_*, density_* (mean over sentences),
+          density_tok_* (mean over tokens) and, for "sample" and "threshold", closed_* (share of
+          texts with all gates closed). The predictions are "example_id", "label", "predicted",
+          "correct", "attended" (the number of tokens that attention sees) and "length".
         """
         config, label, weight = self.model.config, batch["label"], batch["weight"]
         rngs = {"gate": jax.random.key(self.eval_seed)}
@@ -300,9 +305,10 @@ class GANetTask:
     def _gate_metrics(self, output: Output, batch: Batch) -> Metrics:
         """Computes means over examples and draws; all draws of all examples have equal weights.
 
-        The fields of the output have a leading axis of draws, and batch has "label", "weight" and
-        "lengths" [B]. Returns "loss", "accuracy", "density", "density_tok" and, for hard gates,
-        "closed", as sums and counts.
+        `output` is a `GANetOutput` with a leading axis of draws, and batch has "label", "weight"
+        and "lengths" [B]. Returns a dict of `Ratio`s (sums and counts): "loss", "accuracy",
+        "density" (mean gate per text), "density_tok" (mean gate over all tokens) and, for hard
+        gates, "closed" (share of texts with all gates closed).
         """
         draws = output.logits.shape[0]
         repeat = lambda values: jnp.tile(values, draws)  # noqa: E731
@@ -326,9 +332,10 @@ class GANetTask:
         return metrics
 
     def _predictions(self, batch: Batch, logits: Array, attended: Array) -> Predictions:
-        """Returns the predictions of `evaluate` by name, with "attended" and "length" of each text.
+        """Returns a dict of arrays [B], the predictions of `evaluate`.
 
-        batch has "example_id", "label" and "lengths" [B], logits are the class scores [B, C], and
+        They are "example_id", "label", "predicted" (a class), "correct", "attended" and "length".
+        batch has "example_id", "label" and "lengths" [B], logits are the scores of C classes, and
         attended [B] are the numbers of tokens that attention sees.
         """
         columns = {"attended": attended, "length": batch["lengths"]}

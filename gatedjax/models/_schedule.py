@@ -12,7 +12,8 @@ from gatedjax.models._checks import check_at_least
 def check_schedule(config: Any) -> None:
     """Raises ValueError if a field of the temperature schedule in a configuration is out of range.
 
-    `temperature_steps` is at least 1, and `final_temperature` is positive and finite, or None.
+    `config` is a dataclass such as `GateConfig`. Its `temperature_steps` is at least 1, and its
+    `final_temperature` is positive and finite, or None.
     """
     check_at_least(config, 1, "temperature_steps")
     if config.final_temperature is not None:
@@ -27,11 +28,11 @@ def schedule(
     Args:
       config: a configuration with `temperature` (tau_0), `final_temperature` (tau_1; None means
         tau_0) and `temperature_steps`.
-      step: number of the step, the same in all rows.
-      start: tau_0 instead of `config.temperature`; may be traced.
+      step: number of the training step, from 0, the same in all B rows; None if it is unknown.
+      start: tau_0 instead of `config.temperature`; may be traced. None uses the configuration.
 
     Returns:
-      tau.
+      tau, a float or a scalar array.
 
     Raises:
       ValueError: if tau changes and step is None.

@@ -44,7 +44,11 @@ DropoutSite = Literal["words", "head"]
 @document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AGTConfig:
-    """The configuration of AGT and its baselines.
+    """The configuration of AGT and its baselines, as keywords with defaults.
+
+    `system` is "agt" or a baseline: "highway" or "average" (the mean word vector). There are
+    `num_layers` layers of width `hidden` on word vectors of width `embedding_dim`, and
+    `ablate_above` is the index, from 0, of the last layer with attention; None means the top layer.
 
     >>> AGTConfig(num_layers=5, ablate_above=2).ablate_mode
     'highway'
@@ -121,6 +125,8 @@ class AGTConfig:
 class AGTOutput:
     """The output of an `AGT` for B texts of N words; for "average" only the logits are not None.
 
+    C is the number of classes, L the number of layers and D their width `hidden`.
+
     Attributes:
       logits: class scores [B, C], float32.
       attention: weights a of the S layers with a selection vector [B, S, N], 0 at padding; S is L,
@@ -147,9 +153,10 @@ class AGT(nn.Module):
         >>> print(output.logits.shape, output.attention.shape, output.gates.shape)
         (1, 2) (1, 3, 3) (1, 2, 4)
 
-    Call the network with a batch {"tokens": int [B, N], "lengths": int [B]}. Training with dropout
-    needs the stream "dropout"; its bits belong to "example_id": int [B] (row numbers by default).
-    Another order of the words changes only the order of the attention.
+    Call the network with a batch of B texts of at most N words, {"tokens": int [B, N], "lengths":
+    int [B]}, padded on the right. Training with dropout needs the stream "dropout"; its bits belong
+    to "example_id": int [B] (row numbers by default). Another order of the words changes only the
+    order of the attention.
 
     Attributes:
       config: the options of the network.
@@ -191,11 +198,12 @@ class AGT(nn.Module):
         """Runs the network.
 
         Args:
-          batch: "tokens" int [B, N] and "lengths" int [B]; optionally "example_id" int [B].
+          batch: "tokens" int [B, N] and "lengths" int [B] of B texts of at most N words; optionally
+            "example_id" int [B], the examples to which random bits belong.
           train: True runs the network with dropout.
 
         Returns:
-          The class scores, and the attention, gates and states of the layers.
+          An `AGTOutput` with the class scores, and the attention, gates and states of the layers.
         """
         check_batch(batch, tokens="B N", lengths="B")
         tokens, lengths = batch["tokens"], batch["lengths"]
@@ -228,8 +236,9 @@ class AGT(nn.Module):
     def _classify(self, features: Float[Array, "B D"], keys: Array | None) -> Float[Array, "B C"]:
         """Computes the class scores with the tanh layers of the head and the class layer.
 
-        features are the state of the top layer or, for "average", the mean of the word vectors.
-        keys are a PRNG key per row [B] for dropout before each layer; None means no dropout.
+        The result has the scores of C classes. features, D numbers per text, are the state of the
+        top layer or, for "average", the mean of the word vectors. keys are a PRNG key per row [B]
+        for dropout before each layer; None means no dropout.
         """
         # The folded number gives each layer other bits than the words, which use the keys
         # themselves.
@@ -248,7 +257,8 @@ class AGTTask(ClassifierTask):
     """The task of training and evaluating an `AGT` or a baseline, with cross-entropy as the loss.
 
     A batch has "label" int [B], the index of the class, "weight" [B], 1 for examples and 0 for
-    filler rows, and "example_id" int [B], besides the arrays of the network.
+    filler rows, and "example_id" int [B], besides "tokens" int [B, N] (N words per text)
+    and "lengths" int [B].
 
         >>> AGTTask(AGT(AGTConfig(freeze_embeddings=True), vocab_size=50, num_classes=2)).frozen
         ('embed/embedding',)

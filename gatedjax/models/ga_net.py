@@ -62,8 +62,8 @@ def draw_gates(
         [[1. 0. 1.]]
 
     Args:
-      logits: a, the log-odds that a gate is open.
-      noise: L, logistic noise, with a leading axis for several draws.
+      logits: a, the log-odds that the gate of each of T words of B texts is open.
+      noise: L, logistic noise, with a leading axis S for S draws.
 
     Returns:
       The gates, 0 or 1, with the shape of noise.
@@ -80,11 +80,11 @@ class GANet(nn.Module):
         >>> print(output.logits.shape, output.gates.shape)
         (1, 2) (1, 3)
 
-    Call the network with a batch {"tokens": int [B, T], "lengths": int [B]} and, for draws that
-    belong to examples, "example_id": int [B]. The streams are "dropout" (training) and "gate"
-    (training and sampled evaluation). Without the stream "gate" evaluation opens the gates with a
-    probability above 0.5. In all methods `batch` is such a batch, `encoded` the result of `encode`
-    for it, and train=True makes it a pass with dropout.
+    Call the network with a batch of B texts of at most T words, {"tokens": int [B, T], "lengths":
+    int [B]} and, for draws that belong to examples, "example_id": int [B]. The streams are
+    "dropout" (training) and "gate" (training and sampled evaluation). Without the stream "gate"
+    evaluation opens the gates with a probability above 0.5. In all methods `batch` is such a batch,
+    `encoded` the result of `encode` for it, and train=True makes it a pass with dropout.
 
     Attributes:
       config: the options of the network.
@@ -141,7 +141,8 @@ class GANet(nn.Module):
         """Runs the network with the gates of training or of `gates.test_gate`.
 
         Args:
-          batch: "tokens" [B, T], "lengths" [B], "example_id" [B] (row numbers if absent).
+          batch: "tokens" [B, T] and "lengths" [B] of B texts of at most T words; optionally
+            "example_id" [B], the examples to which random bits belong (default: row numbers).
           train: True runs the network with relaxed gates and dropout.
           temperature: tau instead of that of the configuration; may be traced.
           estimator: estimator of the gates in training, instead of that of the configuration.
@@ -173,7 +174,12 @@ class GANet(nn.Module):
         return first_draw(output).replace(logits=mean_log_probability(output.logits))
 
     def encode(self, batch: Batch, *, train: bool = False) -> Encoded:
-        """Computes the states h, scores e and gate logits a, see `Encoded` (eqs. 1 and 4)."""
+        """Computes the states h [B, T, D], scores e and gate logits a [B, T] (eqs. 1 and 4).
+
+        D is the width of a state. `batch` has "tokens" int [B, T] and "lengths" int [B] of B texts
+        of at most T words, and train=True adds dropout. If the gates act on the input, the result
+        has word vectors in place of states and scores.
+        """
         config = self.config
         check_batch(batch, tokens="B T", lengths="B")
         tokens = batch["tokens"]
@@ -206,9 +212,17 @@ class GANet(nn.Module):
     ) -> GANetOutput:
         """Computes the output (eqs. 2, 3 and 9) under gates [B, T], or [S, B, T] of S draws.
 
-        encoded is the result of `encode` for the batch; train=True adds dropout. has_slope is True
-        for hard gates [B, T] at which the loss must have a derivative, as in straight-through
-        training.
+        Args:
+          encoded: the result of `encode` for the batch.
+          gates: a `gates.Gates` with `values` in [0, 1] for each word; `hard` is True for 0 and 1.
+          batch: "tokens" [B, T] and "lengths" [B] of B texts of at most T words.
+          train: True runs the network with dropout.
+          has_slope: True for hard gates [B, T] at which the loss must have a derivative, as in
+            straight-through training.
+
+        Returns:
+          The output. For S draws its fields have a leading axis S, except `gate_logits` and, unless
+          the gates act on the input, `scores`.
         """
         config = self.config
         if config.gates.gates_on == "input":
@@ -240,8 +254,9 @@ class GANet(nn.Module):
     def classify(self, features: Array, batch: Batch, *, train: bool = False) -> Array:
         """Computes class scores y [B, C], in float32 or wider, of pooled states.
 
-        features are the pooled states c [B, D]. With train=True they get dropout, with bits that
-        belong to "example_id" of the batch.
+        features are the pooled states c [B, D] of width D, or [S, B, D] of S draws for scores
+        [S, B, C] of C classes. With train=True they get dropout, with bits that belong to
+        "example_id" of the batch.
         """
         if train and self.config.dropouts.pool_dropout > 0:
             keys = keys_of(self, batch, "dropout")
@@ -252,7 +267,11 @@ class GANet(nn.Module):
     def attend_without_gates(
         self, encoded: Encoded, batch: Batch, *, train: bool = False
     ) -> GANetOutput:
-        """Computes the output of a baseline: the last state, soft attention or local attention."""
+        """Computes the output of a baseline: the last state, soft attention or local attention.
+
+        encoded is the result of `encode` for the batch, "tokens" [B, T] of T words per text and
+        "lengths" [B]; with train=True the pooled states get dropout. Its gate fields are None.
+        """
         config, lengths = self.config, batch["lengths"]
         if config.system == "bilstm":
             # The last states are that of the last real word forwards and of the first word
@@ -275,7 +294,9 @@ class GANet(nn.Module):
     def test_gates(self, encoded: Encoded, batch: Batch) -> Gates:
         """Returns the gates of evaluation: a draw [B, T], S draws [S, B, T], or thresholded [B, T].
 
-        `gates.test_gate` is the choice. Without the stream "gate" the threshold 0.5 is used.
+        There are T words per text. The option `gates.test_gate` selects them. Without the stream
+        "gate" gates with a probability above 0.5 are open. encoded is the result of `encode` for
+        the batch. The values of the returned `gates.Gates` are 0 and 1.
         """
         if self.config.gates.test_gate == "threshold" or not self.has_rng("gate"):
             return Gates(F.threshold_gates(encoded.gate_logits), hard=True)
@@ -285,13 +306,14 @@ class GANet(nn.Module):
     def test_noise(self, encoded: Encoded, batch: Batch) -> Float[Array, "S B T"]:
         """Draws the logistic noise of S = `gates.test_samples` draws, separately for each text.
 
-        The bits belong to "example_id" [B] of the batch, or to the row numbers.
+        The bits belong to "example_id" [B] of the batch, or to the row numbers. encoded is the
+        result of `encode` for the batch of B texts of T words.
         """
         keys, size = keys_of(self, batch, "gate"), encoded.mask.shape[-1]
 
         # `vmap` traces this function once, where a loop would trace it for each of many draws.
         def noise_of(draw: Array) -> Array:
-            """Returns the noise [B, T] of the draw with the number `draw`."""
+            """Returns the noise [B, T] of T words for the draw with the number `draw`, from 0."""
             return F.example_noise(
                 jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, draw), size
             )
@@ -308,15 +330,16 @@ class GANet(nn.Module):
         """Computes the outputs under all kinds of gates, from a single pass over the sequence.
 
         Args:
-          batch: "tokens" [B, T] and "lengths" [B], the batch of a call.
+          batch: "tokens" [B, T] and "lengths" [B] of B texts of at most T words.
           temperature: tau of "relaxed", instead of the last temperature of the configuration.
           encoded: the result of `encode` for the batch, if it is computed already.
 
         Returns:
-          "sample" and "relaxed" (`gates.test_samples` draws with the same noise), "threshold" and
-          "expected" (the open probabilities as gates). All fields but gate_logits and scores have
-          a leading axis over the draws, of size 1 for the latter two modes. If the gates act on
-          the input, scores have it too, because each draw is a separate pass over the sequence.
+          The outputs by mode: "sample" and "relaxed" (`gates.test_samples` draws with the same
+          noise), "threshold" and "expected" (the open probabilities as gates). All fields but
+          gate_logits and scores have a leading axis over the draws, of size 1 for the latter two
+          modes. If the gates act on the input, scores have it too, because each draw is a separate
+          pass over the sequence.
 
         Raises:
           ValueError: if the system has no gates.
@@ -348,15 +371,16 @@ class GANet(nn.Module):
         """Computes the outputs under given gates, from a single pass over the sequence.
 
         Args:
-          batch: "tokens" [B, T] and "lengths" [B], the batch of a call.
-          gates: S patterns of gates, 0 or 1 for each word; `gates.empty` is the rule for a text
-            with all gates closed.
+          batch: "tokens" [B, T] and "lengths" [B] of B texts of at most T words.
+          gates: S patterns of gates, 0 or 1 for each of T words of B texts; the option
+            `gates.empty` is the rule for a text with all gates closed.
           soft: True if gates are numbers from 0 to 1, as for "expected" and "relaxed"; a text with
             all gates 0 is pooled to 0.
           encoded: the result of `encode` for the batch, if it is computed already.
 
         Returns:
-          The outputs, with a leading axis S as in `gate_modes`.
+          The output. Its fields have a leading axis S, except `gate_logits` and, unless the gates
+          act on the input, `scores`.
 
         Raises:
           ValueError: if the system has no gates.
@@ -368,27 +392,36 @@ class GANet(nn.Module):
     def read(
         self, encoded: Encoded, gates: Float[Array, "B T"], batch: Batch, *, train: bool = False
     ) -> GANetOutput:
-        """Computes the output of encoded words under hard gates, 0 or 1, like `attend`."""
+        """Computes the output of encoded words under hard gates [B, T], 0 or 1.
+
+        encoded is the result of `encode` for the batch, "tokens" [B, T] of T words per text and
+        "lengths" [B], and train=True adds dropout.
+        """
         return self.attend(encoded, Gates(gates, hard=True), batch, train=train)
 
     def to_estimate(self, batch: Batch) -> tuple[Encoded, Key[Array, " B"]]:
         """Returns the result of `encode` in training, and PRNG keys of the noise of the gates.
 
-        An estimator of the gradient of the gates needs both.
+        There is a key for each example of the batch, "tokens" [B, T] of T words per text and
+        "lengths" [B]. An estimator of the gradient of the gates needs both results.
         """
         return self.encode(batch, train=True), keys_of(self, batch, "gate")
 
     def from_pooled(self, pooled: Float[Array, "... D"]) -> Float[Array, "... C"]:
-        """Computes class scores of pooled states before their tanh (`post_tanh`), in evaluation."""
+        """Computes the scores of C classes from pooled states of D numbers, in evaluation.
+
+        pooled are the states before the tanh that the option `post_tanh` adds; "..." are any axes.
+        """
         return self.classify(jnp.tanh(pooled) if self.config.post_tanh else pooled, {})
 
     def compact(self, batch: Batch, *, capacity: int) -> GANetOutput:
         """Computes the output of evaluation with a backbone that reads only the open words.
 
         Args:
-          batch: "tokens" [B, T] and "lengths" [B], the batch of a call.
-          capacity: number of open words for which a text has room, see `functional.plan_capacity`,
-            and of steps of the backbone. The full backbone reads a batch with more open words.
+          batch: "tokens" [B, T] and "lengths" [B] of B texts of at most T words.
+          capacity: number of steps of the backbone, at least the number of open words of a text,
+            such as a result of `functional.plan_capacity`. A batch with more open words in a text
+            is read in T steps.
 
         Returns:
           The output of a call, except that `scores` is None.

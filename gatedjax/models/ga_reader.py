@@ -42,7 +42,11 @@ QueryVector = Literal["cloze", "final"]
 @document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GAReaderCharacters:
-    """The options of word vectors that are computed from characters."""
+    """The options of word vectors that are computed from characters, as keywords with defaults.
+
+    They are the widths of the character vectors `char_dim` (25; 0 reads no characters), of the
+    character GRU per direction `char_hidden` (25) and of its result per word `char_features` (50).
+    """
 
     char_dim: int = 25
     """Width of the character vectors. With 0 the network does not read characters."""
@@ -62,7 +66,11 @@ class GAReaderCharacters:
 @with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GAReaderConfig:
-    """The configuration of the GA Reader and its baselines.
+    """The configuration of the GA Reader and its baselines, as keywords with defaults.
+
+    There are `hops` hops with GRUs of `hidden` units per direction on word vectors of width
+    `embedding_dim`. `characters` is a `GAReaderCharacters`. `gating` ("multiply", "sum", "concat"
+    or "none") joins document and query, and `query_vector` ("cloze" or "final") scores the tokens.
 
     >>> GAReaderConfig(hops=1, query_vector="final").gru_options()["reset_after"]
     True
@@ -124,7 +132,7 @@ class GAReaderConfig:
             check_positive(step_clip=self.step_clip)
 
     def gru_options(self) -> dict[str, Tree]:
-        """Returns the options of all `nn.GRU` of the network, as keyword arguments by name."""
+        """Returns keyword arguments for all `nn.GRU` of the network, such as "reset_after"."""
         options: Keywords = {
             "reset_after": self.reset_after,
             # Lasagne, the library of the authors, has no second bias in its GRU.
@@ -139,7 +147,10 @@ class GAReaderConfig:
 @exportable
 @struct.dataclass
 class GAReaderOutput:
-    """The output of a `GAReader`.
+    """The output of a `GAReader` for B questions with C candidates each.
+
+    N and Q are the numbers of document and query tokens, e are the scores of the document tokens,
+    and K is the number of hops.
 
     Attributes:
       logits: log-probabilities of the candidates [B, C], float32; -inf for padding and for
@@ -174,10 +185,10 @@ class GAReader(nn.Module):
       "occurrence" bool [B, N, C], True where a token belongs to a candidate, or instead
       "candidate_positions" int [B, C, P], the positions of each candidate, filled up with -1;
       "candidate_mask" bool [B, C], True at real candidates.
-    With characters the batch also has the distinct words of each example, "word_characters" int
-    [B, W, L] and "word_lengths" [B, W], and the index of each token among them, "document_words"
-    [B, N] and "query_words" [B, Q]. Training with dropout needs the stream "dropout"; its bits
-    belong to "example_id" [B] (row numbers by default).
+    With characters the batch also has the W distinct words of each example, of L characters,
+    "word_characters" int [B, W, L] and "word_lengths" [B, W], and the index of each token among
+    them, "document_words" [B, N] and "query_words" [B, Q]. Training with dropout needs the stream
+    "dropout"; its bits belong to "example_id" [B] (row numbers by default).
 
     If "cloze" is outside of the query, so that the query has no gap, all real tokens get equal
     attention under `jit`. Outside of `jit`, where values are known, this raises ValueError.
@@ -253,11 +264,12 @@ class GAReader(nn.Module):
         Args:
           batch: "document" int [B, N], "query" int [B, Q], "document_lengths" and "query_lengths"
             [B], "cloze" int [B], "candidate_mask" bool [B, C], and "occurrence" bool [B, N, C] or
-            "candidate_positions" int [B, C, P].
+            "candidate_positions" int [B, C, P]; N and Q are numbers of tokens, C of candidates and
+            P of positions per candidate. The docstring of the class describes the arrays.
           train: True runs the network with dropout.
 
         Returns:
-          The log-probabilities of the candidates, and the attention.
+          A `GAReaderOutput` with the log-probabilities of the candidates, and the attention.
 
         Raises:
           ValueError: also if a cloze is outside its query, outside of `jit`.
@@ -301,8 +313,9 @@ class GAReader(nn.Module):
     def _vectors(self, batch: Batch, keys: Any) -> tuple[Array, Array]:
         """Returns X_0 [B, N, E] and Y [B, Q, E], the word vectors of document and query.
 
-        keys are a PRNG key per row [B] for dropout; None means no dropout. With characters the
-        vectors contain the features of the characters.
+        batch is that of a call, with "document" [B, N] of N tokens and "query" [B, Q] of Q. keys
+        are a PRNG key per example [B] for dropout; None means no dropout. E is `embedding_dim`, and
+        with characters also `char_features`, because their features are appended.
         """
         words = None
         if self.config.characters.char_dim:
@@ -324,10 +337,10 @@ class GAReader(nn.Module):
 
 
 def _shared_tokens(batch: Batch, document_mask: Array, query_mask: Array) -> Bool[Array, "B N"]:
-    """Returns True at real document tokens that are also real tokens of the query.
+    """Returns a mask, True at real document tokens that are also real tokens of the query.
 
-    The batch has "document" [B, N] and "query" [B, Q]; document_mask and query_mask have these
-    shapes and are True at real tokens.
+    The batch has "document" [B, N] of N tokens and "query" [B, Q] of Q tokens; document_mask and
+    query_mask have these shapes and are True at real tokens.
     """
     same = batch["document"][:, :, None] == batch["query"][:, None, :]
     # The program compares with the padded query, so that id 0 always counts as present; here only
@@ -340,7 +353,8 @@ class GAReaderTask(ClozeTask):
     """The task of training and evaluating a `GAReader` or a baseline: -log Pr(answer) as the loss.
 
     A batch has "label" int [B], the index of the answer among the candidates or -1, and "weight"
-    [B], 0 at filler rows, besides the arrays of the network.
+    [B], 1 for examples and 0 for filler rows, besides the arrays that `GAReader` reads, such as
+    "document" and "query".
 
         >>> GAReaderTask(GAReader(GAReaderConfig(freeze_embeddings=True), vocab_size=50)).frozen
         ('embed/embedding',)

@@ -35,7 +35,12 @@ from gatedjax.nn._types import Table
 @document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RAUDropout:
-    """Dropout rates of the network."""
+    """Dropout rates of an `RAUClassifier` or `RAULanguageModel`, in [0, 1), as keywords.
+
+    `embedding_dropout` acts on word vectors, `layer_dropout` between recurrent layers,
+    `recurrent_dropout` on recurrent connections, and `state_dropout` on the states that the output
+    layer reads. All are 0 by default.
+    """
 
     embedding_dropout: float = 0.0
     """Dropout rate on word vectors, for texts."""
@@ -57,6 +62,11 @@ class RAUDropout:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RAUConfig:
     """The configuration of networks with recurrent attention units, and of their baselines.
+
+    Its fields are keywords with defaults: `num_layers` layers of the `cell` "rau", "gru" or "lstm"
+    with states of width `hidden`, for texts on word vectors of width `embedding_dim`. `attention`
+    is the form of the attention of a RAU: "feature_proj", "concat", "matrix", "time_causal",
+    "sigmoid" or "additive_relu". `dropouts` is an `RAUDropout`.
 
     >>> RAUConfig(hidden=64, num_layers=2).cell
     'rau'
@@ -138,7 +148,9 @@ class RAUConfig:
 @exportable
 @struct.dataclass
 class RAUOutput:
-    """The output of an `RAUClassifier`.
+    """The output of an `RAUClassifier` for B sequences of T steps, with states of width H.
+
+    C is the number of classes.
 
     Attributes:
       logits: class scores [B, C], float32.
@@ -198,9 +210,10 @@ class RAUClassifier(nn.Module):
         >>> print(output.logits.shape, output.states.shape)
         (2, 10) (2, 28, 4)
 
-    Call the network with a batch {"rows": float [B, T, D], "lengths": int [B]} or, with a
-    vocab_size, {"tokens": int [B, T], "lengths": int [B]}. Training with dropout needs the stream
-    "dropout"; its bits belong to "example_id": int [B] (row numbers by default).
+    Call the network with a batch of T vectors of D numbers for each of B examples, {"rows": float
+    [B, T, D], "lengths": int [B]} or, with a vocab_size, {"tokens": int [B, T], "lengths": int
+    [B]}. Training with dropout needs the stream "dropout"; its bits belong to "example_id": int [B]
+    (row numbers by default).
 
     Attributes:
       config: the options of the network.
@@ -229,12 +242,13 @@ class RAUClassifier(nn.Module):
         """Runs the network.
 
         Args:
-          batch: "rows" float [B, T, D] or "tokens" int [B, T], and "lengths" int [B].
+          batch: "rows" float [B, T, D], T vectors of D numbers per example, or "tokens" int [B, T],
+            and "lengths" int [B], the numbers of real steps.
           train: True runs the network with dropout.
           attention: True also returns the attention weights, from a second pass without dropout.
 
         Returns:
-          The class scores, the states and, if asked for, the attention weights.
+          An `RAUOutput` with the class scores, the states and, if asked for, the attention weights.
 
         Raises:
           ValueError: also if attention is True for a GRU or LSTM.
@@ -267,9 +281,10 @@ class RAUClassifier(nn.Module):
         return RAUOutput(logits=logits, state=state, states=states, attention=weights)
 
     def _inputs(self, batch: Batch) -> Float[Array, "B T D"]:
-        """Returns the inputs of the recurrent layers.
+        """Returns the inputs of the recurrent layers, a vector of D numbers for each of T steps.
 
-        They are "rows" of the batch, or the word vectors of its "tokens".
+        They are the "rows" [B, T, D] of the batch or, if the network has a vocab_size, the word
+        vectors of its "tokens" [B, T].
         """
         if self.vocab_size is None:
             check_batch(batch, rows="B T D", lengths="B")
@@ -283,7 +298,8 @@ class RAUTask(ClassifierTask):
     """The task of training and evaluating an `RAUClassifier`: cross-entropy of the class.
 
     A batch has "label" int [B], the index of the class, "weight" [B], 1 for examples and 0 for
-    filler rows, and "example_id" int [B], besides the arrays of the network.
+    filler rows, and "example_id" int [B], besides "lengths" int [B] and "rows" float [B, T, D], T
+    vectors of D numbers per example, or "tokens" int [B, T].
 
         >>> RAUTask(RAUClassifier(RAUConfig(), num_classes=10)).frozen
         ()

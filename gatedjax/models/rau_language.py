@@ -32,7 +32,9 @@ from gatedjax.training import Ratio
 @exportable
 @struct.dataclass
 class RAULanguageOutput:
-    """The output of an `RAULanguageModel` for a window of text.
+    """The output of an `RAULanguageModel` for a window, T successive words of each of B texts.
+
+    V is the number of words of the vocabulary, and H the width of the states.
 
     Attributes:
       logits: scores of the next word [B, T, V], float32.
@@ -57,11 +59,11 @@ class RAULanguageModel(nn.Module):
         >>> print(output.logits.shape, output.states.shape)
         (1, 3, 50) (1, 3, 4)
 
-    Call the network with a batch {"tokens": int [B, T], "lengths": int [B]} and optionally "reset":
-    bool [B], True for rows that begin a text. Training with dropout needs the stream "dropout"; its
-    bits belong to "example_id": int [B] (row numbers by default). Dropout acts on word vectors,
-    between layers and before the softmax, and on the recurrent connections only with
-    recurrent_dropout.
+    Call the network with a window, T successive words of each of B texts: a batch {"tokens": int
+    [B, T], "lengths": int [B]} and optionally "reset": bool [B], True for rows that begin a text.
+    Training with dropout needs the stream "dropout"; its bits belong to "example_id": int [B] (row
+    numbers by default). Dropout acts on word vectors, between layers and before the softmax, and on
+    the recurrent connections only with recurrent_dropout.
 
     Attributes:
       config: the options of the network; `init_scale` also applies to word vectors and softmax.
@@ -87,16 +89,18 @@ class RAULanguageModel(nn.Module):
     def __call__(
         self, batch: Batch, carry: Carry = None, *, train: bool = False
     ) -> RAULanguageOutput:
-        """Reads a window of text.
+        """Reads a window, T successive words of each of B texts.
 
         Args:
-          batch: "tokens" int [B, T], "lengths" int [B] and optionally "reset" bool [B].
+          batch: "tokens" int [B, T], "lengths" int [B] and optionally "reset" bool [B], True for
+            rows that begin a new text.
           carry: the state before the window, `carry` of the last output; None means the beginning
             of a text.
           train: True runs the network with dropout.
 
         Returns:
-          The scores of the next words, the states, and the state after the window.
+          An `RAULanguageOutput` with the scores of the next words, the states, and the carry for
+          the next window.
         """
         states, carry = self._run(batch, carry, train)
         kernel = self.kernel.astype(states.dtype)
@@ -111,13 +115,14 @@ class RAULanguageModel(nn.Module):
         """Computes the negative log-likelihoods of the next words without storing their logits.
 
         Args:
-          batch: "tokens" int [B, T], "lengths" int [B] and "targets" int [B, T], the next words.
+          batch: "tokens" int [B, T] (T words per text), "lengths" int [B] and "targets" int [B, T],
+            the next words, and optionally "reset" bool [B], True for rows that begin a new text.
           carry: the state before the window, `carry` of `RAULanguageOutput`; None means the
             beginning of a text.
           train: True runs the network with dropout.
 
         Returns:
-          Negative log-likelihoods in nats, 0 at padding, and the state after the window.
+          Negative log-likelihoods in nats, 0 at padding, and the carry for the next window.
         """
         check_batch(batch, tokens="B T", lengths="B", targets="B T")
         states, carry = self._run(batch, carry, train)
@@ -127,9 +132,15 @@ class RAULanguageModel(nn.Module):
         return F.linear_cross_entropy(states, kernel, targets, bias=self.bias, mask=mask), carry
 
     def _run(self, batch: Batch, carry: Carry, train: bool) -> tuple[Array, Tree]:
-        """Returns (states of the last layer [B, T, H], state after the window).
+        """Returns (states of the last layer [B, T, H], carry for the next window).
 
-        batch and carry are the arguments of a call; train=True adds dropout.
+        H is the width of the states, and a carry is a tuple with the state of each layer.
+
+        Args:
+          batch: "tokens" int [B, T] of T words per text, "lengths" int [B] and optionally "reset"
+            bool [B].
+          carry: the carry of the window before, or None at the beginning of a text.
+          train: True adds dropout.
         """
         config = self.config
         check_batch(batch, tokens="B T", lengths="B")
@@ -201,10 +212,10 @@ class RAULanguageTask:
 
         Args:
           key: a PRNG key.
-          batch: a window of text.
+          batch: a window of T words per text, "tokens" int [B, T] and "lengths" int [B].
 
         Returns:
-          The parameters.
+          The parameters, a nested dict of arrays.
         """
         streams = dict(zip(("params", "dropout"), jax.random.split(key), strict=True))
         return self.model.init(streams, batch, train=True)["params"]
@@ -212,7 +223,8 @@ class RAULanguageTask:
     def init_carry(self, batch: Batch) -> Tree:
         """Returns the state at the beginning of a text, for a batch with "tokens" [B, T].
 
-        It is the tuple of the carries of all layers, in the form of `RAULanguageOutput.carry`.
+        It is a tuple with the carry of each layer, such as h [B, H] of a GRU with H units, or an
+        `LSTMState`, as in `RAULanguageOutput.carry`. T may be any number of words.
         """
         return recurrent_layers(self.model.config).initial_carry(batch["tokens"].shape[0])
 
@@ -222,14 +234,16 @@ class RAULanguageTask:
         """Computes the training loss of a window.
 
         Args:
-          params: the parameters.
-          batch: the window, with "targets" and "token_weight" [B, T], 0 at padding.
+          params: the parameters, as from `init`.
+          batch: the window, "tokens" and "targets" int [B, T], "lengths" int [B], optionally
+            "reset" bool [B], and "token_weight" [B, T], 1 at words and 0 at padding.
           rngs: a dict with the PRNG key of the stream "dropout".
           carry: the state before the window, as from `init_carry`.
 
         Returns:
           (loss, (metrics, carry)): T times the summed negative log-likelihood of the real tokens, a
-          scalar; "loss" and "perplexity" as sums and counts; and the state after the window.
+          scalar; a dict with "loss" and "perplexity", each a `Ratio` of a sum and a count; and the
+          carry for the next window.
         """
         nll, carry = self._score(params, batch, carry, train=True, rngs=rngs)
         metrics = _metrics(nll, batch["token_weight"])
@@ -241,13 +255,15 @@ class RAULanguageTask:
         """Evaluates a window.
 
         Args:
-          params: the parameters.
-          batch: the window, with "targets", "token_weight" [B, T] and "example_id" [B].
-          carry: the state before the window.
+          params: the parameters, as from `init`.
+          batch: the window, as for `loss`, with "example_id" [B] in addition.
+          carry: the state before the window, as from `init_carry`.
 
         Returns:
-          "loss" (nats per token) and "perplexity"; "nll" of each row, with its "example_id" and
-          number of "tokens"; and the state after the window.
+          (metrics, predictions, carry): a dict with "loss" (nats per token) and "perplexity", each
+          a `Ratio`; a dict of arrays [B] with "example_id", "tokens" (the number of words) and
+          "nll" (the summed negative log-likelihood, in nats) of each row; and the carry for the
+          next window.
         """
         nll, carry = self._score(params, batch, carry)
         real = batch["token_weight"] > 0
@@ -259,7 +275,11 @@ class RAULanguageTask:
         return _metrics(nll, batch["token_weight"]), predictions, carry
 
     def _score(self, params: Params, batch: Batch, carry: Carry, **options: Any) -> Tree:
-        """Returns the result of `RAULanguageModel.score` for a batch and parameters."""
+        """Returns (negative log-likelihoods [B, T] of T words, carry for the next window).
+
+        params are the parameters, batch and carry are the arguments of `RAULanguageModel.score`,
+        and options are further keywords: train, and the PRNG keys `rngs` of Flax.
+        """
         return self.model.apply(
             {"params": params}, batch, carry, method=RAULanguageModel.score, **options
         )
@@ -268,7 +288,9 @@ class RAULanguageTask:
 def _metrics(nll: Float[Array, "B T"], weight: Float[Array, "B T"]) -> Metrics:
     """Returns "loss" and "perplexity" as sums and counts, from negative log-likelihoods per token.
 
-    weight [B, T] is 0 at padding.
+    nll are in nats, for T words of each of B rows, and weight is 1 at words and 0 at padding. Each
+    of the two entries is the same `Ratio` of the sum over all tokens and their number; the
+    perplexity is computed when the `Ratio` is converted to a float.
     """
     tokens = Ratio.of(nll.reshape(-1), weight.reshape(-1))
     return {"loss": tokens, "perplexity": tokens}

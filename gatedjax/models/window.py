@@ -49,8 +49,8 @@ class WindowParams(NamedTuple):
       left_logits: l [G], what a word adds to the gate logit of the word after it.
       right_logits: r [G], what a word adds to the gate logit of the word before it.
       words: E [V, C], the class scores of the words.
-      bias: b [C].
-      multiplier: the Lagrange multiplier of the density.
+      bias: b [C], the class scores of a text without open words.
+      multiplier: the Lagrange multiplier of the density, a scalar.
     """
 
     word_logits: Float[Array, " G"]
@@ -62,13 +62,13 @@ class WindowParams(NamedTuple):
 
 
 class WindowTexts(NamedTuple):
-    """Texts as padded arrays.
+    """N texts of at most T words as arrays, padded on the right.
 
     Attributes:
       words: the words [N, T], as rows of `WindowParams.words`.
       gates: the gates of the words [N, T], as rows of `WindowParams.word_logits`.
       lengths: the numbers of words [N].
-      labels: the classes [N].
+      labels: the indices of the classes [N], from 0.
       weights: the weights of the texts in the loss [N].
     """
 
@@ -80,7 +80,9 @@ class WindowTexts(NamedTuple):
 
 
 class Room(NamedTuple):
-    """The smallest sizes of the arrays of a fit.
+    """The smallest sizes of the padded arrays of a call of `fit_gates`.
+
+    Calls with the same sizes share a compiled program.
 
     Attributes:
       texts: the number of texts.
@@ -105,9 +107,10 @@ def gate_logits(
 
     Args:
       params: the parameters, of which a, l and r are used.
-      gates: the gates of the words.
-      mask: True at words.
-      edge: the row of the edge of a text, which is the neighbour of its first and last word.
+      gates: the gate of each of T words of B texts, as an index of the arrays a, l and r.
+      mask: True at words, False at padding.
+      edge: the index, in these arrays, of the edge of a text, which is the neighbour of its first
+        and last word.
 
     Returns:
       z; -inf at padding.
@@ -137,12 +140,12 @@ def read_gated(
 
     Args:
       params: the parameters, of which E and b are used.
-      words: the words.
-      gates: g, 0 at padding.
-      squares: q, the squared length of the features of each word.
+      words: T words of B texts, as indices of the V rows of E.
+      gates: g, 0 (closed) to 1 (open) for each word, 0 at padding.
+      squares: q, the squared length of the features of each of V words.
 
     Returns:
-      y; b for a text with all gates closed.
+      y, the scores of C classes; b for a text with all gates closed.
     """
     total = jnp.einsum("bt,btc->bc", gates, params.words[words])
     square = jnp.sum(gates * squares[words], axis=1)
@@ -180,14 +183,15 @@ def fit_gates(
       labels: int [n], the class of each text.
       gate_of: int [V], the row of the gate of each word, in [0, G).
       initial_logits: [G], the initial a.
-      words: [V, C], the initial class scores E.
+      words: [V, C], the initial scores E of C classes.
       bias: [C], the initial b.
       squares: [V], the squared lengths q of the features of each word.
       density: the target of the mean open probability, in (0, 1).
       epochs: the number of passes over the texts.
       seed: the seed of the order of the texts and of the noise of the gates.
-      room: the sizes of another fit that is to use the same compiled program. Larger arrays have
-        more padding, and small data sets take more steps.
+      room: the least sizes of the padded arrays, so that several calls use the same compiled
+        program. Larger arrays have more padding, and small data sets take more steps. None is the
+        size of the texts.
       sample_weight: [n], the weight of the cross-entropy of each text; None is 1.
 
     Returns:
@@ -230,7 +234,10 @@ def _round_up(size: int, multiple: int) -> int:
 
 
 def _pad_rows(values: Any, rows: int) -> Any:
-    """Returns `values` as float32, with zeros behind its first axis up to `rows` entries."""
+    """Returns an array as float32, with zeros appended along its first axis up to `rows` entries.
+
+    `values` is an array [n, ...] with n at most `rows`.
+    """
     values = np.asarray(values, np.float32)
     return np.pad(values, [(0, rows - len(values))] + [(0, 0)] * (values.ndim - 1))
 
@@ -245,8 +252,15 @@ def _pad_arrays(
 ) -> tuple[WindowTexts, np.ndarray]:
     """Returns (texts, squares) with the sizes of `room` rounded up; padding is the last word.
 
-    texts are n int arrays of words, labels [n] and weights [n] belong to them, gate_of [V] is the
-    row of the gate of each word, and squares [V] are q.
+    The returned squares are float32, with 0 for the added words.
+
+    Args:
+      texts: n int arrays, the words of each text, in [0, V).
+      labels: int [n], the class of each text.
+      weights: [n], the weight of each text in the loss.
+      gate_of: int [V], the index of the gate of each word.
+      squares: [V], the squared lengths q of the features of each word.
+      room: the least sizes of the result.
     """
     lengths = np.array([len(text) for text in texts], np.int32)
     # Rounded sizes let data sets of similar sizes share a compiled program.
@@ -268,9 +282,11 @@ def _pad_arrays(
 
 
 def _order_rows(count: int, rows: int, epochs: int, seed: int) -> np.ndarray:
-    """Returns the texts of each step, int32 [steps, BATCH_SIZE], from shuffled passes.
+    """Returns the indices of the texts of each step, int32 [steps, BATCH_SIZE].
 
-    count is the number of real texts among `rows` padded texts.
+    They are in [0, count), from passes in a shuffled order that depends on the seed. count is the
+    number of real texts, and `rows` their number with padding. There are epochs * rows indices, or
+    more if these are fewer than 300 steps.
     """
     rng = np.random.default_rng(seed)
     size = max(epochs * rows, _FEWEST_STEPS * BATCH_SIZE)
@@ -286,10 +302,11 @@ def _loss(
     density: Float[Array, ""],
     key: Key[Array, ""],
 ) -> Float[Array, ""]:
-    """Computes the loss of a batch under a draw of the gates: a scalar.
+    """Computes the loss of a batch of texts under a draw of the gates: a scalar.
 
-    squares are q, edge is the row of the edge of a text in the tables of gates, density is the
-    target of this step, and key draws the noise.
+    params are the parameters of gates and reader. squares are q, the squared lengths of the
+    features of V words. edge is the index of the edge of a text in the arrays of gate logits,
+    density is the target of this step, and key draws the noise.
     """
     mask = F.length_mask(batch.lengths, batch.words.shape[1])
     logits = gate_logits(params, batch.gates, mask, edge)
@@ -314,15 +331,25 @@ def _train(
 ) -> WindowParams:
     """Trains the parameters, and returns them after the last step.
 
-    order are the texts of each of K steps, edge is the row of the edge of a text in the tables of
-    gates, density is the target at the end, and key is the PRNG key of all steps.
+    Args:
+      params: the initial parameters.
+      texts: all texts, padded.
+      squares: the squared lengths q of the features of V words.
+      order: the indices of the B texts of each of K steps.
+      edge: the index of the edge of a text in the arrays of gate logits.
+      density: the target of the mean open probability at the end.
+      key: the PRNG key of all steps.
     """
     steps = order.shape[0]
     rate = optax.exponential_decay(_RATES[0], steps, _RATES[1] / _RATES[0])
     optimizer = optax.adam(rate)
 
     def step(carry, inputs):
-        """Computes an update; carry is (parameters, state of Adam), inputs are (step, texts)."""
+        """Computes an update, and returns (new carry, None).
+
+        carry is (parameters, state of Adam), and inputs are the number of the step, from 0, and the
+        indices of its texts [B].
+        """
         params, state = carry
         number, rows = inputs
         # The density falls slowly, because untrained gates would close at random words.

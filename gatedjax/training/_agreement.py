@@ -21,7 +21,10 @@ _SHOWN = 12
 
 
 class ProcessMismatch(ValueError):
-    """Raised if the processes of a run have different settings, packages, data or parameters."""
+    """Raised if the processes of a run have different settings, packages, data or parameters.
+
+    The message lists the processes and the values.
+    """
 
 
 def collect_shared_values(
@@ -39,12 +42,12 @@ def collect_shared_values(
     name has None if its value is unknown.
 
     Args:
-      settings: settings of the run, see `settings_of`.
+      settings: settings of the run, nested dicts of JSON values, as from `settings_of`.
       config: the training options of this process.
-      digests: digests of the task and of the data, see `run_digests`.
+      digests: digests of the task and of the data by name, as from `run_digests`.
       params: a tree with the shapes and dtypes of the parameters.
-      eval_data: the evaluation batches, or None. All batches after the first are read and hashed,
-        because `digests` has the first.
+      eval_data: an iterable of evaluation batches, or None. All batches after the first are read
+        and hashed, because `digests` has the first.
       step: a digest of the program of a step, with its optimizer; None if it cannot be lowered.
     """
     settings = flatten({"train": to_json_values(config)}) | flatten(settings)
@@ -99,7 +102,7 @@ class Seen:
 
         Args:
           step: the number of steps so far.
-          params: the parameters after these steps, as NumPy arrays.
+          params: the parameters after these steps, a tree of NumPy arrays.
 
         Raises:
           ProcessMismatch: on all processes, if arrays differ; the message names the processes and
@@ -116,7 +119,7 @@ def agree(values: dict[str, Any]) -> None:
     """Checks that all processes have equal values; all processes must call it at the same point.
 
     Args:
-      values: values that JSON can represent, by name.
+      values: a dict of values that JSON can represent, such as {"train.seed": 0}.
 
     Raises:
       ProcessMismatch: on all processes, if values differ; the message names the processes and the

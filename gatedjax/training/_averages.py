@@ -121,14 +121,17 @@ def _move(node: Any, params: Any, point: Any) -> Any:
     """Returns the parameters to evaluate according to a node of the optimiser state.
 
     Args:
-      node: a state whose class is in `_AVERAGES`.
-      params: the parameters of the last step.
+      node: an `EmaState`, or the state of a schedule-free or SAM transformation of Optax.
+      params: the parameters of the last step, a tree of arrays.
       point: the parameters to evaluate according to the nodes before this node in the optimiser
         state. They are returned where this node masks parameters.
     """
 
     def take_unmasked(tree: Any) -> Any:
-        """Returns `params`, with `optax.MaskedNode` where `tree` has such a node."""
+        """Returns `params`, with `optax.MaskedNode` where `tree` has such a node.
+
+        `tree` is an array tree of `node` with the structure of the parameters.
+        """
         return jax.tree.map(lambda x, p: x if is_masked(x) else p, tree, params, is_leaf=is_masked)
 
     if isinstance(node, EmaState):

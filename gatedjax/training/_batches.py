@@ -11,7 +11,7 @@ from gatedjax.training.task import Batch
 
 
 class Batches(Protocol):
-    """The batches of a run.
+    """The batches of a run, dicts of arrays that are read by the number of a step, from 0.
 
     Attributes:
       first: the batch of step 0. If the data cannot be repeated, and the run continues from a
@@ -32,14 +32,18 @@ class Batches(Protocol):
         """
 
     def restore(self, state: Any) -> None:
-        """Sets the position to a result of `state`, before `read`."""
+        """Sets the position in the data to `state`, a result of the method `state`.
+
+        It is called before `read`, when a run continues from a checkpoint.
+        """
 
 
 class _ByStep:
     """Batches that `train_data[step]` returns.
 
     Args:
-      data: the training data, perhaps with a method `iterate(start, stop)`.
+      data: the training data, such as a list of batches. If they have a method
+        `iterate(start, stop)`, it yields the batches of the steps from start to stop - 1.
       num_steps: the number of steps of the run.
       repeatable: False if the data give other batches when they are read again.
     """
@@ -152,7 +156,9 @@ def open_batches(train_data: Any, num_steps: int, repeatable: bool = True) -> Ba
     """Returns the batches of training data of any kind, after checking the first batch.
 
     Args:
-      train_data: the training data, see `fit`.
+      train_data: data with the batch of a step as `train_data[step]`; or an iterable with an
+        iterator that has `get_state` and `set_state`, as in grain; or, with repeatable=False, any
+        iterable of batches.
       num_steps: the number of steps of the run.
       repeatable: False if the data give other batches when they are read again.
 
@@ -185,7 +191,7 @@ def first_batch(train_data: Any, num_steps: int) -> Batch:
     """Returns the batch of step 0 of data with `train_data[step]`, after checking the data.
 
     Args:
-      train_data: the training data of a lane.
+      train_data: the training data of a lane, a run that is trained side by side with other runs.
       num_steps: the number of steps of the run.
 
     Raises:
@@ -201,9 +207,10 @@ def first_batch(train_data: Any, num_steps: int) -> Batch:
 
 
 def _first_of(iterator: Iterator[Any], data: Any) -> Batch:
-    """Returns the first batch of an iterator of `data`, after checking it.
+    """Returns the first batch of an iterator, a dict of arrays, after checking it.
 
-    Raises ValueError if there is none.
+    Raises ValueError if there is none. `iterator` is an iterator of `data`, the training data,
+    whose class the message has.
     """
     batch = next(iterator, None)
     if batch is None:
@@ -216,6 +223,9 @@ def _first_of(iterator: Iterator[Any], data: Any) -> Batch:
 
 def _encode_state(state: Any) -> Any:
     """Returns the state of an iterator as a JSON value, from which `_decode_state` restores it.
+
+    `state` is the result of `get_state`, bytes or a JSON value. The result is a dict with the
+    single entry "base64" (a text for the bytes) or "json".
 
     Raises:
       TypeError: if JSON cannot represent the state.
@@ -236,5 +246,8 @@ def _encode_state(state: Any) -> Any:
 
 
 def _decode_state(saved: Any) -> Any:
-    """Returns the state of an iterator from `saved`, the JSON value of `_encode_state`."""
+    """Returns the state of an iterator, bytes or a JSON value.
+
+    `saved` is a result of `_encode_state` from the JSON record of a checkpoint.
+    """
     return base64.b64decode(saved["base64"]) if "base64" in saved else saved["json"]

@@ -80,7 +80,9 @@ def check_optimizer(optimizer: Any, config: TrainConfig) -> Any:
 
 
 def digest_optimizer(tx: optax.GradientTransformation, params: Any) -> str:
-    """Returns a hash of the lowered `init` and `update` of an optimizer, see `program_of`.
+    """Returns a hash of the lowered `init` and `update` of an optimizer, as a text.
+
+    Two optimizers with the same hash compute the same updates.
 
     Args:
       tx: the optimizer.
@@ -233,9 +235,10 @@ def first_evaluation_batch(eval_data: Any) -> Batch | None:
 
 
 def _check_ratios(metrics: Any, source: str) -> None:
-    """Raises TypeError or ValueError unless `metrics` is a dict of scalar `Ratio`s.
+    """Raises TypeError or ValueError unless `metrics` is a dict of `Ratio`s with scalar fields.
 
-    `source` names the function that returned it, such as "evaluate".
+    A `Ratio` has a total and a count. `source` names the function that returned the metrics in the
+    message, such as "evaluate".
     """
     if not isinstance(metrics, Mapping):
         raise TypeError(f"metrics of {source} must be a dict, got {type(metrics).__name__}")
@@ -277,7 +280,7 @@ def check_arrays(state: TrainState) -> None:
 
 
 def check_callbacks(callbacks: Any) -> tuple[Callable[..., None], ...]:
-    """Returns the argument `callbacks` of `fit` as a tuple of functions.
+    """Returns the argument `callbacks` of `fit` as a tuple of functions (step, state, metrics).
 
     Raises:
       TypeError: if it is no tuple or list of functions.
@@ -296,6 +299,9 @@ def fit_params(params: Any, like: Any) -> Any:
     Args:
       params: the argument `params` of `fit`, a tree of arrays.
       like: shapes and dtypes of the parameters that `task.init` returns.
+
+    Returns:
+      A tree with the structure of `like` and the arrays of `params`.
 
     Raises:
       ValueError: if names, shapes or dtypes differ; the message lists them. Or if a number is NaN
@@ -331,11 +337,11 @@ def check_outputs(
     The functions are traced and not computed.
 
     Args:
-      task: the task.
+      task: the task, a model with its loss (see `Task`).
       state: shapes and dtypes of the train state.
       batch: the first batch of training.
       evaluation: the first batch of evaluation; None for a run without evaluations.
-      best_metric: `TrainConfig.best_metric`.
+      best_metric: the name of the metric by which the best parameters are chosen, such as "loss".
 
     Returns:
       The paths of the parameters that the gradient of this batch does not reach.

@@ -65,13 +65,16 @@ def array_digests(tree: Any) -> dict[str, str]:
 
 
 def _array_digest(value: Any) -> str:
-    """Returns the dtype and shape of an array and 12 hex digits of its hash, as a text."""
+    """Returns dtype, shape and hash of the array `value`, such as "float32[3] 0f1e2d3c4b5a"."""
     array = host_array(value)
     return f"{describe(array)} {leaf_hash(array)[:12]}"
 
 
 def host_array(value: Any) -> np.ndarray:
-    """Returns a copy of an array as a NumPy array; PRNG keys become the integers of their bits."""
+    """Returns the array `value` as a NumPy array.
+
+    An array of PRNG keys becomes the array of the integers of their bits.
+    """
     if isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
         value = jax.random.key_data(value)
     return np.asarray(jax.device_get(value))
@@ -79,6 +82,8 @@ def host_array(value: Any) -> np.ndarray:
 
 def program_digest(function: Callable[..., Any], *arguments: Any) -> str:
     """Returns a hash of the program that JAX lowers a function to, and of the constants in it.
+
+    The hash is a text, "program " and 16 hex digits.
 
     The function is not compiled. Two processes with the same code, packages and kind of device get
     the same hash, because the text of the program has no addresses and no source locations.
@@ -100,9 +105,10 @@ def program_digest(function: Callable[..., Any], *arguments: Any) -> str:
 
 
 def lowered_text(traced: Any) -> str:
-    """Returns the text of the program that a result of `jax.jit(function).trace` is lowered to.
+    """Returns the text (StableHLO) of the program that a traced function is lowered to.
 
-    Large constants are left out of the text.
+    `traced` is a result of `jax.jit(function).trace(...)`. Large constants are left out of the
+    text.
     """
     module: Any = traced.lower().compiler_ir()
     return str(module.operation.get_asm(large_elements_limit=_IN_TEXT))
@@ -124,7 +130,10 @@ def compiled_digest(traced: Any) -> str | None:
 
 
 def _hash_text(text: str, traced: Any) -> str:
-    """Returns a hash of the text of a program and of the constants of its trace `traced`."""
+    """Returns a hash, 64 hex digits, of the text of a program and of its constants.
+
+    `text` is the result of `lowered_text`, and `traced` that of `jax.jit(function).trace(...)`.
+    """
     # Functions are numbered by their order, because a helper may get another name.
     numbers = {name: f"@{i}" for i, name in enumerate(_FUNCTION.findall(text))}
     text = _SYMBOL.sub(lambda symbol: numbers.get(symbol[1], symbol[0]), text)
@@ -174,11 +183,11 @@ def run_digests(
     digest None. Python functions that a program calls back are not part of its digest.
 
     Args:
-      task: the task.
+      task: the task, a model with its loss (see `Task`).
       state: shapes and dtypes of the train state.
       first: the first batch of training.
       evaluation: the first batch of evaluation; None for a run without evaluations.
-      eval_data: the evaluation data.
+      eval_data: the evaluation data, an iterable of batches, or None.
       params: the parameters to start from, if they are not those of `task.init`.
     """
     model_state = state.model_state
@@ -224,7 +233,10 @@ def run_digests(
 
 
 def _tree_digest(tree: Any) -> str:
-    """Returns a hash of the names, dtypes, shapes and values of the arrays of a tree."""
+    """Returns a hash of the names, dtypes, shapes and values of the arrays of a tree.
+
+    The hash is a text, "arrays " and 16 hex digits.
+    """
     text = repr(sorted(array_digests(tree).items()))
     return f"arrays {hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
@@ -238,8 +250,8 @@ def compared_digests(
     "train_data", ...): that setting is compared instead.
 
     Args:
-      settings: the settings of the run by name, see `settings_of`.
-      digests: the digests of the task and of the data by name, see `run_digests`.
+      settings: the settings of the run by name, nested dicts of JSON values.
+      digests: the digests of the task and of the data by name, as from `run_digests`.
       is_repeatable: False leaves out the digests that depend on the first batch of training.
     """
     of_first_batch = () if is_repeatable else ("train_data", "init")
@@ -251,7 +263,7 @@ def compared_digests(
 
 
 def digest_or_none(name: str, function: Callable[..., Any], *arguments: Any) -> str | None:
-    """Returns a hash of the program of a function, see `program_digest`.
+    """Returns a hash of the lowered program of a function, "program " and 16 hex digits.
 
     If the function cannot be lowered, the result is None, and a RuntimeWarning gives the reason.
 
@@ -279,7 +291,7 @@ def check_digests(saved: Any, current: dict[str, Any], where: Path) -> str | Non
     A digest is compared only if both sides have it, because checkpoints of older versions lack it.
 
     Args:
-      saved: the digests in the checkpoint by name, see `run_digests`.
+      saved: the digests in the checkpoint by name, as from `run_digests`; None if it has none.
       current: the digests of this run by name.
       where: the workdir, for the messages.
 

@@ -25,7 +25,7 @@ class NonFiniteError(RuntimeError):
     """Raised after too many updates in a row whose loss, gradient or parameters are not finite.
 
     Attributes:
-      step: the step of the last of these updates.
+      step: the step, from 1, of the last of these updates.
     """
 
     def __init__(self, message: str, step: int) -> None:
@@ -103,8 +103,8 @@ class Interval:
     def count(self, batch: Batch) -> None:
         """Adds a step: the number of real tokens, and of tokens and padding, in its batch.
 
-        They are counted from the arrays "tokens" [B, T] and "lengths" [B], and for questions about
-        documents from "document", "query" and their lengths.
+        They are counted from the arrays "tokens" [B, T] and "lengths" [B] of B texts, and for
+        questions about documents from "document", "query" and their lengths.
         """
         self.steps += 1
         for lengths, cells in _TEXTS:
@@ -136,15 +136,15 @@ class Meter:
     """The metrics of a run, or of several runs side by side, since their last lines.
 
     Args:
-      work: the folder that receives the lines.
-      records: the record of each run.
+      work: the work folder with the metrics.jsonl that receives the lines.
+      records: the progress of each run.
       names: for each run the entries that identify it in its lines, such as {"seed": 1}; [{}] for a
         single run.
-      pending: sums and counts of metrics by name since the last line, with an axis over the runs if
-        there are several.
+      pending: a `Ratio` (a sum and a count) of each metric by name since the last line, with an
+        axis over the runs if there are several.
 
     Attributes:
-      records: the record of each run.
+      records: the progress of each run.
       names: the entries that identify each run in its lines.
       pending: the sums and counts of metrics by name since the last line.
       alone: True for a single run.
@@ -167,10 +167,12 @@ class Meter:
     def add(self, step: int, metrics: Metrics, batches: list[Batch]) -> None:
         """Adds the metrics of an update to the sums, and waits for the update `IN_FLIGHT` earlier.
 
+        At most `IN_FLIGHT` updates are therefore queued on the devices.
+
         Args:
           step: the number of steps before the update.
-          metrics: the metrics of the update by name, with an axis over the runs if there are
-            several.
+          metrics: the metrics of the update by name, each a `Ratio` of a sum and a count, with an
+            axis over the runs if there are several. They must include "skipped".
           batches: the batch of each run, a dict of arrays.
         """
         self.pending = _sum(self.pending, metrics) if self.pending else metrics
@@ -183,9 +185,9 @@ class Meter:
             self.interval.count(batches[0])
 
     def title(self, number: int) -> str:
-        """Returns the part of a message that names run `number`, such as ", seed 1".
+        """Returns the part of a message that names a run, such as ", seed 1".
 
-        It is ": evaluation" for a single run.
+        It is ": evaluation" for a single run. `number` counts the runs from 0.
         """
         if self.alone:
             return ": evaluation"
@@ -237,7 +239,7 @@ class Meter:
         return means
 
     def check_skipped(self) -> None:
-        """Reports the updates that were skipped since the last call.
+        """Writes a line of metrics.jsonl for each update that was skipped since the last call.
 
         Raises:
           NonFiniteError: if a run skipped more than `max_skipped` updates in a row.
@@ -254,9 +256,10 @@ class Meter:
                     record.skipped_in_a_row = 0
 
     def _report_skipped(self, number: int, record: Record, update: Update) -> None:
-        """Writes a line about a skipped update of run `number`, whose progress is `record`.
+        """Writes a line of metrics.jsonl about a skipped update of run `number`, from 0.
 
-        Raises NonFiniteError if too many updates in a row were skipped.
+        `record` is the progress of this run. Raises NonFiniteError if it has more than
+        `max_skipped` skipped updates in a row.
         """
         step, limit = update.step + 1, self._work.config.max_skipped
         example_ids = update.example_ids[number]

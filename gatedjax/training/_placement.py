@@ -53,6 +53,8 @@ def fsdp_rule(mesh: Mesh, batch_axis: str | Sequence[str] = "data", *, min_size:
 def check_batch_axis(mesh: Mesh, batch_axis: str | Sequence[str]) -> tuple[str, ...]:
     """Returns the names of the batch axes as a tuple, after checking that the mesh has them.
 
+    `batch_axis` is the name of a mesh axis, or several names, over which rows of batches are split.
+
     Raises:
       ValueError: if the mesh lacks an axis, or no axis is given.
     """
@@ -67,7 +69,10 @@ def check_batch_axis(mesh: Mesh, batch_axis: str | Sequence[str]) -> tuple[str, 
 
 
 def as_auto_mesh(mesh: Mesh) -> Mesh:
-    """Returns the mesh with automatic axes, for which the compiler chooses the communication."""
+    """Returns the mesh with the same devices and axes, all of the type `AxisType.Auto`.
+
+    The compiler chooses the communication along automatic axes.
+    """
     auto = (jax.sharding.AxisType.Auto,) * len(mesh.axis_names)
     return Mesh(mesh.devices, mesh.axis_names, axis_types=auto)
 
@@ -157,19 +162,20 @@ def without_axes(shardings: Any, axes: Sequence[str]) -> Any:
 
 
 def _names(path: Any) -> tuple[str, ...]:
-    """Returns the names in a JAX key path, such as ("dense", "kernel")."""
+    """Returns the names in a key path of `jax.tree_util`, such as ("dense", "kernel")."""
     return tuple(jax.tree_util.keystr((key,), simple=True) for key in path)
 
 
 def _is_box(leaf: Any) -> bool:
-    """Returns True for a parameter in a box of Linen with the names of its axes."""
+    """Returns True if `leaf` is a `linen.Partitioned`, a parameter with the names of its axes."""
     return isinstance(leaf, linen.Partitioned)
 
 
 def _spec_of_box(name: str, box: Any, mesh: Mesh) -> PartitionSpec:
-    """Returns the PartitionSpec in Linen's metadata of the parameter `name`, in axes of the mesh.
+    """Returns the PartitionSpec in Linen's metadata of a parameter, in axes of the mesh.
 
-    `box` is the parameter with its metadata, a `linen.Partitioned`.
+    `name` is the path of the parameter, such as "dense/kernel", and `box` the parameter with its
+    metadata, a `linen.Partitioned`.
 
     Raises:
       ValueError: if no rule translates the logical names of the parameter.
@@ -190,21 +196,27 @@ def _spec_of_box(name: str, box: Any, mesh: Mesh) -> PartitionSpec:
 
 
 def as_entry(axes: tuple[str, ...]) -> Any:
-    """Returns mesh axes as an entry of a PartitionSpec: None, a name, or a tuple of names."""
+    """Returns mesh axes as an entry of a PartitionSpec.
+
+    The entry is None for no axis, a name for a single axis, and else the tuple of names.
+    """
     if len(axes) > 1:
         return axes
     return axes[0] if axes else None
 
 
 def _axes(entry: Any) -> tuple[Any, ...]:
-    """Returns the mesh axes of an entry of a PartitionSpec: None, a name, or a tuple of names."""
+    """Returns the names of the mesh axes of an entry of a PartitionSpec, as a tuple.
+
+    The entry is None, a name, or a tuple of names; None gives ().
+    """
     if entry is None:
         return ()
     return tuple(entry) if isinstance(entry, tuple | list) else (entry,)
 
 
 def _sharding(name: str, spec: Any, shape: tuple[int, ...], mesh: Mesh) -> NamedSharding:
-    """Returns the sharding of a parameter, after checking its PartitionSpec.
+    """Returns the sharding of a parameter on the mesh, after checking its PartitionSpec.
 
     Args:
       name: the path of the parameter, for the message.
@@ -213,7 +225,8 @@ def _sharding(name: str, spec: Any, shape: tuple[int, ...], mesh: Mesh) -> Named
       mesh: the mesh of devices.
 
     Raises:
-      TypeError, ValueError: see `param_shardings`.
+      TypeError: if spec is no PartitionSpec.
+      ValueError: if it does not fit the mesh or the shape.
     """
     if not isinstance(spec, PartitionSpec):
         raise TypeError(

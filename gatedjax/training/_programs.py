@@ -47,7 +47,11 @@ class SharedProgram:
         self._by_shape: dict[Hashable, Callable[..., Any]] = {}
 
     def __call__(self, *arguments: Any) -> Any:
-        """Calls the function."""
+        """Returns the result of the function for these arguments, from its compiled program.
+
+        The program is compiled at the first call, and for each new shape of the batch, unless an
+        equal function was compiled before.
+        """
         shape: Hashable = None
         if self._batch is not None:
             shape = tuple((k, np.shape(v)) for k, v in arguments[self._batch].items())
@@ -57,7 +61,11 @@ class SharedProgram:
         return program(*arguments)
 
     def eval_shape(self, *arguments: Any) -> Any:
-        """Returns the shapes and dtypes of the results, see `jax.eval_shape`."""
+        """Returns the shapes and dtypes of the results, without computing them.
+
+        The result is a tree of `jax.ShapeDtypeStruct`, and the arguments are the arguments of a
+        call.
+        """
         return self._jitted.eval_shape(*arguments)
 
     def _find(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:

@@ -75,24 +75,32 @@ class LearningRates:
 
 
 def _schedule_counts(opt_state: Any) -> list[Any]:
-    """Returns the counts of updates in the states of schedules, as arrays."""
+    """Returns the count of updates in each `optax.ScaleByScheduleState` of an optimizer state.
+
+    The counts are integer arrays. `opt_state` is the state of any transformation of Optax.
+    """
     is_count = lambda node: isinstance(node, optax.ScaleByScheduleState)  # noqa: E731
     nodes = jax.tree.leaves(opt_state, is_leaf=is_count)
     return [node.count for node in nodes if is_count(node)]
 
 
 def _group(path: tuple[Any, ...]) -> str | None:
-    """Returns the label of the group of `optax.partition` in a path of the state; None without."""
+    """Returns the label of a group of `optax.partition`, such as "encoder".
+
+    `path` is the key path of an array in the optimizer state. The result is None for an array that
+    belongs to no group.
+    """
     keys = [entry.key for entry in path if isinstance(entry, jax.tree_util.DictKey)]
     labels = [str(key) for key in keys if key != NAME]
     return "_".join(labels) or None
 
 
 def _scheduled_rate(tx: optax.GradientTransformation) -> Callable[[Any], Any] | None:
-    """Returns the schedule of the learning rate of a transformation; None unless it has one.
+    """Returns the schedule of the learning rate of the optimizer `tx`; None unless it has one.
 
     A schedule maps the number of updates to the rate. The state of an Optax transformation does not
-    have it, so that it is looked for in the functions that the update closes over.
+    have it, so that it is looked for in the functions that the update closes over. With several
+    schedules the result is None.
     """
     found = {id(schedule): schedule for schedule in _closed_over(tx, set())}
     return next(iter(found.values())) if len(found) == 1 else None

@@ -41,10 +41,10 @@ def unreached_parameters(
 
     Args:
       task: the task with the loss.
-      state: the train state, or its shapes and dtypes.
+      state: the `TrainState`, or its shapes and dtypes.
       batch: a batch of training, a dict of arrays.
-      check: called with the results (loss, metrics, carry, model_state) of `call_loss` while it is
-        traced.
+      check: called with the traced results of the loss of the task, (loss, metrics, carry,
+        model_state), for example to check their shapes; None checks nothing.
     """
 
     def loss(params: Any, batch: Batch, rngs: Any, carry: Any, model_state: Any) -> Any:
@@ -71,7 +71,7 @@ class Reach:
     `optax.partition` and `optax.masked`.
 
     Attributes:
-      task: the task.
+      task: the task, a model with its loss (see `Task`).
       state: shapes of the train state.
       paths: the paths of the parameters that no gradient has reached, such as "embed/embedding".
     """
@@ -94,11 +94,12 @@ class Reach:
         The result is None if there are none, or if the run has written its first line.
 
         Args:
-          task: the task.
+          task: the task, a model with its loss (see `Task`).
           tx: the optimiser.
-          state: shapes of the train state.
-          paths: the result of `unreached_parameters` for the first batch.
-          is_new: True if the run has not written its first line.
+          state: shapes and dtypes of the `TrainState`.
+          paths: the paths of the parameters without a gradient for the first batch, the result of
+            `unreached_parameters`.
+          is_new: True if the run has not written its first line of metrics.jsonl.
         """
         frozen = frozen_parameters(task)
         unreached = {p for p in paths if not any(f"{p}/".startswith(f"{at}/") for at in frozen)}
@@ -107,9 +108,10 @@ class Reach:
         return cls(task, state, frozenset(unreached)) if unreached and is_new else None
 
     def look(self, batch: Batch) -> None:
-        """Removes the parameters that the gradient of `batch` reaches from `paths`.
+        """Removes the parameters that the gradient of `batch` reaches from the attribute `paths`.
 
-        It is called for each batch of another shape, because a new shape may use other parameters.
+        `batch` is a dict of arrays. The method is called for each batch of another shape, because a
+        new shape may use other parameters.
         """
         if self.paths:
             self.paths &= unreached_parameters(self.task, self.state, batch)
@@ -131,7 +133,7 @@ class Reach:
 
 
 def _by_path(params: Any) -> dict[str, Any]:
-    """Returns the leaves of the tree `params` by path, such as "embed/embedding"."""
+    """Returns a dict from the path, such as "embed/embedding", to each array of `params`."""
     leaves = jax.tree_util.tree_leaves_with_path(params)
     return {jax.tree_util.keystr(p, simple=True, separator="/"): leaf for p, leaf in leaves}
 
@@ -144,7 +146,7 @@ def _not_updated(tx: optax.GradientTransformation, state: Any) -> set[str]:
 
     Args:
       tx: the optimiser.
-      state: the train state, or its shapes.
+      state: the `TrainState`, or its shapes and dtypes.
     """
 
     def update(grads: Any, params: Any, opt_state: Any) -> Any:

@@ -114,7 +114,8 @@ def _are_evaluations(value: Any) -> bool:
 def _are_sums(value: Any, lanes: int | None = None) -> bool:
     """Returns True if `value` is a dict of pairs [total, count] by the name of a metric.
 
-    Total and count are numbers if `lanes` is None, else lists of `lanes` numbers.
+    Total and count are numbers if `lanes` is None, for a single run, else lists of `lanes` numbers,
+    where `lanes` is the number of runs that are trained side by side.
     """
 
     def is_entry(x: Any) -> bool:
@@ -144,10 +145,11 @@ def check_run(run: Any, folder_step: int, array_steps: Any) -> None:
     """Checks that the record in a checkpoint is well formed and agrees with its arrays.
 
     Args:
-      run: the record of a single run, a dict of the fields of `Record`, or of several lanes, a dict
-        with "lanes" (a record per lane), "step" and "pending".
-      folder_step: the number of the checkpoint.
-      array_steps: `TrainState.step` of its arrays, a number or a number per lane.
+      run: the JSON of the record of a single run, a dict of the fields of `Record`, or of several
+        lanes (runs side by side), a dict with "lanes" (a record per lane), "step" and "pending".
+      folder_step: the number of the checkpoint, which the name of its folder has.
+      array_steps: `TrainState.step` of its arrays, an integer, or an array with an integer per
+        lane.
 
     Raises:
       ValueError: if a field is wrong; the message names the field.

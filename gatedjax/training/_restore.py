@@ -52,9 +52,11 @@ class Shared:
     """Entries that all checkpoints of a run record in addition to its progress.
 
     Attributes:
-      settings: the settings that a checkpoint must share with the run, by name, see `settings_of`.
-      metadata: values by name that are recorded and not compared, see `fit`.
-      digests: digests of the task and of the data by name, see `run_digests`; they are compared.
+      settings: the settings that a checkpoint must share with the run, nested dicts of JSON values.
+      metadata: JSON values by name that are recorded and not compared, such as the name of an
+        experiment.
+      digests: digests of the task and of the data by name, the result of `run_digests`; they are
+        compared.
     """
 
     settings: dict[str, Any]
@@ -85,12 +87,13 @@ def records_of(saved: Sequence[dict[str, Any]], step: int, config: TrainConfig) 
 def restore_everywhere(work: Workdir, shared: Shared, like: TrainState) -> Restored | None:
     """Calls `restore_or_begin` in process 0 and sends the result to the other processes.
 
-    The processes therefore need no shared disk. All processes must call it at the same point.
+    That function locks the workdir and reads its newest checkpoint. The processes therefore need no
+    shared disk. All processes must call it at the same point.
 
     Args:
-      work: the workdir.
-      shared: the entries that all checkpoints record.
-      like: shapes and dtypes of the train state.
+      work: the work folder of the run.
+      shared: the settings, metadata and digests that all checkpoints of the run record.
+      like: shapes and dtypes of the `TrainState`.
 
     Returns:
       The contents of the newest checkpoint; None if there is none.
@@ -135,9 +138,9 @@ def restore_or_begin(work: Workdir, shared: Shared, like: TrainState) -> Restore
     workdir has nothing to lock or read.
 
     Args:
-      work: the workdir.
-      shared: the entries that all checkpoints record.
-      like: shapes and dtypes of the train state.
+      work: the work folder of the run.
+      shared: the settings, metadata and digests that all checkpoints of the run record.
+      like: shapes and dtypes of the `TrainState`.
 
     Returns:
       The contents of the checkpoint; None if there is none.
@@ -203,11 +206,12 @@ def restore_newest(
 
     Args:
       store: the checkpoints.
-      check: called with the record; raises CheckpointMismatch if it is of another run.
-      like: shapes and dtypes of the train state.
-      check_program: called with the record after the arrays were compared; raises
-        CheckpointMismatch for another program. Names of arrays are the clearer message where the
-        network differs.
+      check: called with the JSON record of the checkpoint, a dict; raises CheckpointMismatch if it
+        is of another run.
+      like: shapes and dtypes of the `TrainState`.
+      check_program: called with the same dict after the arrays were compared; raises
+        CheckpointMismatch if the digest of a program differs. Names of arrays are the clearer
+        message where the network differs.
 
     Returns:
       The contents of the checkpoint; None if there are no checkpoints.
@@ -259,7 +263,8 @@ def restore_newest(
 def _best_like(like: TrainState) -> Params:
     """Returns the shapes and dtypes of the tree of best parameters that `best_of` saves.
 
-    `like` has the shapes and dtypes of the train state.
+    `like` has the shapes and dtypes of the train state. The result is the tree of parameters or,
+    for a task with a model state, {"params": ..., "model_state": ...}.
     """
     return best_of(like.params, like.model_state)
 

@@ -29,7 +29,7 @@ _FOLDERS = {
 
 
 def is_run(workdir: Path) -> bool:
-    """Returns True if a folder has a lock file of `fit` or of `gatedjax train`.
+    """Returns True if the folder `workdir` has a lock file of `fit` or of `gatedjax train`.
 
     The lock file is the first file that a run creates and the last that `remove_run` removes.
     """
@@ -37,7 +37,7 @@ def is_run(workdir: Path) -> bool:
 
 
 def foreign_files(workdir: Path) -> list[str]:
-    """Returns the sorted names of all entries of a folder that is not the folder of a run.
+    """Returns the sorted names of all entries of a `workdir` that is not the folder of a run.
 
     The list is empty if the folder has the lock file of a run (see `is_run`), whoever wrote the
     remaining files, and if there is no such folder.
@@ -67,7 +67,7 @@ def check_workdir(workdir: Path, names: Sequence[str] = _OF_FIT) -> None:
 
 
 def mark_run(workdir: Path) -> None:
-    """Marks a folder as the folder of a run before `fit` locks it, by creating the lock file.
+    """Marks the folder `workdir` as that of a run before `fit` locks it: creates the lock file.
 
     Raises:
       FileExistsError: if the folder has files, such as config.json, with the names of the files of
@@ -82,7 +82,8 @@ def remove_run(workdir: Path, locks: tuple[str, ...] = (LOCK, TRAIN_LOCK)) -> li
 
     Args:
       workdir: the folder; it need not exist.
-      locks: names of the locks to acquire; the caller leaves out the locks that it has.
+      locks: names of the lock files to acquire before files are removed (default: the locks of
+        `fit` and `gatedjax train`); the caller leaves out the locks that it has.
 
     Returns:
       The names of files and folders that no run wrote; they stay.

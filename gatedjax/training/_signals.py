@@ -52,7 +52,11 @@ class Signals:
         signal.signal(number, self._before[number])
 
     def _listen(self, ear: socket.socket) -> None:
-        """Reads the numbers of incoming signals from `ear` until its other end is closed."""
+        """Reads the numbers of incoming signals from a socket until its other end is closed.
+
+        It runs in a thread, and calls `on_first` at the first SIGTERM or SIGINT. `ear` is the
+        receiving end of the pair of sockets of the context.
+        """
         is_reported = False
         with ear:
             while heard := ear.recv(64):

@@ -56,7 +56,10 @@ def is_masked(leaf: Any) -> bool:
 
 
 def fill_masked(tree: Any, params: Any) -> Any:
-    """Returns `tree` with the array of `params` in the place of each `optax.MaskedNode`."""
+    """Returns `tree` with the array of `params` in the place of each `optax.MaskedNode`.
+
+    `params` are the parameters, and `tree` has their structure except for these nodes.
+    """
     return jax.tree.map(lambda x, p: p if is_masked(x) else x, tree, params, is_leaf=is_masked)
 
 
@@ -79,7 +82,7 @@ def reset_where(
 
     Args:
       inner: the transformation.
-      when: maps the number of updates so far to a boolean.
+      when: maps the number of updates so far, an integer scalar, to a boolean scalar; True resets.
     """
 
     def init(params: Any) -> ResetState:
@@ -97,7 +100,10 @@ def reset_where(
 
 
 def as_transformation(optimizer: Any) -> Any:
-    """Converts an `optax.MultiSteps` to a transformation; returns any other object unchanged."""
+    """Returns the Optax transformation of an `optax.MultiSteps`, or another object unchanged.
+
+    `optimizer` is the argument of `fit`, a transformation or an `optax.MultiSteps`.
+    """
     if isinstance(optimizer, optax.MultiSteps):
         # The method gradient_transformation() of MultiSteps would drop extra arguments.
         return optax.GradientTransformationExtraArgs(optimizer.init, optimizer.update)
@@ -115,7 +121,7 @@ def call_update(
       tx: the transformation.
       grads: the gradient.
       state: the state of the transformation.
-      params: the parameters.
+      params: the parameters, a tree of arrays.
       extra: extra arguments such as `value`, `grad` and `value_fn`.
 
     Returns:

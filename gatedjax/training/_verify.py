@@ -33,7 +33,8 @@ NEXT_BATCHES = 3
 def note_resume(step: int) -> None:
     """Appends the step from which a run continues to a file.
 
-    The environment variable GATEDJAX_RESUMES has the path. Without it the call has no effect.
+    The environment variable GATEDJAX_RESUMES has the path of the file. Without it the call has no
+    effect. `step` is the number of steps in the checkpoint.
     """
     target = os.environ.get(RESUMES)
     if target:
@@ -45,8 +46,9 @@ def add_kill(on_event: Callable[[str, int], None] | None) -> Callable[[str, int]
     """Returns the callback `on_event`, extended to kill this process at an event.
 
     The environment variable GATEDJAX_KILL_AT has the event and the step, such as "save:20". The
-    callback is called with the name of an event and a step, see `fit`. If `on_event` is None, the
-    result only kills. Without the variable the result is `on_event`, or a function without effect.
+    callback is called with the name of an event ("step", "evaluate", "save", "saved" or "compiled")
+    and the number of steps so far. If `on_event` is None, the result only kills. Without the
+    variable the result is `on_event`, or a function without effect.
     """
     moment = os.environ.get(KILL_AT)
     if not moment:
@@ -85,7 +87,7 @@ _CLOCK = ("time", "steps_per_s", "tokens_per_s", "compile_s", "padding")
 
 
 def _metric_lines(path: Path) -> list[dict[str, Any]]:
-    """Returns the lines of a metrics.jsonl as dicts, without times and speeds."""
+    """Returns the lines of the metrics.jsonl at `path` as dicts, without times and speeds."""
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     return [{k: v for k, v in line.items() if k not in _CLOCK} for line in lines]
 
@@ -99,9 +101,9 @@ def write_digests(
     digests as an unbroken run.
 
     Args:
-      state: the last train state.
-      best: the best parameters of the run.
-      record: the JSON record of the run.
+      state: the last `TrainState`.
+      best: the best parameters of the run, a tree of arrays.
+      record: the progress of the run, a dict of JSON values.
       batches: the batches after the last step; the digests include the first of them.
       workdir: the workdir, for its metrics.jsonl; None if the run has none.
     """

@@ -28,9 +28,9 @@ OnLog = Callable[[Line], None] | None
 
 
 def _tensorboard(workdir: Path) -> Any:
-    """Returns a `SummaryWriter` of events into WORKDIR/tensorboard; None without a package for it.
+    """Returns a `SummaryWriter` of events into the folder "tensorboard" of the workdir.
 
-    The packages are tensorboardX and torch.
+    It is that of tensorboardX or else of torch; None if neither package is installed.
     """
     for module in ("tensorboardX", "torch.utils.tensorboard"):
         try:
@@ -42,7 +42,10 @@ def _tensorboard(workdir: Path) -> Any:
 
 
 def _refuse_files(config: TrainConfig) -> None:
-    """Raises ValueError if the training options write files that need a workdir."""
+    """Raises ValueError if `tensorboard` or `profile_steps` is set, because they write files.
+
+    It is called with the training options of a run without a workdir.
+    """
     for name in ("tensorboard", "profile_steps"):
         if getattr(config, name):
             raise ValueError(
@@ -73,7 +76,7 @@ class Workdir:
       reports: True if this process reports progress and calls `on_log`.
       store: the `CheckpointStore` with the checkpoints of the run, if this process writes files;
         else None.
-      event: called with the name of an event and a step, see `on_event`.
+      event: the function `on_event`, or a function without effect.
       view: the progress display.
 
     Raises:
@@ -139,7 +142,10 @@ class Workdir:
                 self._lock.release()
 
     def take(self) -> MetricsLog:
-        """Locks the folder and returns its log, on which the caller must call `begin`."""
+        """Creates and locks the folder, and returns its metrics.jsonl.
+
+        The caller must call `begin` of the returned `MetricsLog` before the first line.
+        """
         assert self.path is not None, "a run without a folder has no log"
         self._is_open = True
         self.path.mkdir(parents=True, exist_ok=True)
@@ -221,7 +227,7 @@ class Workdir:
             self.event("saved", step)
 
     def settle(self) -> None:
-        """Waits until all checkpoints are on disk, and reports them, see `report_saved`."""
+        """Waits until all checkpoints are on disk, and calls `on_event("saved", step)` for each."""
         if self.store is not None:
             self.store.wait()
             self.check()

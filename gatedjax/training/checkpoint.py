@@ -89,11 +89,11 @@ class CheckpointStore:
         self._saved: list[int] = []
 
     def folder(self, step: int) -> Path:
-        """Returns the folder of a step, which need not exist."""
+        """Returns the folder of the checkpoint with the number `step`, which need not exist."""
         return self.directory / str(step)
 
     def found(self) -> list[int]:
-        """Returns the numbers of all folders of steps, oldest first, damaged ones included."""
+        """Returns the numbers of all checkpoints, oldest first, damaged ones included."""
         if not self.directory.is_dir():
             return []
         names = [path.name for path in self.directory.iterdir() if path.is_dir()]
@@ -101,11 +101,11 @@ class CheckpointStore:
         return sorted(int(n) for n in names if n.isdecimal() and n == str(int(n)))
 
     def steps(self) -> list[int]:
-        """Returns the steps that have a manifest, oldest first."""
+        """Returns the numbers of the checkpoints that have a manifest, oldest first."""
         return [step for step in self.found() if (self.folder(step) / manifest.NAME).is_file()]
 
     def latest(self) -> int | None:
-        """Returns the newest step that has a manifest; None if there is none."""
+        """Returns the number of the newest checkpoint with a manifest; None if there is none."""
         return max(self.steps(), default=None)
 
     # -- writing -------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ class CheckpointStore:
           step: the number of the checkpoint.
           trees: {"state": ..., "best": ...}, trees of NumPy arrays with None for arrays of size 0.
           leaves: {"state": ..., "best": ...}, all arrays by dotted name, arrays of size 0 included.
-          record: the JSON record.
+          record: the JSON record, a dict.
         """
         partial = self.directory / f"{step}.partial"
         try:
@@ -208,7 +208,9 @@ class CheckpointStore:
                     _remove(path)
 
     def poll(self) -> list[int]:
-        """Returns the numbers of the steps that became complete since the last call, at once.
+        """Returns the numbers of the steps that became complete since the last call.
+
+        It does not wait for a save in progress.
 
         Raises:
           CheckpointNotSaved: if a save failed since the last call.
@@ -251,7 +253,10 @@ class CheckpointStore:
                 self._writer = None
 
     def set_aside(self, step: int) -> Path:
-        """Moves a damaged step to a folder with the suffix "-bad"; returns its new path."""
+        """Moves the folder of a damaged step to a folder with the suffix "-bad".
+
+        `step` is the number of the checkpoint. Returns its new path.
+        """
         self.wait()
         folder = self.directory.with_name(self.directory.name + "-bad")
         folder.mkdir(exist_ok=True)
@@ -275,8 +280,11 @@ class CheckpointStore:
         """Checks the hashes of all files of a step and returns its manifest.
 
         Args:
-          step: the step.
+          step: the number of the checkpoint.
           arrays: True also checks the hashes of all arrays.
+
+        Returns:
+          The manifest, the dict that the method `manifest` describes.
 
         Raises:
           CheckpointDamaged: if a file or an array differs from the save; the message names it.
@@ -347,7 +355,8 @@ class CheckpointStore:
 
         Args:
           step: a step with a manifest.
-          params_like: parameters. An array that the step lacks is returned unchanged.
+          params_like: a tree of arrays, the parameters of the network or, with part="model_state",
+            its model state. An array that the step lacks is returned unchanged.
           which: "best" reads the best parameters up to the step, "last" the parameters of the step.
           part: "model_state" reads the model state in place of the parameters.
 
@@ -470,7 +479,7 @@ def _read_arrays(
 
 
 def _remove(path: Path) -> None:
-    """Removes a folder, a file or a link, as far as possible."""
+    """Removes the folder, file or link at `path`; parts that cannot be removed stay."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -479,7 +488,7 @@ def _remove(path: Path) -> None:
 
 
 def _copy_if_shared(array: Any) -> np.ndarray:
-    """Returns `array`, or a copy of it if a later step may overwrite its memory."""
+    """Returns `array` as a NumPy array, copied if a later step may overwrite its memory."""
     array = np.asarray(array)
     return array if array.flags.owndata else array.copy()
 
@@ -501,7 +510,8 @@ def _orbax_save(
 ) -> None:
     """Writes trees of arrays and a JSON record into a folder by Orbax.
 
-    `trees` is {"state": ..., "best": ...}. With `packed` False the arrays are not compressed.
+    `trees` is {"state": ..., "best": ...}, trees of NumPy arrays, and `record` is a dict of JSON
+    values. With `packed` False the arrays are not compressed.
     """
     ocp, alone = _orbax()
     handlers, arguments = {}, {}
@@ -537,8 +547,9 @@ def _orbax_record(folder: Path) -> dict[str, Any]:
 def _other_codecs(folder: Path) -> list[str]:
     """Returns a line for each array in a folder that is not packed as Orbax packs it by default.
 
-    A zstd or uncompressed chunk is unpacked up to the size of the array. A chunk of another codec
-    would be unpacked completely, up to 2 GB, before its size is checked.
+    `folder` has the arrays "state" or "best" of a checkpoint. Without other arrays the list is
+    empty. A zstd or uncompressed chunk is unpacked up to the size of the array. A chunk of another
+    codec would be unpacked completely, up to 2 GB, before its size is checked.
     """
     import tensorstore
 

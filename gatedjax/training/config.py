@@ -23,7 +23,12 @@ from gatedjax.training._transforms import reset_where, train_all_but
 @document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OptimizerConfig:
-    """The update rule, the learning rate and its schedule."""
+    """The update rule, the learning rate and its schedule, as keywords with defaults.
+
+    `name` is "adam", "adamw", "adadelta", "adagrad" or "sgd". `learning_rate` is the peak rate
+    after `warmup_steps`, and `schedule` its course: "constant", "cosine", "linear", "rsqrt" or
+    "staircase". `clip_norm` bounds the norm of the gradient; None does not clip.
+    """
 
     name: Literal["adam", "adamw", "adadelta", "adagrad", "sgd"] = "adam"
     """The update rule."""
@@ -68,7 +73,13 @@ class OptimizerConfig:
 @document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """The length of training, evaluation, checkpoints, and the use of the devices."""
+    """The length of training, evaluation, checkpoints, and the use of the devices.
+
+    All fields are keywords with defaults. A run has `num_steps` updates and the random `seed`;
+    `log_every`, `eval_every` and `checkpoint_every` are the steps between logs, evaluations and
+    checkpoints. `best_metric` names the metric that selects the best parameters, `parallel` is
+    "sharding", "fsdp", "pmap" or "single", and `optimizer` is an `OptimizerConfig`.
+    """
 
     num_steps: int = 1000
     """The number of updates."""
@@ -161,7 +172,13 @@ class TrainConfig:
 
 
 def mode_of(best_metric: str, best_mode: str) -> str:
-    """Returns `best_mode`, with "auto" replaced by "max" or "min" for the name of the metric."""
+    """Returns "max" if larger values of a metric are better, "min" if smaller values are.
+
+    Args:
+      best_metric: the name of the metric, such as "accuracy".
+      best_mode: "max" or "min", which is returned; or "auto", which is "min" for a name with
+        "loss", "perplexity" or "error" in it, and "max" for all other names.
+    """
     if best_mode != "auto":
         return best_mode
     return "min" if any(word in best_metric.lower() for word in _FALLING) else "max"
@@ -231,7 +248,8 @@ def make_optimizer(
 def _check_optimizer(config: OptimizerConfig, num_steps: int) -> None:
     """Raises ValueError for numbers out of range and for options that the update rule lacks.
 
-    `num_steps` is the length of the training.
+    `config` has the numbers and options. `num_steps` is the number of updates of the run, which
+    `warmup_steps` must not exceed.
     """
     check_choices(config)
     # Comparisons in this form also refuse NaN.

@@ -23,7 +23,12 @@ EXIT_UNREACHABLE = 69
 @document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DistributedConfig:
-    """The connection of the processes of a run. All of them are started with the same command."""
+    """The connection of the processes of a run. All of them are started with the same command.
+
+    All fields are keywords with defaults, which connect no processes. Set `auto` to True on a
+    cluster that JAX detects, or else set `coordinator` ("HOST:PORT" of process 0), `num_processes`
+    and `process_id` (from 0). `timeout_s` and `heartbeat_s` are limits in seconds.
+    """
 
     auto: bool = False
     """Join the processes of the cluster that JAX detects: SLURM, Open MPI, TPU pods, GKE."""

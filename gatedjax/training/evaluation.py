@@ -26,9 +26,11 @@ def run_evaluation(
 ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
     """Computes the metrics of a pass over data, and collects the predictions for the real rows.
 
+    Rows are real if their weight is above 0.
+
     Args:
       task: the task, with the method `evaluate`.
-      params: the parameters on the devices.
+      params: the parameters, a tree of arrays on the devices.
       data: the batches, dicts of arrays [B, ...] with "weight" [B].
       parallel: the devices and the compiled evaluation.
       model_state: the model state on the devices, or None.
@@ -104,7 +106,7 @@ def evaluate(
         (1.0, [0.5, 1.5])
 
     Args:
-      task: the task.
+      task: the task, a model with its loss (see `Task`).
       params: parameters, not replicated over devices.
       data: batches, in a list, another iterable, or an object with `__getitem__` and `__len__`.
         Each new shape of a batch is compiled. Filler rows have weight 0.

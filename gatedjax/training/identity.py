@@ -32,7 +32,10 @@ _FREE = (
 
 
 class CheckpointMismatch(ValueError):
-    """Raised if a checkpoint belongs to another configuration, vocabulary or network."""
+    """Raised if a checkpoint belongs to another configuration, vocabulary or network.
+
+    The message lists the differences.
+    """
 
     def __init__(self, message: str) -> None:
         # The message has names from a file, which may have control characters.
@@ -50,7 +53,8 @@ def settings_of(
     Args:
       source: the argument `settings` of `fit`. Entries of its "train" replace training options.
       config: the training options, which become the settings below "train".
-      optimizer: the digest of an optimizer that replaces the configured one, see `program_of`.
+      optimizer: the digest of an optimizer that replaces the configured one, a result of
+        `program_of`; None if the configured one is used.
 
     Raises:
       TypeError: if `source`, or its "train", is neither a mapping nor a dataclass, or has a value
@@ -69,6 +73,8 @@ def settings_of(
 def metadata_of(source: object) -> dict[str, Any]:
     """Returns the argument `metadata` of `fit` as a dict of JSON values; {} for None.
 
+    `source` is a mapping or a dataclass.
+
     Raises:
       TypeError: if it is neither a mapping nor a dataclass, or has a value that JSON cannot
         represent.
@@ -77,9 +83,9 @@ def metadata_of(source: object) -> dict[str, Any]:
 
 
 def _mapping(name: str, source: object) -> dict[str, Any]:
-    """Returns a mapping or a dataclass as a dict.
+    """Returns `source`, a mapping or a dataclass, as a dict by the names of keys or fields.
 
-    Raises TypeError, with the argument's name `name`, for another object.
+    Raises TypeError for another object; `name` is the name of the argument in the message.
     """
     values = {} if source is None else to_json_values(source, name)
     if not isinstance(values, dict):
@@ -105,7 +111,7 @@ def saved_settings(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def without_programs(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the record of a checkpoint without the digests of its programs.
+    """Returns the JSON record of a checkpoint, a dict, without the digests of its programs.
 
     The text of a lowered program has the names of parameters, so that a checkpoint with names from
     before version 0.1.0 cannot be compared by it.
@@ -121,7 +127,7 @@ def without_programs(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def saved_description(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the settings and the metadata in the record of a checkpoint, in one dict by name.
+    """Returns the settings and the metadata in the JSON record of a checkpoint, a dict by name.
 
     config.json has the same entries.
     """
@@ -154,14 +160,17 @@ def eval_params_digest(function: Callable[..., Any], params: Any, opt_state: Any
 
     Args:
       function: maps (params, opt_state) to the parameters to evaluate.
-      params: shapes and dtypes of the parameters.
+      params: a tree of the shapes and dtypes of the parameters.
       opt_state: shapes and dtypes of the state of the optimizer.
     """
     return f"program {_digest([jax.jit(function).lower(params, opt_state)])}"
 
 
 def _digest(programs: list[Any]) -> str:
-    """Returns a hash of the texts of lowered programs, as 16 hex digits."""
+    """Returns a hash of several programs as 16 hex digits.
+
+    `programs` are results of `jax.jit(function).lower(...)`.
+    """
     text = "".join(program.as_text() for program in programs)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -277,8 +286,9 @@ def describe_arrays(tree: Any) -> dict[str, str]:
 def differences(saved: Mapping[str, str], current: Mapping[str, str]) -> list[str]:
     """Returns a line for each array that differs between two results of `describe_arrays`.
 
-    A line such as "w: saved float32[3], now float32[4]" has the name and both descriptions;
-    "nothing" stands for an array that only the other result has. Lines are sorted by name.
+    `saved` and `current` map the names of arrays to descriptions such as "float32[3]". A line such
+    as "w: saved float32[3], now float32[4]" has the name and both descriptions; "nothing" stands
+    for an array that only the other result has. Lines are sorted by name.
     """
     return [
         f"{name}: saved {saved.get(name, 'nothing')}, now {current.get(name, 'nothing')}"

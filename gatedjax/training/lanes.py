@@ -123,7 +123,7 @@ def _vary(task: Any, name: str, value: Any) -> Any:
 
     Args:
       task: the task, with the numbers that it can vary in its attribute `sweepable`.
-      name: the name of the number, such as "penalty".
+      name: the name of the number, an entry of `sweepable` such as "penalty".
       value: the new value, a number or a traced scalar.
 
     Raises:
@@ -140,16 +140,16 @@ def _vary(task: Any, name: str, value: Any) -> Any:
 def make_lane_step(
     task: LaneTask, config: TrainConfig, optimizer: optax.GradientTransformation | None = None
 ) -> Callable[..., Any]:
-    """Builds the step of all lanes.
+    """Builds the training step of all lanes, which are runs side by side.
 
     It maps (states, batches, seed_keys, active, values) to (states, metrics). All arguments and
     results have a leading axis over the L lanes. `states` is a train state and `batches` a batch
     with arrays [L, B, ...]; `seed_keys` [L] are the PRNG keys of the seeds; `active` [L] is True
     for lanes that have not ended; `values` [L] are the values of the sweep. The state of an
-    inactive lane does not change.
+    inactive lane does not change. metrics are `Ratio`s (sums and counts) by name.
 
     Args:
-      task: the task.
+      task: the task, a model with its loss (see `Task`).
       config: the training options.
       optimizer: an Optax transformation in place of the configured one, or None.
     """
@@ -180,7 +180,9 @@ def make_lane_step(
 def _stack(batches: Sequence[Batch], kind: str = "training") -> Batch:
     """Stacks the batches of all lanes into arrays [L, B, ...]; L is the number of lanes.
 
-    Raises ValueError if their shapes differ. `kind` is "training" or "evaluation", for the message.
+    Lanes are runs that are trained side by side. `batches` has a dict of arrays [B, ...] for each
+    lane. Raises ValueError if their shapes differ. `kind` is "training" or "evaluation", for the
+    message.
     """
     shapes = {tuple(sorted((k, np.shape(v)) for k, v in batch.items())) for batch in batches}
     if len(shapes) > 1:
@@ -192,20 +194,23 @@ def _stack(batches: Sequence[Batch], kind: str = "training") -> Batch:
 
 
 class _Lanes:
-    """The arrays of several runs side by side, spread over the devices; see `Engine`.
+    """The arrays of several runs side by side, spread over the devices, and their compiled step.
+
+    It has the methods of the protocol `Engine`, which the training loop calls.
 
     All devices have equally many lanes. Lanes that are added for this are neither reported nor
     saved, so that a run can continue on another number of devices.
 
     Args:
-      task: the task.
+      task: the task, a model with its loss (see `Task`).
       lanes: the runs.
-      train_data: the training data of each run.
+      train_data: for each run its training data, with the batch of a step as `data[step]`.
       eval_data: the evaluation batches shared by the runs, or a function from a seed to its
         batches, or None.
       config: the training options.
       devices: the devices to use.
-      initial: the state and the best parameters at the start, with a leading axis over the runs.
+      initial: the train state and the best parameters at the start, with a leading axis over the
+        runs.
       tx: the optimizer of a single run.
       is_configured: True if `tx` is built from `config.optimizer`, so that a lane may have another
         learning rate.
@@ -370,9 +375,12 @@ class _Lanes:
 def _real_rows(parts: list[Any], number: int) -> dict[str, np.ndarray]:
     """Returns the predictions of lane `number` for the real rows of all batches, by name.
 
+    Lanes are runs that are trained side by side, and real rows have a weight above 0. The result
+    has arrays with these rows, first batch first.
+
     Args:
-      parts: for each batch the weights [B], or [L, B] if each lane has separate data, and the
-        predictions by name, arrays [L, B, ...].
+      parts: for each batch a pair: the weights [B], or [L, B] if each of the L lanes has separate
+        data, and the predictions by name, arrays [L, B, ...].
       number: the number of the lane, from 0.
     """
     rows: dict[str, list[np.ndarray]] = {}
@@ -386,7 +394,8 @@ def _real_rows(parts: list[Any], number: int) -> dict[str, np.ndarray]:
 def _copy_lanes(source: Params, target: Params, numbers: list[int]) -> None:
     """Copies the arrays of the lanes `numbers` from `source` into `target`, in place.
 
-    Both are trees of arrays with a leading axis over the lanes.
+    Lanes are runs that are trained side by side. Both are trees of NumPy arrays with a leading axis
+    over the lanes. `numbers` count from 0.
     """
     for old, new in zip(jax.tree.leaves(target), jax.tree.leaves(source), strict=True):
         old[numbers] = new[numbers]
@@ -406,7 +415,7 @@ def _begin(
 ) -> TrainingRun:
     """Checks the arguments of `fit_lanes`, then restores the lanes or initialises them.
 
-    It returns the variables of the training loop.
+    It returns a `TrainingRun`, the variables of the training loop, from which `train` starts.
 
     Args:
       task: the task to train.

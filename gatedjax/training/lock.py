@@ -31,7 +31,7 @@ class WorkdirLock:
 
     Args:
       workdir: an existing folder.
-      name: the name of the lock file.
+      name: the name of the lock file (default: ".lock").
 
     Attributes:
       path: the path of the lock file.

@@ -29,13 +29,19 @@ PACKAGES = (
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a text file in one step, so that a reader sees the old or the new content."""
+    """Writes a text file in one step, so that a reader sees the old or the new content.
+
+    A file at `path` is replaced by a file with the content `text`.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, text.encode())
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes a value as JSON with sorted keys in one step; NaN and infinities become null."""
+    """Writes a value to the file `path` as JSON, with sorted keys and in one step.
+
+    `value` consists of dicts, lists and scalars; NaN and infinities become null.
+    """
     write_text(path, to_json(value, indent=1, sort_keys=True) + "\n")
 
 
@@ -73,10 +79,10 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str | None:
-    """Returns the commit of gatedjax, from its repository or from the record of pip; else None.
+    """Returns the hash of the commit of gatedjax, or None if it is unknown.
 
-    A repository counts only if it tracks this file, because an environment may be in a folder of
-    another repository.
+    It is taken from the repository of the code or else from the record of pip. A repository counts
+    only if it tracks this file, because an environment may be in a folder of another repository.
     """
     this_file = Path(__file__)
     if _git(this_file.parent, "ls-files", "--error-unmatch", "--", this_file.name) is not None:
@@ -89,9 +95,9 @@ def _commit() -> str | None:
 
 
 def _clean() -> bool | None:
-    """Returns True if all tracked Python files are as in the commit, else False.
+    """Returns True if all tracked Python files of gatedjax are as in the commit, else False.
 
-    It returns None outside a repository.
+    It returns None if the code is not in its repository.
     """
     this_file = Path(__file__)
     if _git(this_file.parent, "ls-files", "--error-unmatch", "--", this_file.name) is None:
@@ -131,8 +137,8 @@ def processor() -> str:
 def _git(folder: Path, *command: str) -> str | None:
     """Returns the output of a git command in a folder; None if it fails.
 
-    The variables of git are removed from the environment, because they would lead to the repository
-    of the calling program.
+    `command` are its arguments, such as "rev-parse", "HEAD". The variables of git are removed from
+    the environment, because they would lead to the repository of the calling program.
     """
     elsewhere = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX")
     environment = {name: v for name, v in os.environ.items() if name not in elsewhere}
@@ -180,7 +186,8 @@ def environment(seed: int) -> dict[str, Any]:
 def read_lines(path: Path) -> list[tuple[int, str]] | None:
     """Returns the lines of a metrics.jsonl as pairs (step, line); None if there is no file.
 
-    The step is the number in the "step" entry of the line, and the line is its text.
+    `path` is that of the file. The step is the number in the "step" entry of the line, and the line
+    is its text.
 
     Raises:
       ValueError: if a line is JSON that no run has written; the message names file and line.
@@ -249,9 +256,9 @@ class MetricsLog:
         self._file = self.path.open("a", encoding="utf-8")
 
     def write(self, record: dict[str, Any]) -> None:
-        """Appends a dict of JSON values as a line and flushes it.
+        """Appends a line to the file and flushes it.
 
-        NaN and infinities become null.
+        `record` is a dict of JSON values; NaN and infinities become null.
         """
         assert self._file is not None, "begin() comes first"
         self._file.write(to_json(record) + "\n")

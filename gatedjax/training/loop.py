@@ -88,6 +88,8 @@ Callback = Callable[[int, TrainState, dict[str, float]], None]
 class Engine(Protocol):
     """The arrays of a run, or of several runs side by side, and the functions that change them.
 
+    The training loop calls these methods in each step. The numbers of runs count from 0.
+
     Attributes:
       state: the train state; for several runs its arrays have a leading axis over the runs.
       eval_data: the evaluation data, or None.
@@ -124,13 +126,20 @@ class Engine(Protocol):
         """
 
     def learning_rates(self) -> dict[str, np.ndarray]:
-        """Returns the learning rates of the last update by name, see `LearningRates.read`."""
+        """Returns the learning rates of the last update by name, such as "learning_rate".
+
+        A rate is a scalar array or, for several runs, an array with a number per run. The dict is
+        empty if the optimizer stores no rate.
+        """
 
     def state_for_callbacks(self) -> TrainState:
         """Returns the train state on the devices, without an axis over devices."""
 
     def data_state(self) -> Any:
-        """Returns the position in the training data for a checkpoint, see `Batches.state`."""
+        """Returns the position in the training data for a checkpoint, as a JSON value.
+
+        It is None for data that are read by the number of a step.
+        """
 
     def keep_best(self, numbers: list[int]) -> None:
         """Stores the present parameters of the runs with these numbers as their best ones."""
@@ -142,14 +151,15 @@ class Engine(Protocol):
         """
 
     def fetch(self, carry: Carry, records: list[Record]) -> tuple[TrainState, Params]:
-        """Returns the train state and the best parameters (see `best_of`) as NumPy arrays.
+        """Returns the train state and the best parameters as NumPy arrays.
 
-        For several runs the arrays have a leading axis over the runs. Before the first evaluation
-        of a run its best parameters are the last ones.
+        For a task with a model state the latter are {"params": ..., "model_state": ...}. For
+        several runs the arrays have a leading axis over the runs. Before the first evaluation of a
+        run its best parameters are the last ones.
 
         Args:
           carry: the result of `fetch_carry`.
-          records: the record of each run.
+          records: the progress of each run.
         """
 
     def to_record(self, step: int, records: list[Record], pending: Metrics) -> Line:
@@ -160,8 +170,9 @@ class Engine(Protocol):
 
         Args:
           step: the number of steps so far.
-          records: the record of each run.
-          pending: the sums and counts of metrics since the last line of metrics.jsonl.
+          records: the progress of each run.
+          pending: a `Ratio` (a sum and a count) of each metric by name since the last line of
+            metrics.jsonl.
         """
 
     def compilations(self) -> int:
@@ -176,11 +187,12 @@ class TrainingRun:
       engine: the arrays of the run, or of several runs side by side.
       work: the work folder.
       meter: the metrics since the last line of metrics.jsonl.
-      shared: the entries that all checkpoints record.
+      shared: the settings, metadata and digests that all checkpoints of the run record.
       step: the number of steps so far.
       resumed: True if the run continues from a checkpoint.
       stop_when: maps the number of steps so far to True if the run ends there, before `num_steps`.
-      callbacks: functions (step, state, metrics), see `fit`.
+      callbacks: functions (step, state, metrics) that are called after each step that is logged or
+        evaluated.
       shapes: the shapes of the batches so far, because each new shape is compiled.
       reach: a search for parameters that no gradient reaches, until the first line of a new run.
       seen: hashes of the batches since the processes of the run last compared them.
@@ -214,8 +226,12 @@ def train(run: TrainingRun, signals: Signals) -> int | None:
     signal, save. A state is therefore evaluated before it is saved, and no batch is read in
     between. If the data end before `num_steps`, the run ends after its last step.
 
+    Args:
+      run: the variables of the loop, which it changes.
+      signals: the context that records SIGTERM and SIGINT.
+
     Returns:
-      The number of the signal, or None.
+      The number of the signal that stopped the run, such as 15; None without a signal.
     """
     work, engine, config = run.work, run.engine, run.work.config
     work.show(run.step, run.resumed)
@@ -260,7 +276,8 @@ def train(run: TrainingRun, signals: Signals) -> int | None:
 def _evaluates(run: TrainingRun, at_end: bool) -> bool:
     """Returns True if the runs are evaluated after this step, and have not been at this step.
 
-    `at_end` is True after the last step of the run.
+    They are evaluated at multiples of `eval_every` and, with `at_end` True, after the last step; a
+    run without evaluation data never is.
     """
     if run.engine.eval_data is None or not (at_end or run.step % run.work.config.eval_every == 0):
         return False
@@ -318,9 +335,10 @@ def _step(run: TrainingRun, batches: list[Batch]) -> None:
 
 
 def _evaluate(run: TrainingRun) -> dict[str, float]:
-    """Evaluates, writes the lines, and stores the best parameters.
+    """Evaluates the runs, writes the lines of metrics.jsonl, and stores the best parameters.
 
-    It returns the metrics by name with the prefix "eval_"; for several runs their means.
+    `run` are the variables of the loop. It returns the metrics by name with the prefix "eval_"; for
+    several runs their means.
     """
     work, meter, step = run.work, run.meter, run.step
     work.view.phase("evaluate")
@@ -364,6 +382,7 @@ def _decide(run: TrainingRun, at_end: bool) -> None:
 def _should_stop(run: TrainingRun, signals: Signals) -> bool:
     """Returns True if a signal such as SIGTERM or Ctrl-C came and the run stops after this step.
 
+    `run` are the variables of the loop, and `signals` is the context that records signals.
     Several processes agree on it, and only at the steps where they log; at other steps it is False.
     """
     if run.work.several and run.step % run.work.config.log_every:
@@ -374,6 +393,7 @@ def _should_stop(run: TrainingRun, signals: Signals) -> bool:
 def _find_signal(run: TrainingRun, signals: Signals) -> int | None:
     """Returns the number of a signal that came to any of the processes; None without a signal.
 
+    `run` are the variables of the loop, and `signals` is the context that records signals.
     All processes must call it at the same point, because all of them stop together.
     """
     if not run.work.several:
@@ -406,7 +426,10 @@ def _save(run: TrainingRun) -> None:
 
 
 def report_finished(run: TrainingRun) -> None:
-    """Prints a notice if the workdir has a finished run, because no step will be trained."""
+    """Prints a notice if all runs of the workdir have ended, because no step will be trained.
+
+    `run` are the variables of the loop before training.
+    """
     if run.over and run.resumed and run.work.reports:
         config, last = run.work.config, max(record.step for record in run.meter.records)
         longer = ", or a larger num_steps to continue it"

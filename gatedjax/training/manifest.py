@@ -107,7 +107,8 @@ def write(folder: Path, step: int, leaves: dict[str, dict[str, np.ndarray]]) -> 
     Args:
       folder: the folder of the step. Its files are synced to disk before the manifest.
       step: the number of the step.
-      leaves: for each tree in the step, "state" and "best", its arrays by dotted name.
+      leaves: {"state": ..., "best": ...}, for each of the two trees its arrays by dotted name, such
+        as "params.w".
 
     Raises:
       OSError: if the folder has links or other entries that are no plain files.
@@ -182,7 +183,7 @@ def _find_faults(content: dict[str, Any], folder: Path) -> list[str]:
     """Returns a list with a line for each fault in the form of a manifest with a correct digest.
 
     Args:
-      content: the manifest, a dict, see `read_manifest`.
+      content: the manifest, the dict in its JSON file, with "step", "time", "files" and "leaves".
       folder: the folder of the step.
     """
     if content.get("format") != _FORMAT:
@@ -218,7 +219,7 @@ def _find_faults(content: dict[str, Any], folder: Path) -> list[str]:
 
 
 def empty_array(entry: str) -> np.ndarray | None:
-    """Returns an array of size 0 for its description, such as "float32[0, 3]".
+    """Returns an array of size 0 for its description `entry`, such as "float32[0, 3]".
 
     It returns None if the array has elements or the description is wrong.
     """
@@ -235,7 +236,7 @@ def empty_array(entry: str) -> np.ndarray | None:
 def _count_bytes(entry: str) -> int:
     """Returns the size in bytes of the array that `entry`, such as "float32[3, 4]", describes.
 
-    It returns 0 for a wrong description.
+    It returns 0 if `entry` is not such a description.
     """
     dtype, _, shape = entry.partition("[")
     if not re.fullmatch(r"(\d{1,18}(, \d{1,18}){0,63})?\]", shape):
@@ -249,8 +250,8 @@ def _count_bytes(entry: str) -> int:
 def find_excess(content: dict[str, Any]) -> str | None:
     """Returns a message if the arrays in a manifest are too large for its files; else None.
 
-    `content` is the manifest, see `read_manifest`. The limit for the bytes of the arrays is `ROOM`
-    (64 MiB) + `PACKED` (100) times the bytes of the files.
+    `content` is the manifest, a dict with "files" and "leaves". The limit for the bytes of the
+    arrays is `ROOM` (64 MiB) + `PACKED` (100) times the bytes of the files.
     """
     arrays = [entry for entries in content["leaves"].values() for entry in entries.values()]
     declared = sum(_count_bytes(entry[0]) for entry in arrays)
@@ -264,7 +265,10 @@ def find_excess(content: dict[str, Any]) -> str | None:
 
 
 def is_complete(folder: Path) -> bool:
-    """Returns True if the folder of a step has a good manifest and files with the sizes in it."""
+    """Returns True if the folder of a step has a good manifest and files with the sizes in it.
+
+    The contents of the files are not checked; `verify` checks their hashes.
+    """
     try:
         return not _sizes(folder, read_manifest(folder)["files"])
     except (CheckpointDamaged, FileNotFoundError):
@@ -274,7 +278,8 @@ def is_complete(folder: Path) -> bool:
 def _sizes(folder: Path, files: dict[str, Any]) -> list[str]:
     """Returns a line for each file that is missing, extra or of another size than in `files`.
 
-    `files` is path -> {"size", "sha256"}, as in the manifest.
+    `folder` is that of a checkpoint, and `files` maps relative paths to {"size", "sha256"}, as in
+    the manifest.
     """
     sizes, problems, _ = _walk(folder)
     sizes.pop(NAME, None)
@@ -289,10 +294,10 @@ def _sizes(folder: Path, files: dict[str, Any]) -> list[str]:
 
 
 def verify(folder: Path, below: str = "") -> dict[str, Any]:
-    """Checks the hashes of the files of a step and returns its manifest.
+    """Checks the hashes of the files of a step and returns its manifest, see `read_manifest`.
 
     Args:
-      folder: the folder of the step.
+      folder: the folder of the step, a checkpoint.
       below: a folder in the step, as "record/"; only files in it are hashed. The names and sizes of
         all files are checked.
 

@@ -86,9 +86,9 @@ def to_json(metrics: Mapping[str, Ratio]) -> dict[str, list]:
 
 
 def from_json(saved: Mapping[str, list]) -> Metrics:
-    """Returns the metrics by name from a result of `to_json`, a dict {name: [total, count]}.
+    """Returns metrics by name from `saved`, a result of `to_json`, a dict {name: [total, count]}.
 
-    The total and the count of each `Ratio` are float32 arrays.
+    The total and the count of each `Ratio` are float32 arrays, scalars for a single run.
     """
     return {
         name: Ratio(total=jnp.array(total, jnp.float32), count=jnp.array(count, jnp.float32))

@@ -194,7 +194,7 @@ class Parallel:
           state: the train state, or its shapes and dtypes.
 
         Returns:
-          A `TrainState` of shardings.
+          A `TrainState` with a `NamedSharding`, or a tree of them, in each field.
 
         Raises:
           TypeError, ValueError: if the rule or the metadata do not fit the mesh or the shapes.
@@ -214,6 +214,7 @@ class Parallel:
     def _gather(self, params: Any) -> Any:
         """Returns parameters that are whole along the batch axes, for a loss or an evaluation.
 
+        `params` is a tree of arrays that may be split over the devices, inside a compiled function.
         Each device computes other rows of the batch, so it needs whole parameters. Without this
         request the compiler may gather a kernel in each step of a recurrence. The gradient is split
         like the parameters.
@@ -244,7 +245,10 @@ class Parallel:
         return self._put(tree, self._split)
 
     def place_params(self, params: Any) -> Any:
-        """Returns parameters on the devices: copies, or the part of each device."""
+        """Returns `params`, a tree of arrays, with its arrays on the devices.
+
+        Each device has a copy or, if `splits_params` is True, its part of an array.
+        """
         if not self.splits_params:
             return self.replicate(params)
         return self._put(params, self.param_shardings(params))
@@ -328,7 +332,7 @@ class Parallel:
         """Returns a new train state as NumPy arrays; all processes must call it.
 
         Args:
-          make: a compiled function that returns the train state.
+          make: a compiled function that returns the `TrainState` for `args`.
           like: shapes and dtypes of the train state.
           *args: the arguments of `make`, such as a PRNG key.
         """
@@ -356,7 +360,7 @@ class Parallel:
         """Returns a train state on the devices as NumPy arrays.
 
         Args:
-          state: the train state, see `place`.
+          state: the train state with its arrays on the devices, as from `place`.
           carry: the result of `fetch_carry`, which becomes the carry of the returned state.
         """
         return dataclasses.replace(self.host(dataclasses.replace(state, carry=None)), carry=carry)
@@ -368,7 +372,8 @@ class Parallel:
     def on_params(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Compiles a function of (params, opt_state) whose result is like the parameters.
 
-        Arguments and result are on the devices as `place` places them.
+        The result of the method is a function with the same arguments, the parameters and the state
+        of the optimizer. Its arguments and its result are on the devices as `place` places them.
         """
         if self.kind == "single":
             return jax.jit(function)
@@ -387,10 +392,14 @@ class Parallel:
         The state is donated, so that the old state cannot be used afterwards.
 
         Args:
-          task: the task.
+          task: the task, a model with its loss (see `Task`).
           tx: the Optax chain.
-          check_loss: True adds an entry to the metrics from which `refuse_mean_loss` detects a loss
-            that is a mean.
+          check_loss: True adds an entry to the metrics, a `Ratio` with total 1 if the loss is a
+            mean over the rows, which `refuse_mean_loss` checks and removes.
+
+        Returns:
+          The compiled step. It takes a `TrainState` and a batch on the devices, and the key of the
+          seed, and returns the new state and a dict of `Ratio`s.
         """
         if self.kind == "pmap":
             step = make_train_step(

@@ -63,7 +63,10 @@ class ProgressView:
             self._bar.start()
 
     def phase(self, name: str) -> None:
-        """Shows the name of the present phase: "train", "compile", "evaluate" or "save"."""
+        """Shows the name of the present phase on the bar.
+
+        `name` is "train", "compile", "evaluate" or "save".
+        """
         if self._bar is not None:
             self._bar.update(self._task, description=name)
 
@@ -108,12 +111,12 @@ class ProgressView:
             say(f"step {step}/{self._total}: {note}", file=sys.stderr)
 
     def message(self, text: str) -> None:
-        """Prints a line above the bar, if the display is enabled."""
+        """Prints the line `text` above the bar, if the display is enabled."""
         if self._enabled:
             self._console.print(text, highlight=False, soft_wrap=True, markup=False)
 
     def notice(self, text: str) -> None:
-        """Prints a line on standard error, even if the display is not enabled."""
+        """Prints the line `text` on standard error, even if the display is not enabled."""
         self._console.print(text, highlight=False, soft_wrap=True, markup=False)
 
     def close(self) -> None:

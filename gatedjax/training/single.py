@@ -56,10 +56,12 @@ from gatedjax.training.task import AnyTask, Batch, Carry, frozen_parameters
 
 
 class _Single:
-    """The arrays of a run, spread over the devices of a `Parallel`; see `Engine`.
+    """The arrays of a run, spread over the devices of a `Parallel`, and its compiled step.
+
+    It has the methods of the protocol `Engine`, which the training loop calls.
 
     Args:
-      task: the task.
+      task: the task, a model with its loss (see `Task`).
       tx: the Optax chain.
       data: the batches of training.
       eval_data: the batches of an evaluation pass, or None.
@@ -171,7 +173,7 @@ def _begin(
 ) -> TrainingRun:
     """Checks the arguments of `fit`, then restores the run or initialises it.
 
-    It returns the variables of the training loop.
+    It returns a `TrainingRun`, the variables of the training loop, from which `train` starts.
 
     Args:
       task: the task to train.

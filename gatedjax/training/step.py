@@ -38,7 +38,7 @@ class TrainState:
 
     Attributes:
       step: the number of updates so far, int32.
-      params: the parameters.
+      params: the parameters, a tree of arrays.
       opt_state: the state of the Optax chain.
       carry: the carried state of a `StatefulTask`, with rows first; None for other tasks.
       model_state: the model state of a `ModelStateTask`; None for other tasks.
@@ -54,7 +54,8 @@ class TrainState:
 def best_of(params: Any, model_state: Any) -> Any:
     """Returns the tree in which checkpoints save the best parameters of a run.
 
-    It is `params`, or {"params": ..., "model_state": ...} if the model state has arrays.
+    It is `params`, or {"params": ..., "model_state": ...} if the model state has arrays. Both
+    arguments are trees of arrays; `model_state` is None for a task that has none.
     """
     if not jax.tree.leaves(model_state):
         return params
@@ -135,7 +136,11 @@ def init_state(
 
 
 def init_carry(task: AnyTask, batch: Batch) -> Carry:
-    """Returns the carried state before the first batch; None if the task has no carried state."""
+    """Returns the carried state before the first batch; None if the task has no carried state.
+
+    It is a tree of arrays [B, ...], the result of `task.init_carry`. The shapes of `batch`, a batch
+    of training, determine its shapes.
+    """
     return task.init_carry(batch) if is_stateful(task) else None  # type: ignore[union-attr]
 
 
@@ -147,9 +152,11 @@ def _with_carry(
     It maps (params, batch, rngs, carry, model_state) to (loss, (metrics, (carry, model_state))).
 
     Args:
-      task: the task.
-      check_loss: True adds the entry `MEAN_LOSS` to the metrics, see `refuse_mean_loss`.
-      gather: maps the parameters to those that the task receives, see `make_train_step`.
+      task: the task, a model with its loss (see `Task`).
+      check_loss: True adds the entry `MEAN_LOSS` to the metrics, a `Ratio` with total 1 if the loss
+        is a mean over the rows.
+      gather: maps parameters that are split over devices to the whole parameters that the task
+        receives; None changes nothing.
     """
 
     def loss(params: Any, batch: Batch, rngs: Any, carry: Carry, model_state: Any) -> Any:
@@ -186,10 +193,13 @@ def _is_mean(total: jax.Array, loss: Ratio, rows: int) -> Ratio:
 
 
 def refuse_mean_loss(metrics: Metrics, fresh: bool) -> Metrics:
-    """Returns the metrics of a step without the entry that `check_loss` adds.
+    """Returns the metrics of a step without the entry `MEAN_LOSS`, after checking it.
+
+    The entry is a `Ratio` with total 1 if the loss that a task returned is a mean over the rows of
+    the batch. A step that was built with check_loss=True adds it.
 
     Args:
-      metrics: the metrics of a step, perhaps with a leading axis over lanes.
+      metrics: the metrics of a step, `Ratio`s by name, perhaps with a leading axis over lanes.
       fresh: True for the first step of a run, the only one for which the entry is checked.
 
     Raises:
@@ -217,7 +227,7 @@ def _summed_gradients(
     Args:
       loss: maps (params, batch, rngs, carry, model_state) to (loss, (metrics, (carry,
         model_state))).
-      params: the parameters.
+      params: the parameters, a tree of arrays.
       batch: a batch with B rows, a dict of arrays [B, ...].
       rngs: a PRNG key for each stream, by name.
       carry: the carried state, or None.
@@ -276,7 +286,10 @@ def _own_rows(tree: Any, axis_name: str) -> Any:
 
     Args:
       tree: a tree of arrays [devices x rows per device, ...].
-      axis_name: the name of the axis of `jax.pmap`.
+      axis_name: the name of the axis of `jax.pmap`, inside which the function is called.
+
+    Returns:
+      The tree with arrays [rows per device, ...].
     """
     devices, index = jax.lax.axis_size(axis_name), jax.lax.axis_index(axis_name)
 
@@ -288,7 +301,7 @@ def _own_rows(tree: Any, axis_name: str) -> Any:
 
 
 def _mean_loss(compute: Callable[[Any], Any]) -> Callable[[Any], jax.Array]:
-    """Returns the mean loss as a function of the parameters, for `value_fn=` of Optax.
+    """Returns the mean loss as a function from parameters to a scalar, for `value_fn=` of Optax.
 
     The gradient is defined explicitly, because JAX would derive another gradient from a sum over
     the devices of `jax.pmap`.
@@ -309,13 +322,13 @@ def _mean_loss(compute: Callable[[Any], Any]) -> Callable[[Any], jax.Array]:
 
 
 def _all_finite(tree: Any) -> jax.Array:
-    """Returns True, as a scalar array, if all numbers in all arrays are finite."""
+    """Returns True, as a scalar array, if all numbers in the arrays of `tree` are finite."""
     leaves = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]
     return functools.reduce(jnp.logical_and, leaves, jnp.array(True))
 
 
 def _any_nan(tree: Any) -> jax.Array:
-    """Returns True, as a scalar array, if any number in any array is NaN."""
+    """Returns True, as a scalar array, if any number in the arrays of `tree` is NaN."""
     leaves = [jnp.any(jnp.isnan(leaf)) for leaf in jax.tree.leaves(tree)]
     return functools.reduce(jnp.logical_or, leaves, jnp.array(False))
 
@@ -356,14 +369,14 @@ def make_train_step(
         (1.0, 4.0)
 
     Args:
-      task: the task.
+      task: the task, a model with its loss (see `Task`).
       tx: the Optax chain.
       axis_name: the mapped axis of `jax.pmap` over which gradients and metrics are summed. For a
         task with a model state each device computes the whole batch instead.
       accumulate: the number of parts of the batch. Their gradients are computed in turn and summed.
         Random bits depend on examples, so that the update does not depend on the parts.
-      check_loss: True adds an entry to the metrics from which `refuse_mean_loss` detects a loss
-        that is a mean.
+      check_loss: True adds an entry to the metrics, a `Ratio` with total 1 if the loss is a mean
+        over the rows, which `refuse_mean_loss` checks and removes.
       gather: maps parameters that are split over devices to the whole parameters that the loss
         receives, and its gradient back to the split parameters; None changes nothing.
 

@@ -15,7 +15,7 @@ Carry = Any
 
 @runtime_checkable
 class Task(Protocol):
-    """A model with its loss, for `fit`.
+    """A model with its loss, for `fit`: an object of any class with these methods.
 
     A batch is a dict of arrays with a leading axis B. "weight" [B] is 1 for examples and 0 for
     the filler rows of a last batch.
@@ -44,22 +44,26 @@ class Task(Protocol):
     def loss(
         self, params: Any, batch: Batch, rngs: dict[str, jax.Array]
     ) -> tuple[jax.Array, dict[str, Ratio]]:
-        """Returns the loss summed over the real rows, and metrics with at least "loss".
+        """Returns the loss summed over rows of weight 1, and metrics with at least "loss".
 
         The step divides by `metrics["loss"].count`, after summing it over devices. Random bits
         must depend on "example_id", so that they do not depend on the split of the batch.
 
         Args:
-          params: the parameters.
+          params: the parameters, a tree of arrays.
           batch: a batch, a dict of arrays [B, ...].
           rngs: a PRNG key for each of the streams "dropout" and "gate", by name.
+
+        Returns:
+          (loss, metrics): a scalar, and a dict of `Ratio`s (sums and counts).
         """
 
     def evaluate(self, params: Any, batch: Batch) -> tuple[dict[str, Ratio], dict[str, jax.Array]]:
         """Returns metrics and predictions, both by name, for parameters and a batch.
 
-        The metrics must include `TrainConfig.best_metric`, unless `summarise` returns it. The
-        predictions are arrays with the leading axis B.
+        `params` is a tree of arrays, and `batch` a dict of arrays [B, ...]. The metrics are
+        `Ratio`s (sums and counts) and must include `TrainConfig.best_metric`, unless `summarise`
+        returns it. The predictions are arrays with the leading axis B.
 
         A task may also have a method `summarise(predictions)`, see `SummaryTask`.
         """
@@ -68,7 +72,8 @@ class Task(Protocol):
 class SummaryTask(Protocol):
     """A task with metrics that are no mean over rows, such as AUC, macro F1 or BLEU.
 
-    It is a `Task`, a `StatefulTask` or a `ModelStateTask` with the method `summarise` in addition.
+    It is an object with the methods of a `Task`, a `StatefulTask` or a `ModelStateTask`, and with
+    the method `summarise` in addition.
 
         >>> class Threshold:
         ...     def summarise(self, predictions):
@@ -113,27 +118,37 @@ class StatefulTask(Protocol):
     """
 
     def init(self, key: jax.Array, batch: Batch) -> Any:
-        """Returns the initial parameters, see `Task.init`."""
+        """Returns the initial parameters, a tree of arrays.
+
+        `key` is a PRNG key, and `batch` has the names, shapes and dtypes of the batches in
+        training.
+        """
 
     def init_carry(self, batch: Batch) -> Carry:
         """Returns the carried state before the first batch, a tree of arrays [B, ...].
 
-        `batch` has the shapes of the batches in training.
+        `batch` is a dict of arrays with the shapes of the batches in training.
         """
 
     def loss(
         self, params: Any, batch: Batch, rngs: dict[str, jax.Array], carry: Carry
     ) -> tuple[jax.Array, tuple[dict[str, Ratio], Carry]]:
-        """Returns (loss, (metrics, new carry)), with the loss summed over the real rows.
+        """Returns (loss, (metrics, new carry)), with the loss summed over rows of weight 1.
 
-        The carry is a tree of arrays with the leading axis B. The metrics must include "loss". See
-        `Task.loss` for `params`, `batch` (a dict of arrays) and `rngs` (PRNG keys by stream).
+        The carry is a tree of arrays with the leading axis B, for the next batch. The metrics are
+        `Ratio`s by name and must include "loss". `params` are the parameters, `batch` is a dict of
+        arrays, and `rngs` has a PRNG key for each of the streams "dropout" and "gate".
         """
 
     def evaluate(
         self, params: Any, batch: Batch, carry: Carry
     ) -> tuple[dict[str, Ratio], dict[str, jax.Array], Carry]:
-        """Returns (metrics, predictions, new carry); see `Task.evaluate` and `loss`."""
+        """Returns (metrics, predictions, new carry) for parameters, a batch and a carry.
+
+        `params` is a tree of arrays, and `batch` a dict of arrays [B, ...]. The metrics are
+        `Ratio`s by name, the predictions arrays [B, ...] by name, and the carry is a tree of arrays
+        [B, ...], for the next batch.
+        """
 
 
 @runtime_checkable
@@ -166,67 +181,123 @@ class ModelStateTask(Protocol):
     """
 
     def init(self, key: jax.Array, batch: Batch) -> Any:
-        """Returns the initial parameters, see `Task.init`."""
+        """Returns the initial parameters, a tree of arrays.
+
+        `key` is a PRNG key, and `batch` has the names, shapes and dtypes of the batches in
+        training.
+        """
 
     def init_model_state(self, key: jax.Array, batch: Batch) -> Any:
-        """Returns the model state before the first step, a tree of arrays; see `Task.init`."""
+        """Returns the model state before the first step, a tree of arrays.
+
+        `key` is a PRNG key, and `batch` has the names, shapes and dtypes of the batches in
+        training.
+        """
 
     def loss(
         self, params: Any, batch: Batch, rngs: dict[str, jax.Array], model_state: Any
     ) -> tuple[jax.Array, tuple[dict[str, Ratio], Any]]:
-        """Returns (loss, (metrics, new model state)), with the loss summed over the real rows.
+        """Returns (loss, (metrics, new model state)), with the loss summed over rows of weight 1.
 
-        The new model state has the structure, shapes and dtypes of the old one. The metrics must
-        include "loss". See `Task.loss` for `params`, `batch` (a dict of arrays) and `rngs` (PRNG
-        keys by stream).
+        The new model state has the structure, shapes and dtypes of `model_state`. The metrics are
+        `Ratio`s by name and must include "loss". `params` are the parameters, `batch` is a dict of
+        arrays, and `rngs` has a PRNG key for each of the streams "dropout" and "gate".
         """
 
     def evaluate(
         self, params: Any, batch: Batch, model_state: Any
     ) -> tuple[dict[str, Ratio], dict[str, jax.Array]]:
-        """Returns (metrics, predictions), see `Task.evaluate`; the model state is not changed."""
+        """Returns (metrics, predictions) for parameters, a batch and a model state.
+
+        `params` and `model_state` are trees of arrays, and `batch` is a dict of arrays [B, ...].
+        The metrics are `Ratio`s by name, and the predictions arrays [B, ...] by name. The model
+        state is not changed.
+        """
 
 
 class TrainedTask(Protocol):
-    """A task without an evaluation, for runs without evaluation data; see `Task`."""
+    """A task without an evaluation, for runs without evaluation data.
+
+    It has the methods `init` and `loss` of a `Task`.
+    """
 
     def init(self, key: jax.Array, batch: Batch) -> Any:
-        """Returns the initial parameters, see `Task.init`."""
+        """Returns the initial parameters, a tree of arrays.
+
+        `key` is a PRNG key, and `batch` has the names, shapes and dtypes of the batches in
+        training.
+        """
 
     def loss(
         self, params: Any, batch: Batch, rngs: dict[str, jax.Array]
     ) -> tuple[jax.Array, dict[str, Ratio]]:
-        """Returns (loss, metrics), see `Task.loss`."""
+        """Returns (loss, metrics), with the loss summed over rows of weight 1, a scalar.
+
+        The metrics are `Ratio`s by name and must include "loss". `params` are the parameters,
+        `batch` is a dict of arrays [B, ...], and `rngs` has a PRNG key for each of the streams
+        "dropout" and "gate".
+        """
 
 
 class TrainedStatefulTask(Protocol):
-    """A `StatefulTask` without an evaluation, for runs without evaluation data."""
+    """A `StatefulTask` without an evaluation, for runs without evaluation data.
+
+    It has the methods `init`, `init_carry` and `loss`, and carries a state from batch to batch.
+    """
 
     def init(self, key: jax.Array, batch: Batch) -> Any:
-        """Returns the initial parameters, see `Task.init`."""
+        """Returns the initial parameters, a tree of arrays.
+
+        `key` is a PRNG key, and `batch` has the names, shapes and dtypes of the batches in
+        training.
+        """
 
     def init_carry(self, batch: Batch) -> Carry:
-        """Returns the carried state before the first batch, see `StatefulTask.init_carry`."""
+        """Returns the carried state before the first batch, a tree of arrays [B, ...].
+
+        `batch` is a dict of arrays with the shapes of the batches in training.
+        """
 
     def loss(
         self, params: Any, batch: Batch, rngs: dict[str, jax.Array], carry: Carry
     ) -> tuple[jax.Array, tuple[dict[str, Ratio], Carry]]:
-        """Returns (loss, (metrics, new carry)), see `StatefulTask.loss`."""
+        """Returns (loss, (metrics, new carry)), with the loss summed over rows of weight 1.
+
+        The carry is a tree of arrays with the leading axis B, for the next batch. The metrics are
+        `Ratio`s by name and must include "loss". `params` are the parameters, `batch` is a dict of
+        arrays, and `rngs` has a PRNG key for each of the streams "dropout" and "gate".
+        """
 
 
 class TrainedModelStateTask(Protocol):
-    """A `ModelStateTask` without an evaluation, for runs without evaluation data."""
+    """A `ModelStateTask` without an evaluation, for runs without evaluation data.
+
+    It has the methods `init`, `init_model_state` and `loss`, which returns the next model state.
+    """
 
     def init(self, key: jax.Array, batch: Batch) -> Any:
-        """Returns the initial parameters, see `Task.init`."""
+        """Returns the initial parameters, a tree of arrays.
+
+        `key` is a PRNG key, and `batch` has the names, shapes and dtypes of the batches in
+        training.
+        """
 
     def init_model_state(self, key: jax.Array, batch: Batch) -> Any:
-        """Returns the model state before the first step, see `ModelStateTask.init_model_state`."""
+        """Returns the model state before the first step, a tree of arrays.
+
+        `key` is a PRNG key, and `batch` has the names, shapes and dtypes of the batches in
+        training.
+        """
 
     def loss(
         self, params: Any, batch: Batch, rngs: dict[str, jax.Array], model_state: Any
     ) -> tuple[jax.Array, tuple[dict[str, Ratio], Any]]:
-        """Returns (loss, (metrics, new model state)), see `ModelStateTask.loss`."""
+        """Returns (loss, (metrics, new model state)), with the loss summed over rows of weight 1.
+
+        The new model state has the structure, shapes and dtypes of `model_state`. The metrics are
+        `Ratio`s by name and must include "loss". `params` are the parameters, `batch` is a dict of
+        arrays, and `rngs` has a PRNG key for each of the streams "dropout" and "gate".
+        """
 
 
 AnyTask = (
@@ -239,17 +310,26 @@ LaneTask = Task | ModelStateTask | TrainedTask | TrainedModelStateTask
 
 
 def is_stateful(task: Any) -> bool:
-    """Returns True if a task carries a state from batch to batch."""
+    """Returns True if a task carries a state of its rows from batch to batch.
+
+    Such a task has the method `init_carry`, see `StatefulTask`.
+    """
     return hasattr(task, "init_carry")
 
 
 def has_model_state(task: Any) -> bool:
-    """Returns True if the loss of a task takes and returns a model state."""
+    """Returns True if the loss of a task takes and returns a model state.
+
+    Such a task has the method `init_model_state`, see `ModelStateTask`.
+    """
     return hasattr(task, "init_model_state")
 
 
 def has_summary(task: Any) -> bool:
-    """Returns True if a task computes metrics from all predictions, see `SummaryTask`."""
+    """Returns True if a task has the method `summarise`.
+
+    It computes metrics from all predictions of an evaluation pass, see `SummaryTask`.
+    """
     return hasattr(task, "summarise")
 
 
@@ -259,7 +339,7 @@ def call_summarise(
     """Returns the metrics of `task.summarise` as floats; {} for a task without that method.
 
     Args:
-      task: the task.
+      task: the task, a model with its loss (see `Task`).
       predictions: the predictions of a whole evaluation pass by name.
       names: the names of the metrics that `evaluate` returned.
 
@@ -297,11 +377,12 @@ def call_loss(
 ) -> tuple[jax.Array, dict[str, Ratio], Carry, Any]:
     """Calls the loss of a task of any kind; returns (loss, metrics, carry, model_state).
 
-    For a task without a carry or without a model state the argument of that name is returned.
+    The loss is a scalar, and the metrics are `Ratio`s by name. For a task without a carry or
+    without a model state the argument of that name is returned.
 
     Args:
       task: the task, with or without a carried state and a model state.
-      params: the parameters.
+      params: the parameters, a tree of arrays.
       batch: a batch, a dict of arrays [B, ...].
       rngs: a PRNG key for each stream, by name.
       carry: the carried state, or None.
@@ -328,11 +409,12 @@ def call_evaluate(
 ) -> tuple[dict[str, Ratio], dict[str, jax.Array], Carry]:
     """Calls `evaluate` of a task of any kind; returns (metrics, predictions, carry).
 
-    For a task without a carry the argument `carry` is returned.
+    The metrics are `Ratio`s by name, and the predictions arrays [B, ...] by name. For a task
+    without a carry the argument `carry` is returned.
 
     Args:
       task: the task, with or without a carried state and a model state.
-      params: the parameters.
+      params: the parameters, a tree of arrays.
       batch: a batch, a dict of arrays [B, ...].
       carry: the carried state, or None.
       model_state: the model state, or None.
@@ -371,7 +453,7 @@ def frozen_parameters(task: Any) -> tuple[str, ...]:
         ('embed/embedding',)
 
     Args:
-      task: the task.
+      task: the task, a model with its loss (see `Task`).
 
     Returns:
       A tuple of paths.

@@ -46,7 +46,11 @@ Positions = Literal["sinusoidal", "learned", "none"]
 @document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SSANOrder:
-    """The options by which the encoder sees the order of the words."""
+    """The options by which the encoder sees the order of the words, as keywords with defaults.
+
+    `positions` is "sinusoidal", "learned" (a table of `max_length` vectors) or "none". `relative`
+    is "none", "learned" or "local", a bias of the attention for offsets up to `max_offset`.
+    """
 
     positions: Positions = "sinusoidal"
     """Vectors of positions that are added to the words: sinusoids for any length, a learned table,
@@ -70,7 +74,11 @@ class SSANOrder:
 @document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SSANDropout:
-    """Dropout rates of the layers."""
+    """Dropout rates of the layers in training, in [0, 1), as keywords.
+
+    `dropout` acts on embedded words and results of sublayers, `attention_dropout` on attention
+    weights, and `relu_dropout` inside the feed-forward networks. All are 0.1 by default.
+    """
 
     dropout: float = 0.1
     """Dropout rate on the embedded words and on the results of the sublayers."""
@@ -86,7 +94,11 @@ class SSANDropout:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SSANMemory:
-    """The options that save memory of the attention."""
+    """The options that save memory of the attention, as keywords.
+
+    `block` is the number of queries that are processed at a time; None, the default, processes all
+    at once. `remat`, by default False, computes the attention again for the gradient.
+    """
 
     block: int | None = None
     """Number of queries that the attention processes at a time, for long texts. Attention weights
@@ -104,7 +116,11 @@ class SSANMemory:
 @with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SSANConfig:
-    """The configuration of the encoder.
+    """The configuration of the encoder, as keywords with defaults.
+
+    There are `num_layers` layers of width `hidden` with `num_heads` heads, which must divide the
+    width. `gates` is a `SelectorConfig` with the layers that select, `order` an `SSANOrder`,
+    `dropouts` an `SSANDropout`, and `memory` an `SSANMemory`.
 
     >>> config = SSANConfig(num_layers=2, gates=SelectorConfig(select_layers=(2,)))
     >>> config.attention(1)["selector"], config.attention(2)["selector"]
@@ -154,7 +170,7 @@ class SSANConfig:
             )
 
     def attention(self, layer: int) -> dict[str, Tree]:
-        """Returns the options of the `nn.SelectiveSelfAttention` of a layer by name.
+        """Returns keyword arguments for the `nn.SelectiveSelfAttention` of a layer.
 
         layer is the number of the layer, from 1.
         """
@@ -176,11 +192,11 @@ class SSANConfig:
 @exportable
 @struct.dataclass
 class SSANEncoderOutput:
-    """The output of an `SSANEncoder`.
+    """The output of an `SSANEncoder` for B texts of N words.
 
     Attributes:
-      states: states of the last layer [B, N, d], 0 at padding.
-      selections: the weights and selections of all layers (see `nn.Selection`).
+      states: states of the last layer [B, N, d], of the width d = `hidden`, 0 at padding.
+      selections: an `nn.Selection` for each layer, with its attention weights and selections.
     """
 
     states: Array
@@ -199,10 +215,10 @@ class SSANEncoder(nn.Module):
         >>> print(output.states.shape, output.selections[0].gates.shape)
         (1, 3, 8) (1, 2, 3, 3)
 
-    Call the network with a batch {"tokens": int [B, N], "lengths": int [B]}. Training draws from
-    the streams "dropout" and "gate"; the draws belong to "example_id": int [B] (row numbers by
-    default). With a final temperature the batch needs "step": int [B], the number of the step in
-    each row.
+    Call the network with a batch of B texts of at most N words, {"tokens": int [B, N], "lengths":
+    int [B]}. Training draws from the streams "dropout" and "gate"; the draws belong to
+    "example_id": int [B] (row numbers by default). With a final temperature the batch needs "step":
+    int [B], the number of the step in each row.
 
     Attributes:
       config: the options of the encoder.
@@ -222,11 +238,13 @@ class SSANEncoder(nn.Module):
         """Encodes texts.
 
         Args:
-          batch: "tokens" int [B, N] and "lengths" int [B]; optionally "example_id" int [B].
+          batch: "tokens" int [B, N] and "lengths" int [B] of B texts of at most N words; optionally
+            "example_id" int [B], the examples to which random bits belong.
           train: True runs the network with dropout and drawn selections.
 
         Returns:
-          The states, and the weights and selections of all layers.
+          An `SSANEncoderOutput` with the states, and the attention weights and selections of all
+          layers.
 
         Raises:
           ValueError: also if a text is longer than the table of learned positions.
@@ -247,9 +265,10 @@ class SSANEncoder(nn.Module):
         return SSANEncoderOutput(states=states, selections=selections)
 
     def _add_positions(self, states: Float[Array, "B N D"]) -> Float[Array, "B N D"]:
-        """Adds positions to the word vectors by `config.order`.
+        """Returns the states, N word vectors of width D, plus vectors of positions.
 
-        Raises ValueError for more words than the table of learned positions has.
+        `config.order` selects them. Raises ValueError for more words than the table of learned
+        positions has.
         """
         c, size = self.config, states.shape[1]
         if c.order.positions == "sinusoidal":
@@ -277,14 +296,15 @@ def run_layers(
     Args:
       module: a network with an `SSANConfig`. Its compact method calls this function, which creates
         the layers in it.
-      states: inputs of the first layer.
+      states: inputs of the first layer, D numbers for each of N words of B texts.
       mask: True at real words.
       batch: the arrays of a call; "example_id" [B] and "step" [B] are used if they are there.
       train: True runs the layers with dropout and drawn selections.
-      **options: options of all `EncoderLayer`.
+      **options: further keyword arguments of all `EncoderLayer`.
 
     Returns:
-      The states, with any values at padding, and the weights and selections of all layers.
+      The states, with any values at padding, and an `nn.Selection` for each layer, with its
+      attention weights and selections.
     """
     c: SSANConfig = module.config
     ids, dtype, rates = batch.get("example_id"), jnp.dtype(c.dtype), c.dropouts

@@ -45,7 +45,11 @@ TokenAttention = Literal["dot", "multi_dim"]
 @with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SSANNLIConfig:
-    """The configuration of the network.
+    """The configuration of an `SSANNLI`, as keywords with defaults.
+
+    `gates` is a `SelectorConfig`. `t2t` is the attention between tokens: "dot", with `num_heads`
+    heads, or "multi_dim". `hidden` is the width of the layers, and `embedding_dim` that of the word
+    vectors.
 
     >>> SSANNLIConfig(t2t="multi_dim", exclude_self=True).num_heads
     1
@@ -98,12 +102,12 @@ class SSANNLIConfig:
 @exportable
 @struct.dataclass
 class SSANNLIOutput:
-    """The output of an `SSANNLI`.
+    """The output of an `SSANNLI` for B pairs of sentences and C classes.
 
     Attributes:
       logits: class scores [B, C], float32.
-      premise: the weights and selections between the tokens of the first sentence.
-      hypothesis: the weights and selections between the tokens of the second sentence.
+      premise: attention weights and selections between the tokens of the first sentence.
+      hypothesis: attention weights and selections between the tokens of the second sentence.
       baseline: the expected reward of the estimator "reinforce", a scalar; None for other
         estimators.
     """
@@ -126,9 +130,10 @@ class SSANNLI(nn.Module):
         (1, 3) (1, 1, 3, 3)
 
     Call the network with a batch {"tokens": int [B, N], "lengths": int [B], "hypothesis": int
-    [B, N'], "hypothesis_lengths": int [B]}. Training draws from the streams "dropout" and "gate";
-    the draws belong to "example_id": int [B] (row numbers by default). With a final temperature the
-    batch needs "step": int [B], the number of the step in each row.
+    [B, N'], "hypothesis_lengths": int [B]}: N words of a first and N' of a second sentence.
+    Training draws from the streams "dropout" and "gate"; the draws belong to "example_id": int [B]
+    (row numbers by default). With a final temperature the batch needs "step": int [B], the number
+    of the step in each row.
 
     Attributes:
       config: the options of the network.
@@ -183,12 +188,12 @@ class SSANNLI(nn.Module):
         """Runs the network.
 
         Args:
-          batch: "tokens" int [B, N], "lengths" [B], "hypothesis" int [B, N'] and
-            "hypothesis_lengths" [B].
+          batch: "tokens" int [B, N], the N words of the first sentence, and "lengths" [B];
+            "hypothesis" int [B, N'], the N' words of the second, and "hypothesis_lengths" [B].
           train: True runs the network with dropout and drawn selections.
 
         Returns:
-          The class scores, and the selections in both sentences.
+          An `SSANNLIOutput` with the class scores, and the selections in both sentences.
         """
         check_batch(batch, tokens="B N", lengths="B", hypothesis="B N'", hypothesis_lengths="B")
         ids, c = batch.get("example_id"), self.config
@@ -220,11 +225,11 @@ class SSANNLI(nn.Module):
         temperature: float | Array | None,
         train: bool,
     ) -> tuple[Float[Array, "B D"], gnn.Selection]:
-        """Returns (s, selection): the vector s [B, D] of each sentence, and the selections in it.
+        """Returns (s, selection): the vector s of D numbers of each sentence, and its selections.
 
-        tokens [B, N] and lengths [B] are the sentences, ids [B] the examples to which random bits
-        belong (None means the row numbers), temperature is tau of the selector, and train=True adds
-        dropout and drawn selections.
+        tokens [B, N] and lengths [B] are B sentences of at most N words, ids [B] the examples to
+        which random bits belong (None means the row numbers), temperature is tau of the selector
+        (None means that of the configuration), and train=True adds dropout and drawn selections.
         """
         mask = F.length_mask(lengths, tokens.shape[1])
         vectors = self._dropout(self.embed(tokens), ids, train)
@@ -245,7 +250,7 @@ class SSANNLI(nn.Module):
         return self.pool(attended, mask), selection
 
     def _dropout(self, inputs: Array, ids: Array | None, train: bool) -> Array:
-        """Applies dropout to inputs [B, ...] in training.
+        """Returns inputs [B, ...] after dropout with train=True, else unchanged.
 
         The random bits belong to the examples ids [B]; None means the row numbers.
         """
@@ -256,10 +261,11 @@ class SSANNLI(nn.Module):
 class SSANNLITask(SelectorClassifierTask):
     """The task of training and evaluating an `SSANNLI`: cross-entropy of the class.
 
-    A batch also has "label" int [B], the index of the class, and "weight" [B], 0 at filler rows.
-    The metrics are "loss" (in training with the penalties), "accuracy", and with a selector
-    "selected_1" and "empty_1" of both sentences. "selected_heads" and "empty_heads" of the
-    predictions are only of the first sentence.
+    Besides the arrays that `SSANNLI` reads, a batch has "label" int [B], the index of the class,
+    and "weight" [B], 0 at filler rows. The metrics are "loss" (in training with the penalties),
+    "accuracy", and with a selector "selected_1", the share of pairs of tokens that are selected,
+    and "empty_1", the share of tokens that select no token, in both sentences. The predictions have
+    these shares for each head of the first sentence as "selected_heads" and "empty_heads".
 
         >>> SSANNLITask(SSANNLI(SSANNLIConfig(), vocab_size=50)).frozen
         ()
@@ -280,17 +286,18 @@ class SSANNLITask(SelectorClassifierTask):
         return super().frozen if self.model.embeddings is not None else ()
 
     def _selections(self, output: SSANNLIOutput) -> tuple[gnn.Selection, ...]:
-        """Returns the selections in both sentences."""
+        """Returns the selections of output in the first and the second sentence, as a pair."""
         return output.premise, output.hypothesis
 
     def _predicted_selections(self, output: SSANNLIOutput) -> tuple[gnn.Selection, ...]:
-        """Returns the selections in the first sentence, as a tuple."""
+        """Returns the selections of output in the first sentence, as a tuple of length 1."""
         return (output.premise,)
 
     def _selector_metrics(self, output: SSANNLIOutput, weight: Float[Array, " B"]) -> Metrics:
-        """Computes "selected_1" and "empty_1", means over the selections in both sentences.
+        """Computes "selected_1" and "empty_1", a dict of `Ratio`s over both sentences.
 
-        weight is 0 at filler rows.
+        They are the share of pairs of tokens that are selected, and the share of tokens that select
+        no token. output is that of the network, and weight is 0 at filler rows.
         """
         first, second = (
             selector_metrics((selection,), weight) for selection in self._selections(output)

@@ -33,7 +33,11 @@ Pool = Literal["mean", "max", "first", "s2t"]
 @with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SSANProbeConfig(SSANConfig):
-    """The configuration of encoder and head.
+    """The configuration of encoder and head, as keywords with defaults.
+
+    The options of the encoder are the fields of `SSANConfig`. `pool` is "mean", "max", "first" or
+    "s2t", and `head_hidden` has the widths of the layers between the pooled states and the class
+    layer.
 
     >>> SSANProbeConfig(pool="max", num_layers=3).head_hidden
     (128, 128)
@@ -54,12 +58,12 @@ class SSANProbeConfig(SSANConfig):
 @exportable
 @struct.dataclass
 class SSANOutput:
-    """The output of an `SSANProbe`.
+    """The output of an `SSANProbe` for B sentences of N words and C classes.
 
     Attributes:
       logits: class scores [B, C], float32.
-      states: states of the encoder [B, N, d].
-      selections: the weights and selections of all layers (see `nn.Selection`).
+      states: states of the encoder [B, N, d], of the width d = `hidden`, 0 at padding.
+      selections: an `nn.Selection` for each layer, with its attention weights and selections.
       baseline: the expected reward of the estimator "reinforce", a scalar; None for other
         estimators.
     """
@@ -81,9 +85,9 @@ class SSANProbe(nn.Module):
         >>> print(output.logits.shape)
         (1, 2)
 
-    Call the network with a batch {"tokens": int [B, N], "lengths": int [B]}. Training draws from
-    the streams "dropout" and "gate"; the draws belong to "example_id": int [B] (row numbers by
-    default).
+    Call the network with a batch of B texts of at most N words, {"tokens": int [B, N], "lengths":
+    int [B]}. Training draws from the streams "dropout" and "gate"; the draws belong to
+    "example_id": int [B] (row numbers by default).
 
     Attributes:
       config: the options of encoder and head.
@@ -105,11 +109,12 @@ class SSANProbe(nn.Module):
         """Runs the network.
 
         Args:
-          batch: "tokens" int [B, N] and "lengths" int [B]; optionally "example_id" int [B].
+          batch: "tokens" int [B, N] and "lengths" int [B] of B texts of at most N words; optionally
+            "example_id" int [B], the examples to which random bits belong.
           train: True runs the network with dropout and drawn selections.
 
         Returns:
-          The class scores, and the states and selections of the encoder.
+          An `SSANOutput` with the class scores, and the states and selections of the encoder.
         """
         c = self.config
         types: Keywords = {"dtype": jnp.dtype(c.dtype)}
@@ -134,7 +139,7 @@ class SSANProbe(nn.Module):
     def _pool(
         self, states: Float[Array, "B N D"], mask: Array, types: Keywords
     ) -> Float[Array, "B D"]:
-        """Pools the states of each sentence by `config.pool`.
+        """Pools the N states of each sentence to a vector of D numbers, by `config.pool`.
 
         states are 0 at padding, mask [B, N] is True at real words, and types are the
         keywords, such as dtype, of the layer that "s2t" creates. A sentence without words gives 0.
@@ -159,9 +164,10 @@ class SSANProbe(nn.Module):
 class SSANProbeTask(SelectorClassifierTask):
     """The task of training and evaluating an `SSANProbe`: cross-entropy of the class.
 
-    A batch also has "label" int [B], the index of the class, and "weight" [B], 0 at filler rows.
-    The metrics are "loss" (in training with the penalties), "accuracy", and per layer with a
-    selector "selected_L" and "empty_L".
+    Besides "tokens" and "lengths", a batch has "label" int [B], the index of the class, and
+    "weight" [B], 0 at filler rows. The metrics are "loss" (in training with the penalties),
+    "accuracy", and for a layer with a selector, such as layer 1, "selected_1" and "empty_1": the
+    share of pairs of words that are selected, and of words that select no word.
 
         >>> config = SSANProbeConfig(freeze_embeddings=True)
         >>> SSANProbeTask(SSANProbe(config, vocab_size=50, num_classes=2)).frozen

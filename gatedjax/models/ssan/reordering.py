@@ -35,6 +35,10 @@ from gatedjax.training import Ratio
 class WordReorderingConfig(SSANConfig):
     """The configuration of the encoder, with the sizes of the paper's experiment.
 
+    The fields are keywords with defaults: the fields of `SSANConfig`, with `hidden` 512,
+    `filter_size` 2048 and `num_heads` 8, and `freeze_encoder`, by default False; True trains only
+    the head.
+
     >>> WordReorderingConfig().num_heads
     8
     """
@@ -52,13 +56,13 @@ class WordReorderingConfig(SSANConfig):
 @exportable
 @struct.dataclass
 class WordReorderingOutput(SSANOutput):
-    """The output of a `WordReorderingDetector`.
+    """The output of a `WordReorderingDetector` for B sentences of N words.
 
     Attributes:
       logits: scores of both positions [B, 2, N], that of the insertion first and the original
         second; -inf at padding, float32.
-      states: states of the encoder [B, N, d].
-      selections: the weights and selections of all layers (see `nn.Selection`).
+      states: states of the encoder [B, N, d], of the width d = `hidden`, 0 at padding.
+      selections: an `nn.Selection` for each layer, with its attention weights and selections.
       baseline: the expected reward of the estimator "reinforce", a scalar; None for other
         estimators.
     """
@@ -74,9 +78,9 @@ class WordReorderingDetector(nn.Module):
         >>> print(output.logits.shape)
         (1, 2, 3)
 
-    Call the network with a batch {"tokens": int [B, N], "lengths": int [B]}. Training draws from
-    the streams "dropout" and "gate"; the draws belong to "example_id": int [B] (row numbers by
-    default).
+    Call the network with a batch of B texts of at most N words, {"tokens": int [B, N], "lengths":
+    int [B]}. Training draws from the streams "dropout" and "gate"; the draws belong to
+    "example_id": int [B] (row numbers by default).
 
     Attributes:
       config: the options of the encoder.
@@ -96,11 +100,13 @@ class WordReorderingDetector(nn.Module):
         """Runs the network.
 
         Args:
-          batch: "tokens" int [B, N] and "lengths" int [B]; optionally "example_id" int [B].
+          batch: "tokens" int [B, N] and "lengths" int [B] of B texts of at most N words; optionally
+            "example_id" int [B], the examples to which random bits belong.
           train: True runs the network with dropout and drawn selections.
 
         Returns:
-          The scores of both positions, and the states and selections of the encoder.
+          A `WordReorderingOutput` with the scores of both positions, and the states and selections
+          of the encoder.
         """
         c = self.config
         types: Keywords = {"dtype": jnp.dtype(c.dtype)}
@@ -134,10 +140,12 @@ class WordReorderingDetector(nn.Module):
 class WordReorderingTask(SelectorTask):
     """The task of training and evaluating a `WordReorderingDetector`.
 
-    The loss of an example is the sum of the cross-entropies of both positions, which a batch has as
-    "insert" and "original", int [B]. The metrics are "loss"; "insert" and "original", the
-    accuracies of the positions; "accuracy", the share of examples with both positions correct;
-    "selected_L" and "empty_L". The predictions are both positions, and "correct" for both.
+    The loss of an example is the sum of the cross-entropies of both positions. Besides "tokens" and
+    "lengths", a batch has the positions, from 0, as "insert" and "original", int [B], and "weight"
+    [B], 0 at filler rows. The metrics are "loss"; "insert" and "original", the accuracies of the
+    positions; "accuracy", the share of examples with both positions correct; and for layer 1
+    "selected_1" and "empty_1", the share of pairs of words that are selected, and of words that
+    select no word. The predictions are both positions, and "correct" for both.
 
         >>> config = WordReorderingConfig(freeze_encoder=True)
         >>> WordReorderingTask(WordReorderingDetector(config, vocab_size=50)).frozen
@@ -162,19 +170,27 @@ class WordReorderingTask(SelectorTask):
     ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
         """Returns (cost, units) [B]: the cost of both positions in nats, and 1 unit per example.
 
-        batch has "insert", "original" and "lengths", int [B].
+        output has the scores `logits`, and batch has "insert" and "original", the true positions
+        from 0, and "lengths", int [B].
         """
         cost = position_cost(output.logits, batch)
         return cost, jnp.ones_like(cost)
 
     def _metrics(self, output: WordReorderingOutput, batch: Batch) -> Metrics:
-        """Returns the metrics of `position_metrics` for the output and the batch."""
+        """Returns "loss", "insert", "original" and "accuracy", a dict of `Ratio`s.
+
+        "insert" and "original" are the accuracies of the positions. output has the scores `logits`,
+        and batch has the true positions of these names and "lengths", int [B], and "weight" [B], 0
+        at filler rows.
+        """
         return position_metrics(output.logits, batch)
 
     def _predictions(self, output: WordReorderingOutput, batch: Batch) -> Predictions:
-        """Returns the predicted positions "insert" and "original" [B], with their correctness.
+        """Returns a dict of arrays [B]: the predicted positions "insert" and "original", from 0.
 
-        batch has the true positions of these names and "example_id" [B].
+        It also has "example_id", and "insert_correct", "original_correct" and "correct" (for both),
+        1.0 or 0.0. output has the scores `logits`, and batch has the true positions of these names
+        and "example_id" [B].
         """
         predicted = jnp.argmax(output.logits, axis=-1)
         right = predicted == _positions(batch)
@@ -197,8 +213,8 @@ def _positions(batch: Batch) -> Array:
 def position_cost(logits: Float[Array, "B 2 N"], batch: Batch) -> Float[Array, " B"]:
     """Computes the sum of the cross-entropies of both positions, in nats; 0 without words.
 
-    logits are the scores of "insert" and "original", in this order. The batch has these positions
-    and "lengths", int [B].
+    logits are the scores of N words for "insert" and "original", in this order. The batch has these
+    positions, from 0, and "lengths", int [B].
     """
     # The scores at padding are finite here, because 0 * inf would be NaN in a row of padding.
     real = F.length_mask(batch["lengths"], logits.shape[-1])[:, None, :]
@@ -208,11 +224,11 @@ def position_cost(logits: Float[Array, "B 2 N"], batch: Batch) -> Float[Array, "
 
 
 def position_metrics(logits: Float[Array, "B 2 N"], batch: Batch) -> Metrics:
-    """Computes "loss", "insert", "original" and "accuracy" as sums and counts.
+    """Computes "loss", "insert", "original" and "accuracy", a dict of `Ratio`s (sums and counts).
 
     "insert" and "original" are the accuracies of the two positions, and "accuracy" is the share of
-    examples with both correct. logits are their scores, in this order. The batch has the positions
-    and "lengths", int [B], and "weight" [B], 0 at filler rows.
+    examples with both correct. logits are the scores of N words for them, in this order. The batch
+    has the positions and "lengths", int [B], and "weight" [B], 0 at filler rows.
     """
     right = (jnp.argmax(logits, axis=-1) == _positions(batch)).astype(jnp.float32)
     return {

@@ -38,7 +38,12 @@ SelectorMode = Literal["st", "soft", "expect", "reinforce"]
 @document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SelectorConfig:
-    """The options of a selector and of its terms of the loss.
+    """The options of a selector and of its terms of the loss, as keywords with defaults.
+
+    `select_layers` are the numbers, from 1, of the layers in which tokens select the tokens to
+    attend to. `estimator` is the name of the gradient estimator of the selections, such as
+    "leave_one_out"; None means "st_gumbel". `density` is a target in (0, 1) for the mean
+    probability of a selection; None has no target.
 
     >>> SelectorConfig(select_layers=(2, 1)).selective
     (1, 2)
@@ -92,7 +97,11 @@ class SelectorConfig:
             self._check_density(self.density)
 
     def _check_estimator(self, name: EstimatorName) -> None:
-        """Raises ValueError if the estimator `name` does not fit the other options."""
+        """Raises ValueError if an estimator does not fit the other options.
+
+        `name` is that of the estimator, such as "arm". A layer must have a selector, the option
+        `selector` must have its default, and the estimator must be able to train these layers.
+        """
         if not self.selective:
             raise ValueError(f"estimator must be None without a layer that selects, got {name!r}")
         if self.selector != "st":
@@ -103,7 +112,10 @@ class SelectorConfig:
         check_trains_pairs(name, self.selective)
 
     def _check_density(self, density: float) -> None:
-        """Raises ValueError if the density is out of range or does not fit the other options."""
+        """Raises ValueError if the density is out of range or does not fit the other options.
+
+        `density` must be in (0, 1), a layer must have a selector, and `selected_weight` must be 0.
+        """
         if not 0 < density < 1:
             raise ValueError(f"density must be in (0, 1), got {density}")
         if not self.selective:
@@ -115,30 +127,38 @@ class SelectorConfig:
 
     @property
     def selective(self) -> tuple[int, ...]:
-        """Layers that have a selector, in ascending order."""
+        """Numbers of the layers, from 1, that have a selector, in ascending order."""
         return tuple(sorted(layer for layer in self.select_layers if layer))
 
     @property
     def estimation(self) -> EstimatorName:
-        """Name of the estimator that trains the selections."""
+        """Name of the estimator that trains the selections.
+
+        It is `estimator` or, if that is None, the estimator of the option `selector`, by default
+        "st_gumbel".
+        """
         return self.estimator or current_name("selector", self.selector)
 
     def selector_of(self, layer: int) -> EstimatorName | Literal["none"]:
-        """Returns the option `selector` of the attention of a layer (from 1)."""
+        """Returns the name of the estimator that trains the selections of a layer.
+
+        `layer` counts from 1. The result is "none" for a layer without a selector.
+        """
         return self.estimation if layer in self.selective else "none"
 
 
 def loss_parameters(module: nn.Module, config: SelectorConfig) -> Float[Array, ""] | None:
     """Creates the scalar parameters of the loss of a selector, if the configuration needs them.
 
-    They are "multiplier" for the constraint on the density, and "reward_baseline", the mean reward.
+    They are "multiplier", the Lagrange multiplier of the constraint on the density, and
+    "reward_baseline", the mean reward of "reinforce".
 
     Args:
-      module: the network that owns the parameters.
+      module: the network that has the parameters.
       config: the options of the selector.
 
     Returns:
-      "reward_baseline" for the estimator "reinforce", else None.
+      The parameter "reward_baseline", a scalar, for the estimator "reinforce", else None.
     """
     if not config.selective:
         return None
@@ -166,13 +186,16 @@ def selector_terms(
     gradient. log p is a mean over pairs and heads. The terms are summed over layers.
 
     Args:
-      config: the options of the selector.
-      selections: the selections of all layers; layers without a selector are ignored.
-      cost: loss of each example without these terms.
-      baseline: b (see `loss_parameters`).
+      config: the options of the selector: s_1 is `selected_weight`, s_2 `entropy_weight` and lambda
+        `reward_penalty`.
+      selections: an `nn.Selection` for each layer; layers without a selector are ignored.
+      cost: loss of each of B examples without these terms.
+      baseline: b, the mean reward, the parameter "reward_baseline"; None for other estimators than
+        "reinforce".
 
     Returns:
-      (penalty, surrogate), 0 without a selector. Only the gradient of the surrogate has a meaning.
+      (penalty, surrogate) of each example, 0 without a selector. Only the gradient of the surrogate
+      has a meaning.
 
     Raises:
       ValueError: if "reinforce" has no baseline.
@@ -207,17 +230,21 @@ def selector_terms(
 def density_terms(
     config: SelectorConfig, selections: tuple[gnn.Selection, ...], multiplier: Float[Array, ""]
 ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
-    """Computes the terms that constrain the density of selections (see `constraint`).
+    """Computes the terms that constrain the density of selections.
 
-    The constraint is on the mean probability of a selection over pairs, heads and layers.
+        e = p - density,  term = lambda e + e^2
+
+    p is the mean probability of a selection over pairs of tokens, heads and layers, and lambda a
+    Lagrange multiplier that gradient ascent trains (see `constraint`).
 
     Args:
-      config: options with a density.
-      selections: the selections of all layers; layers without a selector are ignored.
-      multiplier: the parameter "multiplier".
+      config: options with a density, the target of p.
+      selections: an `nn.Selection` for each layer; layers without a selector are ignored.
+      multiplier: lambda, a scalar among the parameters of the network.
 
     Returns:
-      (term, lambda) for each example.
+      (term, lambda): the term of each of B examples, which the caller adds to its loss, and the
+      value of lambda repeated for each example, for metrics.
     """
     layers: list[Any] = _with_selector(selections)
     # The constraint is on probabilities and not on draws, so that its gradient has no noise.
@@ -226,15 +253,16 @@ def density_terms(
 
 
 def selector_metrics(selections: tuple[gnn.Selection, ...], weight: Float[Array, " B"]) -> Metrics:
-    """Computes the metrics of selections as sums and counts.
+    """Computes the metrics of selections, a dict of `Ratio`s (sums and counts).
 
     Args:
-      selections: the selections of all layers; layers without a selector are ignored.
+      selections: an `nn.Selection` for each layer; layers without a selector are ignored.
       weight: 1 for examples and 0 for filler rows.
 
     Returns:
-      "selected_L", the share of pairs that layer L selects, and "empty_L", the share of tokens that
-      select no token: means over heads and over examples with equal weights.
+      For each layer with a selector, such as layer 1, "selected_1", the share of pairs of tokens
+      that it selects, and "empty_1", the share of tokens that select no token: means over heads and
+      over examples with equal weights.
     """
     metrics = {}
     for layer, selection in enumerate(selections, start=1):
@@ -247,8 +275,9 @@ def selector_metrics(selections: tuple[gnn.Selection, ...], weight: Float[Array,
 def selector_predictions(selections: tuple[gnn.Selection, ...]) -> Predictions:
     """Returns "selected_heads" and "empty_heads" [B, S, M] for the S layers with a selector.
 
-    They are, for each of M heads, the share of pairs that are selected and the share of tokens that
-    select no token. The dict is empty if no layer has a selector.
+    They are, for each of M heads and B examples, the share of pairs of tokens that are selected and
+    the share of tokens that select no token. `selections` has an `nn.Selection` for each layer. The
+    dict is empty if no layer has a selector.
     """
     layers: list[Any] = _with_selector(selections)
     if not layers:
@@ -260,12 +289,15 @@ def selector_predictions(selections: tuple[gnn.Selection, ...]) -> Predictions:
 
 
 def _with_selector(selections: tuple[gnn.Selection, ...]) -> list[gnn.Selection]:
-    """Returns the selections of the layers that have a selector."""
+    """Returns a list with the `nn.Selection` of each layer that has a selector.
+
+    `selections` has an `nn.Selection` for each layer, with the rate None without a selector.
+    """
     return [selection for selection in selections if selection.rate is not None]
 
 
 class _Pass(NamedTuple):
-    """The loss of a pass in training.
+    """The loss of a pass in training, for B examples.
 
     A unit of an example is a part with a cost: a word for a tagger or translator, for other tasks
     the example itself.
@@ -277,7 +309,8 @@ class _Pass(NamedTuple):
       cost: loss of each example per unit, with the penalties and the term of the density, but
         without the surrogate [B].
       multiplier: lambda of the constraint on the density [B]; None without a density.
-      score: `Selection.score`, summed over layers [B]; None if no layer has a score.
+      score: the term that trains the selections in an estimator with several passes, `score` of
+        `nn.Selection`, summed over layers [B]; None if no layer has it.
     """
 
     output: Any
@@ -292,14 +325,16 @@ class SelectorTask:
     """The base class of tasks of networks with a selector, which adds its terms to the loss.
 
     A subclass defines the cost of an example (`_cost`), the metrics (`_metrics`) and the
-    predictions (`_predictions`).
+    predictions (`_predictions`). The batch has the arrays of the network, the labels of the task,
+    "weight" [B] and "example_id" [B].
 
     The estimators "leave_one_out", "arm" and "disarm" run the network several times, with different
     selections and the same dropout (`gates._train.train_passes`). The loss of an example, with all
     its terms, is the mean over these passes; the metrics are those of the first pass.
 
     Attributes:
-      model: the network; its output has `selections` and `baseline`.
+      model: the network, such as an `SSANProbe`. Its output has `selections`, an `nn.Selection` for
+        each layer, and `baseline`, a scalar or None.
     """
 
     model: Any
@@ -309,7 +344,10 @@ class SelectorTask:
 
     @property
     def frozen(self) -> tuple[str, ...]:
-        """Paths of the parameters that training does not change: frozen word vectors."""
+        """Paths of the parameters that training does not change.
+
+        They are (`table`,) if the network freezes its word vectors, else ().
+        """
         return frozen_embeddings(self.model, self.table)
 
     def init(self, key: Array, batch: Batch) -> Tree:
@@ -317,10 +355,10 @@ class SelectorTask:
 
         Args:
           key: a PRNG key.
-          batch: a batch with the widths of all later batches.
+          batch: a batch with the arrays of the network, such as the first batch of training.
 
         Returns:
-          The parameters.
+          The parameters, a nested dict of arrays.
         """
         return self.model.init({"params": key}, batch)["params"]
 
@@ -331,13 +369,15 @@ class SelectorTask:
         of words for a tagger or translator, 1 for other tasks.
 
         Args:
-          params: the parameters.
+          params: the parameters, as from `init`.
           batch: the arrays of the network, and the labels and "weight" [B] of the task.
-          rngs: PRNG keys of the streams "dropout" and "gate".
+          rngs: a PRNG key for each of the streams "dropout" and "gate".
 
         Returns:
-          The loss summed over the real rows, and metrics as sums and counts. The metrics include
-          "selected_L" and "empty_L" of the selections drawn in layer L.
+          (loss, metrics): the loss summed over the rows, times their weight, a scalar; and a dict
+          of `Ratio`s (sums and counts). The metrics include, for a layer with a selector such as
+          layer 1, "selected_1", the share of pairs of tokens that it selects, and "empty_1", the
+          share of tokens that select no token.
         """
         weight, config = batch["weight"], self.model.config.gates
         several = config.selective and issubclass(KINDS[config.estimation], MultiPass)
@@ -350,10 +390,10 @@ class SelectorTask:
         return jnp.sum(jnp.where(weight > 0, result.total * weight, 0)), metrics
 
     def _run_pass(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> _Pass:
-        """Computes the loss of a pass in training.
+        """Computes the loss of a pass in training, with all terms of the selector.
 
-        batch has the arrays of the network and the labels, and rngs has the PRNG keys of the
-        streams "dropout" and "gate" (or "antithetic").
+        params are the parameters, batch has the arrays of the network and the labels, and rngs has
+        the PRNG keys of the streams "dropout" and "gate" (or "antithetic").
         """
         config = self.model.config.gates
         output: Output = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
@@ -375,7 +415,8 @@ class SelectorTask:
         """Returns a `_Pass` of several passes: mean `cost`, `output` of the first pass.
 
         `total` is the estimate of the expected loss of each example, with the derivative of the
-        estimator. rngs has the PRNG keys of the streams "dropout" and "gate".
+        estimator. params are the parameters, batch has the arrays of the network and the labels,
+        and rngs has the PRNG keys of the streams "dropout" and "gate".
         """
         config = self.model.config.gates
         estimator: Any = create_estimator(config.estimation, draws=config.estimator_draws)
@@ -383,7 +424,11 @@ class SelectorTask:
         other_rngs = {name: key for name, key in rngs.items() if name != "gate"}
 
         def run(gate: dict[str, Array]) -> tuple[Array, Array, _Pass]:
-            """Returns (total [B], score [B], pass) for the key in `gate`, see `train_passes`."""
+            """Returns (total [B], score [B], pass) of a pass with other selections.
+
+            `gate` is a dict with the PRNG key of the stream "gate" (or "antithetic", for opposite
+            noise). total and score are fields of the returned `_Pass`.
+            """
             result = self._run_pass(params, batch, other_rngs | gate)
             return result.total, cast(Array, result.score), result
 
@@ -395,12 +440,14 @@ class SelectorTask:
         """Evaluates a batch.
 
         Args:
-          params: the parameters.
-          batch: the arrays of the network, and the labels and "weight" [B] of the task.
+          params: the parameters, as from `init`.
+          batch: the arrays of the network, and the labels, "weight" [B] and "example_id" [B] of
+            the task.
 
         Returns:
-          The metrics of the task with "selected_L" and "empty_L", and its predictions with
-          "selected_heads" and "empty_heads", for layers with a selector.
+          (metrics, predictions): the metrics of the task, a dict of `Ratio`s, with "selected_1" and
+          "empty_1" for layer 1 (see `selector_metrics`), and its predictions, a dict of arrays
+          [B, ...], with "selected_heads" and "empty_heads", for layers with a selector.
         """
         output: Output = self.model.apply({"params": params}, batch)
         metrics = self._metrics(output, batch) | self._selector_metrics(output, batch["weight"])
@@ -411,12 +458,13 @@ class SelectorTask:
         """Returns (cost, units) [B]: the cost of each example and its number of units.
 
         The cost is the loss without the terms of the selector, summed over the units, which are
-        words for a tagger or translator, and the example itself for other tasks.
+        words for a tagger or translator, and the example itself for other tasks. output is that of
+        the network, with `logits`, and batch has the labels.
         """
         raise NotImplementedError
 
     def _metrics(self, output: Output, batch: Batch) -> Metrics:
-        """Returns the metrics of training and evaluation by name, as sums and counts.
+        """Returns the metrics of training and evaluation by name, as `Ratio`s (sums and counts).
 
         output is that of the network, and batch has the labels and "weight" [B].
         """
@@ -425,30 +473,37 @@ class SelectorTask:
     def _predictions(self, output: Output, batch: Batch) -> Predictions:
         """Returns the predictions for the examples of a batch, arrays with a first axis B by name.
 
-        output is that of the network.
+        output is that of the network, and batch has "example_id" [B].
         """
         raise NotImplementedError
 
     def _training_metrics(self, cost: Float[Array, " B"], weight: Float[Array, " B"]) -> Metrics:
-        """Returns the metrics that only training has: "loss", the mean of the cost [B].
+        """Returns the metrics that only training has: "loss", the mean of the cost, as a `Ratio`.
 
-        The cost contains the penalties; weight is 0 at filler rows.
+        cost is the loss of each example with the penalties, and weight is 0 at filler rows.
         """
         return {"loss": Ratio.of(cost, weight)}
 
     def _selections(self, output: Output) -> tuple[gnn.Selection, ...]:
-        """Returns the selections of all layers and texts, which the loss penalises."""
+        """Returns an `nn.Selection` for each layer (and text), which the loss penalises.
+
+        output is that of the network.
+        """
         return output.selections
 
     def _predicted_selections(self, output: Output) -> tuple[gnn.Selection, ...]:
-        """Returns the selections that predictions record, a selection per layer of the encoder.
+        """Returns the selections that predictions record, an `nn.Selection` per layer.
 
-        A network of two texts overrides the method and returns the selections in its first text.
+        output is that of the network. A network of two texts overrides the method and returns the
+        selections in its first text.
         """
         return self._selections(output)
 
     def _selector_metrics(self, output: Output, weight: Float[Array, " B"]) -> Metrics:
-        """Returns "selected_L" and "empty_L" of the layers; weight is 0 at filler rows."""
+        """Returns the `Ratio`s of `selector_metrics`, such as "selected_1" and "empty_1".
+
+        output is that of the network, and weight is 0 at filler rows.
+        """
         return selector_metrics(output.selections, weight)
 
 
@@ -456,21 +511,32 @@ class SelectorTask:
 class SelectorClassifierTask(SelectorTask):
     """The base class of tasks of classifiers with a selector: cross-entropy of the class.
 
-    A batch has "label" int [B], the index of the class, besides the arrays of the network.
+    A batch has "label" int [B], the index of the class, and "weight" [B], 0 at filler rows, besides
+    the arrays of the network, such as "tokens" and "lengths".
 
     Attributes:
       model: the network; its output has `logits`, `selections` and `baseline`.
     """
 
     def _cost(self, output: Output, batch: Batch) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
-        """Returns (cross-entropy, units) [B], with 1 unit per example; batch has "label" [B]."""
+        """Returns (cross-entropy, units) [B], with 1 unit per example.
+
+        output has the scores `logits` [B, C] of C classes, and batch has "label" int [B].
+        """
         cost = cross_entropy(output.logits, batch["label"])
         return cost, jnp.ones_like(cost)
 
     def _metrics(self, output: Output, batch: Batch) -> Metrics:
-        """Returns "loss" and "accuracy" as sums and counts; batch has "label" and "weight" [B]."""
+        """Returns "loss" (cross-entropy) and "accuracy" as `Ratio`s (sums and counts).
+
+        output has the scores `logits` [B, C] of C classes, and batch has "label" and "weight" [B].
+        """
         return class_metrics(output.logits, batch["label"], batch["weight"])
 
     def _predictions(self, output: Output, batch: Batch) -> Predictions:
-        """Returns the predicted class of each example of the batch, see `class_predictions`."""
+        """Returns a dict of arrays [B]: "example_id", "label", "predicted" and "correct".
+
+        "predicted" is the class with the highest of the C scores in `logits` [B, C] of output, and
+        "correct" is 1.0 or 0.0. batch has "example_id" and "label" [B].
+        """
         return class_predictions(output.logits, batch)

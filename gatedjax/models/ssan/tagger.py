@@ -36,7 +36,10 @@ from gatedjax.training import Ratio
 @with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SSANTaggerConfig(SSANConfig):
-    """The configuration of the network for semantic role labelling.
+    """The configuration of the network for semantic role labelling, as keywords with defaults.
+
+    The remaining options are the fields of `SSANConfig`. `hidden`, the width of the layers, must be
+    twice `embedding_dim`, that of the word vectors. `label_smoothing` is in [0, 1).
 
     >>> SSANTaggerConfig(embedding_dim=60, hidden=120).norm
     'post'
@@ -74,11 +77,11 @@ class SSANTaggerConfig(SSANConfig):
 @exportable
 @struct.dataclass
 class SSANTaggerOutput:
-    """The output of an `SSANTagger`.
+    """The output of an `SSANTagger` for B sentences of N words and L labels.
 
     Attributes:
       logits: label scores of each word [B, N, L], float32, 0 at padding.
-      selections: the weights and selections of all layers (see `nn.Selection`).
+      selections: an `nn.Selection` for each layer, with its attention weights and selections.
       baseline: the expected reward of the estimator "reinforce", a scalar; None for other
         estimators.
     """
@@ -100,8 +103,8 @@ class SSANTagger(nn.Module):
         (1, 3, 5)
 
     Call the network with a batch {"tokens": int [B, N], "lengths": int [B], "is_predicate": int
-    [B, N]}, 1 at the words of the predicate. Training draws from the streams "dropout" and "gate";
-    the draws belong to "example_id": int [B] (row numbers by default).
+    [B, N]}, 1 at the words of the predicate among the N words. Training draws from the streams
+    "dropout" and "gate"; the draws belong to "example_id": int [B] (row numbers by default).
 
     Attributes:
       config: the options of the network.
@@ -122,11 +125,12 @@ class SSANTagger(nn.Module):
         """Runs the network.
 
         Args:
-          batch: "tokens" and "is_predicate" int [B, N], and "lengths" int [B].
+          batch: "tokens" and "is_predicate" int [B, N] (1 at the words of the predicate) of B
+            sentences of at most N words, and "lengths" int [B].
           train: True runs the network with dropout and drawn selections.
 
         Returns:
-          The label scores of each word, and the selections of the layers.
+          An `SSANTaggerOutput` with the label scores of each word, and the selections.
         """
         c = self.config
         check_batch(batch, tokens="B N", is_predicate="B N", lengths="B")
@@ -162,10 +166,15 @@ class SSANTagger(nn.Module):
 class SSANTaggingTask(SelectorTask):
     """The task of training and evaluating an `SSANTagger`: smoothed cross-entropy of the labels.
 
-    A batch also has "labels": int [B, N]. A label outside [0, L), such as -1 for a label that the
-    training text lacks, is not an error: the accuracy counts it as wrong, and the loss ignores it.
-    The metrics are "loss" (not smoothed) and "accuracy" per word, "selected_L" and "empty_L". The
+    Besides "tokens", "is_predicate" [B, N] and "lengths" [B], which the network reads, a batch has
+    "labels" int [B, N] of the N words, "weight" and "example_id" [B]. A label outside [0,
+    num_labels), such as -1 for a label that the training text lacks, is not an error: the accuracy
+    counts it as wrong, and the loss ignores it. The metrics are "loss" (not smoothed) and
+    "accuracy" per word, and for a layer with a selector, such as layer 1, "selected_1" and
+    "empty_1": the share of pairs of words that are selected, and of words that select no word. The
     predictions are the best labels of the words as "predicted" [B, width], -1 beyond the end.
+
+    In the example no parameter is frozen, because `freeze_embeddings` is False by default.
 
         >>> task = SSANTaggingTask(SSANTagger(SSANTaggerConfig(), 50, num_labels=5), width=40)
         >>> task.frozen
@@ -187,7 +196,8 @@ class SSANTaggingTask(SelectorTask):
         """Returns (cost, units) of each sentence [B].
 
         The cost is the smoothed cross-entropy in nats, summed over the words with a label, and the
-        units are the number of these words. batch has "labels" [B, N] and "lengths" [B].
+        units are the number of these words. output has the scores `logits`, and batch has "labels"
+        [B, N] of N words and "lengths" [B].
         """
         labels, labelled, _ = self._labels(batch)
         smoothed = smoothed_cross_entropy(output.logits, labels, self.model.config.label_smoothing)
@@ -195,13 +205,17 @@ class SSANTaggingTask(SelectorTask):
         return jnp.sum(jnp.where(labelled, smoothed, 0), axis=1), words
 
     def _training_metrics(self, cost: Float[Array, " B"], weight: Float[Array, " B"]) -> Metrics:
-        """Returns {}, because `_metrics` has the loss of training too."""
+        """Returns {}, because `_metrics` has the loss of training too.
+
+        cost and weight [B] are not used.
+        """
         return {}  # The metric "loss" is per word, as in evaluation.
 
     def _predictions(self, output: SSANTaggerOutput, batch: Batch) -> Predictions:
-        """Returns "predicted" [B, width], the best label of each word, and -1 behind a sentence.
+        """Returns a dict with "example_id" [B] and "predicted" [B, width], the labels of the words.
 
-        batch has "example_id" and "lengths" [B].
+        "predicted" is -1 behind a sentence. output has the scores `logits`, and batch has "tokens"
+        [B, N] of N words, "example_id" and "lengths" [B].
         """
         real = F.length_mask(batch["lengths"], batch["tokens"].shape[1])
         predicted = jnp.where(real, jnp.argmax(output.logits, axis=-1), -1)
@@ -217,8 +231,9 @@ class SSANTaggingTask(SelectorTask):
     def _labels(self, batch: Batch) -> tuple[Array, Array, Array]:
         """Returns (labels, labelled, real), arrays [B, N] for the words of a batch.
 
-        labelled is True at real words with a label in [0, L), and real is True at real words. The
-        labels are int, 0 where labelled is False. The batch has "labels" and "lengths".
+        labelled is True at real words with a label in [0, num_labels), and real is True at real
+        words. The labels are int, 0 where labelled is False. The batch has "labels" [B, N] and
+        "lengths" [B].
         """
         labels = batch["labels"]
         real = F.length_mask(batch["lengths"], labels.shape[1])
@@ -227,9 +242,9 @@ class SSANTaggingTask(SelectorTask):
         return jnp.where(labelled, labels, 0), labelled, real
 
     def _metrics(self, output: SSANTaggerOutput, batch: Batch) -> Metrics:
-        """Returns "loss" and "accuracy" per word, as sums and counts.
+        """Returns "loss" and "accuracy" per word, as `Ratio`s (sums and counts).
 
-        batch has "labels" [B, N] and "lengths" [B].
+        output has the scores `logits`, and batch has "labels" [B, N] of N words and "lengths" [B].
         """
         logits = output.logits
         labels, labelled, real = self._labels(batch)

@@ -52,7 +52,10 @@ NEVER = (PAD, UNK, START)
 @with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SSANTranslatorConfig(SSANConfig):
-    """The configuration of encoder and decoder.
+    """The configuration of encoder and decoder, as keywords with defaults.
+
+    The options of the encoder are the fields of `SSANConfig`. The decoder has `decoder_layers`
+    layers of the same width, and `label_smoothing` is in [0, 1).
 
     >>> SSANTranslatorConfig(num_layers=2, decoder_layers=1).hidden
     256
@@ -80,12 +83,13 @@ class SSANTranslatorConfig(SSANConfig):
 @exportable
 @struct.dataclass
 class SSANTranslatorOutput:
-    """The output of an `SSANTranslator`.
+    """The output of an `SSANTranslator` for B sources of N words and targets of T words.
 
     Attributes:
-      logits: scores of the next target word [B, T, V], float32.
-      encoded: states of the encoder [B, N, d], 0 at padding.
-      selections: the weights and selections of all encoder layers (see `nn.Selection`).
+      logits: scores of the next target word [B, T, V], float32, for V target words.
+      encoded: states of the encoder [B, N, d], of the width d = `hidden`, 0 at padding.
+      selections: an `nn.Selection` for each encoder layer, with its attention weights and
+        selections.
       baseline: the expected reward of the estimator "reinforce", a scalar; None for other
         estimators.
     """
@@ -108,9 +112,9 @@ class SSANTranslator(nn.Module):
         (1, 2, 50)
 
     Call the network with a batch {"tokens": int [B, N], "lengths": int [B], "targets": int [B, T],
-    "target_lengths": int [B]}: ids of source and target, both ending with the stop token 3. The
-    decoder reads the targets shifted by a position, after the start token 2. Training draws from
-    the streams "dropout" and "gate"; the draws belong to "example_id": int [B].
+    "target_lengths": int [B]}: ids of N source and T target words, both ending with the stop token
+    3. The decoder reads the targets shifted by a position, after the start token 2. Training draws
+    from the streams "dropout" and "gate"; the draws belong to "example_id": int [B].
 
     Attributes:
       config: the options of the network.
@@ -166,12 +170,13 @@ class SSANTranslator(nn.Module):
         """Scores each target word, given the source and the target words before it.
 
         Args:
-          batch: "tokens" int [B, N], "lengths" [B], "targets" int [B, T] and "target_lengths"
-            [B].
+          batch: "tokens" int [B, N] (N source words), "lengths" [B], "targets" int [B, T] (T target
+            words) and "target_lengths" [B]. All end with the stop token 3.
           train: True runs the network with dropout and drawn selections.
 
         Returns:
-          The scores of the target words, and the states and selections of the encoder.
+          An `SSANTranslatorOutput` with the scores of the target words, and the states and
+          selections of the encoder.
 
         Raises:
           ValueError: also if a text is longer than the table of learned positions.
@@ -205,8 +210,9 @@ class SSANTranslator(nn.Module):
     def encode(self, batch: Batch, *, train: bool = False) -> SSANEncoderOutput:
         """Encodes the sources of a batch.
 
-        batch has "tokens" int [B, N] and "lengths" int [B]; train=True draws selections and
-        dropout. Returns the states [B, N, d] and the selections of all encoder layers.
+        batch has "tokens" int [B, N] (N words per source) and "lengths" int [B]; train=True draws
+        selections and dropout. Returns the states [B, N, d], of the width d, and an `nn.Selection`
+        per layer.
         """
         return self.encoder(batch, train=train)
 
@@ -214,13 +220,14 @@ class SSANTranslator(nn.Module):
         """Computes the arrays that `step` needs.
 
         Args:
-          batch: "tokens" and "lengths" of the sources.
+          batch: "tokens" int [B, N] and "lengths" int [B] of B sources of at most N words.
           beams: K, the number of targets per source.
           size: T, the maximum number of tokens of a target.
 
         Returns:
-          {"source": keys and values per layer, "mask": the mask of the source, "cache": an empty
-          cache for `step`, with leaves [B, K, ...]}.
+          A dict: "source", for each decoder layer a pair of keys and values [B, M, N, H] of M heads
+          of width H; "mask" [B, 1, 1, N], True at real tokens of the source; and "cache", for each
+          decoder layer a pair of keys and values [B, K, M, T, H], all 0.
 
         Raises:
           ValueError: if size is beyond the table of learned positions.
@@ -249,14 +256,15 @@ class SSANTranslator(nn.Module):
         """Computes the log-probabilities of the next tokens.
 
         Args:
-          tokens: the tokens at `position` of each target.
-          cache: keys and values of the tokens before, a pair for each layer of the decoder.
+          tokens: the tokens at `position` of each of K targets of B sources.
+          cache: keys and values of the tokens before, a pair for each layer of the decoder: "cache"
+            of `start`, or the cache that the last step returned.
           position: the position, from 0.
           source: keys and values of the source for each layer: "source" of `start`.
-          mask: True at real tokens of the source: "mask" of `start`.
+          mask: True at the real ones of N tokens of the source: "mask" of `start`.
 
         Returns:
-          The log-probabilities of the tokens at position + 1, and the cache with these tokens.
+          The log-probabilities of the V words at position + 1, and the cache with `tokens`.
         """
         states = self._embed(tokens)
         if self.config.order.positions == "sinusoidal":
@@ -274,8 +282,9 @@ class SSANTranslator(nn.Module):
     def _draw(self, batch: Batch) -> tuple[Array, list[LayerBytes]]:
         """Draws the random bytes for the dropout of the decoder.
 
-        The batch is that of a call. Returns the bytes for the inputs [B, T, D] of the decoder, and
-        the `LayerBytes` of each layer.
+        The batch is that of a call, with "tokens" [B, N] of N words and "targets" [B, T] of T
+        words. Returns the bytes for the inputs of the decoder, uint8 [B, T, D] for states of width
+        D, and the `LayerBytes` of each layer.
         """
         c = self.config
         return draw_layer_bytes(
@@ -291,7 +300,10 @@ class SSANTranslator(nn.Module):
         )
 
     def _table(self) -> Float[Array, "V D"]:
-        """Returns the table of the vectors of target words; that of the source if it is shared."""
+        """Returns the table of the vectors of V target words, of width D.
+
+        With `share_embeddings` it is the table of the source words.
+        """
         if not self.config.share_embeddings:
             return self.target_embedding
         table = self.encoder.variables["params"]["embed"]["embedding"]
@@ -300,14 +312,20 @@ class SSANTranslator(nn.Module):
         return jax.lax.stop_gradient(table) if self.config.freeze_embeddings else table
 
     def _embed(self, tokens: Int[Array, "*B"]) -> Float[Array, "*B D"]:
-        """Returns the scaled vectors of target tokens, with D as an additional last axis."""
+        """Returns the vectors of target tokens, times sqrt(D).
+
+        tokens are ids with any axes, and the vectors have D as an additional last axis.
+        """
         vectors = take_rows(self._table(), tokens).astype(jnp.dtype(self.config.dtype))
         # The table has the standard deviation 1 / sqrt(d), and inputs are scaled to unit variance,
         # as in the authors' code.
         return vectors * jnp.asarray(self.config.hidden**0.5, vectors.dtype)
 
     def _add_positions(self, states: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
-        """Adds positions to the vectors of whole targets by `config.order`."""
+        """Adds vectors of positions to the vectors of whole targets, by `config.order`.
+
+        states are vectors of width D for T tokens of B targets.
+        """
         if self.config.order.positions == "sinusoidal":
             return add_positions(states)
         if self.config.order.positions == "learned":
@@ -328,12 +346,15 @@ class SSANTranslator(nn.Module):
     def _source_mask(self, batch: Batch) -> Bool[Array, "B 1 1 N"]:
         """Returns the mask of the sources with axes for heads and queries; True at real tokens.
 
-        batch has "tokens" [B, N] and "lengths" [B].
+        batch has "tokens" [B, N] and "lengths" [B] of sources of at most N words.
         """
         return F.length_mask(batch["lengths"], batch["tokens"].shape[1])[:, None, None]
 
     def _logits(self, states: Float[Array, "*B D"]) -> Float[Array, "*B V"]:
-        """Returns the scores of all V target words, float32, from states of the decoder."""
+        """Returns the scores of all V target words, float32, from states of the decoder.
+
+        states are vectors of width D with any axes before.
+        """
         # With normalisation before the sublayers the last sum is not normalised yet.
         if self.config.norm == "pre":
             states = self.decoder_norm(states)
@@ -366,15 +387,15 @@ def translate(
     Args:
       model: the network.
       params: the parameters of the network.
-      batch: "tokens" and "lengths" of the sources.
+      batch: "tokens" int [B, N] and "lengths" int [B] of B sources of at most N words.
       beam_size: number of targets that the search follows; 1 is greedy search.
       length_penalty: alpha, which favours long targets (Wu et al. 2016, eq. 14); without effect for
         a beam_size of 1.
       extra: the maximum number of tokens of a target, beyond the length of its source.
 
     Returns:
-      The best targets of each source with their stop tokens, and their scores. They depend neither
-      on padding nor on the rest of the batch.
+      A `Found` with `tokens`, the `beam_size` best targets of each source with their stop tokens,
+      and their `scores`. They depend neither on padding nor on the rest of the batch.
 
     Raises:
       ValueError: if an option is out of range.
@@ -389,9 +410,10 @@ def translate(
     arrays: Tree = model.apply(variables, batch, beam_size, size, method=SSANTranslator.start)
 
     def step(tokens: Array, cache: Tree, position: Array) -> tuple[Array, Tree]:
-        """Returns (log-probabilities [B, K, V] of the next tokens, cache) for the search.
+        """Returns (log-probabilities [B, K, V] of V next words, cache) for the search.
 
-        tokens [B, K] are the tokens at `position` of the K targets of each source.
+        tokens [B, K] are the tokens at `position`, from 0, of the K targets of each source, and
+        cache is that of `SSANTranslator.step`.
         """
         log_probs, cache = model.apply(
             variables,
@@ -420,9 +442,11 @@ def translate(
 class SSANTranslationTask(SelectorTask):
     """The task of training and evaluating an `SSANTranslator`: smoothed cross-entropy of the words.
 
-    The metrics are "loss" (not smoothed), "perplexity" and "accuracy" per word, "selected_L" and
-    "empty_L". The predictions are "nll", the negative log-likelihood of each target, and "words",
-    its length.
+    A batch has the arrays that `SSANTranslator` reads, "weight" [B], 0 at filler rows, and
+    "example_id" [B]. The metrics are "loss" (not smoothed), "perplexity" and "accuracy" per word,
+    and for a layer with a selector, such as layer 1, "selected_1" and "empty_1": the share of pairs
+    of source words that are selected, and of words that select no word. The predictions are "nll",
+    the negative log-likelihood of each target, and "words", its length.
 
         >>> SSANTranslationTask(SSANTranslator(SSANTranslatorConfig(), vocab_size=50)).frozen
         ()
@@ -437,7 +461,8 @@ class SSANTranslationTask(SelectorTask):
         """Returns (cost, units) of each target [B].
 
         The cost is the smoothed cross-entropy in nats, summed over the words, and the units are the
-        number of words. batch has "targets" [B, T] and "target_lengths" [B].
+        number of words. output has the scores `logits`, and batch has "targets" [B, T] of T
+        words and "target_lengths" [B].
         """
         words = batch["target_lengths"].astype(jnp.float32)
         real = F.length_mask(batch["target_lengths"], batch["targets"].shape[1])
@@ -446,13 +471,17 @@ class SSANTranslationTask(SelectorTask):
         return jnp.sum(jnp.where(real, smoothed, 0), axis=1), words
 
     def _training_metrics(self, cost: Float[Array, " B"], weight: Float[Array, " B"]) -> Metrics:
-        """Returns {}, because `_metrics` has the loss of training too."""
+        """Returns {}, because `_metrics` has the loss of training too.
+
+        cost and weight [B] are not used.
+        """
         return {}  # The metric "loss" is per word, as in evaluation.
 
     def _metrics(self, output: Output, batch: Batch) -> Metrics:
-        """Returns "loss", "perplexity" and "accuracy" per word, as sums and counts.
+        """Returns "loss", "perplexity" and "accuracy" per word, as `Ratio`s (sums and counts).
 
-        batch has "targets" [B, T] and "target_lengths" [B].
+        output has the scores `logits`, and batch has "targets" [B, T] of T words and
+        "target_lengths" [B].
         """
         nll, right, real = (value.reshape(-1) for value in _scores(output.logits, batch))
         weight = real.astype(jnp.float32)
@@ -460,7 +489,11 @@ class SSANTranslationTask(SelectorTask):
         return {"loss": loss, "perplexity": loss, "accuracy": Ratio.of(right, weight)}
 
     def _predictions(self, output: Output, batch: Batch) -> Predictions:
-        """Returns "nll", the loss in nats, and "words", the length, of each target [B]."""
+        """Returns a dict of arrays [B]: "example_id", "nll" and "words" of each target.
+
+        "nll" is its negative log-likelihood in nats, and "words" its number of words. output has
+        the scores `logits`, and batch has "targets" [B, T] of T words and "target_lengths" [B].
+        """
         nll, _, real = _scores(output.logits, batch)
         return {
             "example_id": batch["example_id"],
@@ -472,9 +505,9 @@ class SSANTranslationTask(SelectorTask):
 def _scores(logits: Array, batch: Batch) -> tuple[Array, Array, Array]:
     """Returns (nll, right, real) of each target word, arrays [B, T].
 
-    They are the negative log-likelihood in nats, 1.0 where the word has the highest of the scores
-    (logits [B, T, V]) and else 0.0, and True at real words. The batch has "targets" int [B, T] and
-    "target_lengths" int [B].
+    There are T words per target. The arrays are the negative log-likelihood in nats, 1.0 where the
+    word has the highest of the scores (logits [B, T, V] of V words) and else 0.0, and True at real
+    words. The batch has "targets" int [B, T] and "target_lengths" int [B].
     """
     targets = batch["targets"]
     right = (jnp.argmax(logits, axis=-1) == targets).astype(jnp.float32)

@@ -48,7 +48,10 @@ class DecoderAttention(nn.Module):
         self.out = nn.DenseGeneral(self.features, axis=(-2, -1), **types)
 
     def project(self, states: Float[Array, "B N D"]) -> KeyValue:
-        """Computes the keys and values [B, M, N, H] of states, for M heads of width H = D / M."""
+        """Returns the keys and the values [B, M, N, H] of N states per row, as a pair.
+
+        There are M heads of width H = D / M, and the states are vectors of D numbers.
+        """
         return jnp.swapaxes(self.key(states), 1, 2), jnp.swapaxes(self.value(states), 1, 2)
 
     def __call__(
@@ -61,10 +64,12 @@ class DecoderAttention(nn.Module):
         """Attends from queries to projected keys and values.
 
         Args:
-          queries: a vector per query.
-          keys_and_values: a pair of arrays [B, M, N, H], the result of `project`.
+          queries: a vector of D numbers for each of Q queries.
+          keys_and_values: a pair of arrays [B, M, N, H], the result of `project` for N keys and M
+            heads of width H.
           mask: True where a query may see a key; axes of size 1 broadcast.
-          dropout_bytes: the random bytes of dropout in training; None turns dropout off.
+          dropout_bytes: a random byte per head, query and key, for dropout in training; None turns
+            dropout off.
 
         Returns:
           The attended values of each query, projected to D features.
@@ -118,7 +123,8 @@ class DecoderLayer(nn.Module):
     def source(self, states: Float[Array, "B N D"]) -> KeyValue:
         """Computes the keys and values of the encoded source, which all target tokens share.
 
-        Both are [B, M, N, H], for M heads of width H.
+        states are vectors of D numbers for N source tokens. The result is a pair (keys, values),
+        both [B, M, N, H], for M heads of width H.
         """
         return self.source_attention.project(states)
 
@@ -133,11 +139,13 @@ class DecoderLayer(nn.Module):
         """Computes the states of a whole target.
 
         Args:
-          inputs: the states of the layer below.
+          inputs: the states of the layer below, D numbers for each of T target tokens.
           mask: True where a target token may see another.
-          source: keys and values of the source [B, M, N, H], the result of the method `source`.
+          source: keys and values of the source [B, M, N, H], for N tokens and M heads of width H,
+            the result of the method `source`.
           source_mask: True at real tokens of the source.
-          dropout_bytes: the random bytes of dropout in training; None turns dropout off.
+          dropout_bytes: the random bytes of dropout in training, from `draw_layer_bytes`; None
+            turns dropout off.
 
         Returns:
           The states of the target.
@@ -145,16 +153,25 @@ class DecoderLayer(nn.Module):
         (to_target, to_source), results, hidden = dropout_bytes or _NOTHING_DRAWN
 
         def to_itself(states: Array) -> Array:
-            """Attends from the target to itself: [B, T, D]."""
+            """Returns the attention of the target to itself, [B, T, D] like its states.
+
+            There are T tokens and D features.
+            """
             keys_and_values = self.self_attention.project(states)
             return self.self_attention(states, keys_and_values, mask, to_target)
 
         def to_the_source(states: Array) -> Array:
-            """Attends from the target to the source: [B, T, D]."""
+            """Returns the attention to the source, [B, T, D] like the states of the target.
+
+            There are T tokens and D features.
+            """
             return self.source_attention(states, source, source_mask, to_source)
 
         def feed_forward(states: Array) -> Array:
-            """Applies the feed-forward network: [B, T, D]."""
+            """Returns the result of the feed-forward network, [B, T, D] like the states.
+
+            There are T tokens and D features.
+            """
             training = hidden is not None
             return self.feed_forward(states, deterministic=not training, dropout_bytes=hidden)
 
@@ -173,23 +190,25 @@ class DecoderLayer(nn.Module):
         """Computes the states of the next token of each of the K targets of a source.
 
         Args:
-          inputs: the states of the layer below for these tokens.
-          cache: keys and values of the targets so far, with room for T tokens.
+          inputs: the states of the layer below for these tokens, of width D.
+          cache: keys and values of the targets so far, for M heads of width H, with room for T
+            tokens per target.
           position: position of the tokens, from 0.
-          source: keys and values of the source [B, M, N, H], the result of the method `source`.
+          source: keys and values [B, M, N, H] of the N source tokens, from the method `source`.
             They have no axis K, because the K targets are its queries.
           source_mask: True at real tokens of the source.
 
         Returns:
-          The states, and the cache with the tokens.
+          The states of the tokens, and the pair of keys and values with these tokens.
         """
         rows, beams, _ = inputs.shape
         keys_and_values: list[Array] = []
 
         def to_itself(states: Array) -> Array:
-            """Attends from the next tokens to the targets so far: [B, K, D].
+            """Returns the attention [B, K, D] of the next tokens to the targets so far.
 
-            It also appends the keys and values with these tokens to `keys_and_values`.
+            states [B, K, D] belong to the next tokens of K targets, with D features. It also
+            appends the keys and values with these tokens to `keys_and_values`.
             """
             # Targets become rows, because each target has separate keys and values.
             flat = states.reshape(rows * beams, 1, -1)
@@ -202,7 +221,10 @@ class DecoderLayer(nn.Module):
             return self.self_attention(flat, (key, value), so_far).reshape(states.shape)
 
         def to_the_source(states: Array) -> Array:
-            """Attends from the next tokens to the source: [B, K, D]."""
+            """Returns the attention to the source, [B, K, D] like the states of the next tokens.
+
+            There are K targets per source and D features.
+            """
             return self.source_attention(states, source, source_mask)
 
         inputs = self._around(inputs, self.self_norm, to_itself)
@@ -215,7 +237,9 @@ class DecoderLayer(nn.Module):
     ) -> Array:
         """Applies a sublayer, a function of states, with its residual connection and normalisation.
 
-        `dropout_bytes`, of the shape of the inputs, turn dropout on; None turns it off.
+        inputs are states [..., D] of D features, and norm is the layer normalisation, which is
+        called before the sublayer or after the sum. `dropout_bytes`, of the shape of the inputs,
+        turn dropout on; None turns it off. Returns states of the same shape.
         """
         change = sublayer(norm(inputs) if self.norm == "pre" else inputs)
         if dropout_bytes is not None:
@@ -227,19 +251,21 @@ class DecoderLayer(nn.Module):
 def empty_cache(
     rows: int, beams: int, heads: int, size: int, width: int, dtype: jnp.dtype
 ) -> tuple[Array, Array]:
-    """Returns an empty cache of a layer: keys and values, zeros [rows, beams, heads, size, width].
+    """Returns an empty cache of a layer, a pair (keys, values) of zeros.
 
-    rows are the sources, beams the targets per source, and heads the heads of the attention. size
-    is the largest number of tokens of a target, and width the width of a head.
+    Both have the shape [rows, beams, heads, size, width]. rows are the sources, beams the targets
+    per source, and heads the heads of the attention. size is the largest number of tokens of a
+    target, width the width of a head, and dtype the dtype.
     """
     shape = (rows, beams, heads, size, width)
     return jnp.zeros(shape, dtype), jnp.zeros(shape, dtype)
 
 
 def causal_mask(mask: Bool[Array, "B T"]) -> Bool[Array, "B 1 T T"]:
-    """Returns True where a query may see a key: at real positions that are not after the query.
+    """Returns a mask, True where a query may see a key: at real positions not after the query.
 
-    mask is True at real positions. The axis of size 1 stands for the heads.
+    mask is True at the real ones of T positions. The axes are row, head (of size 1, for all heads),
+    query and key.
     """
     size = mask.shape[1]
     before = causal_pairs(jnp.arange(size), size)
@@ -255,8 +281,8 @@ def smoothed_cross_entropy(
         l = -(1 - s) log p_y - (s / V) sum_v log p_v
 
     Args:
-      logits: unnormalised scores of the V classes.
-      targets: y, the class of each position.
+      logits: unnormalised scores of the V classes at each position; positions may have any axes.
+      targets: y, the class of each position, in [0, V).
       smoothing: s in [0, 1).
 
     Returns:

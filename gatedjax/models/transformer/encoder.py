@@ -22,7 +22,7 @@ Norm = Literal["pre", "post"]
 def dropout_rows(
     module: nn.Module, inputs: Array, rate: float, example_id: Array | None, deterministic: bool
 ) -> Array:
-    """Applies dropout with bits per example from the stream "dropout" of a module.
+    """Returns inputs after dropout with bits per example, from the stream "dropout" of a module.
 
     inputs are [B, ...], rate is the probability of a zero, and example_id [B] are the examples to
     which the bits belong (None means the row numbers). deterministic=True returns the inputs.
@@ -34,17 +34,23 @@ def dropout_rows(
 
 
 def add_positions(inputs: Float[Array, "B N D"]) -> Float[Array, "B N D"]:
-    """Returns inputs plus sinusoidal positions of N tokens, of the same width D; N may be any."""
+    """Returns inputs plus sinusoidal vectors of positions, of the same shape and dtype.
+
+    inputs are vectors of D numbers for each of N tokens of B texts.
+    """
     size, width = inputs.shape[1:]
     return inputs + F.sinusoids(np.arange(size), width, inputs.dtype)[None]
 
 
 class LayerBytes(NamedTuple):
-    """Random bytes for the dropout of a layer, from `draw_layer_bytes`.
+    """Random bytes (uint8) for the dropout of a layer, from `draw_layer_bytes`.
+
+    There are B rows of N tokens with states of width D, M heads, and a feed-forward network of
+    hidden width F.
 
     Attributes:
-      attention: bytes for the weights of each attention [B, M, N, N']; empty if the layer draws
-        them.
+      attention: bytes for the weights of each attention [B, M, N, N'], with N' keys; empty if the
+        layer draws them.
       results: bytes for the result of each sublayer [B, N, D].
       hidden: bytes for the hidden layer of the feed-forward network [B, N, F].
     """
@@ -76,13 +82,15 @@ def draw_layer_bytes(
       shape: (B, N), the numbers of rows and of tokens.
       layers: number of layers.
       sublayers: number of sublayers of a layer.
-      keys: number of keys for each attention of a layer that needs bytes.
+      keys: number of keys N' for each attention of a layer that needs bytes, in their order; () if
+        the layers draw these bytes.
       heads: number of heads of an attention.
       features: width of the states.
       hidden: width of the hidden layer of the feed-forward networks.
 
     Returns:
-      The bytes for the inputs of the stack [B, N, D], and the bytes of each layer.
+      The bytes for the inputs of the first layer [B, N, D], for states of width D, and a list with
+      the `LayerBytes` of each layer.
     """
     rows, size = shape
     # Each kind of bytes has a key, because equal keys would give equal bits.
@@ -133,10 +141,11 @@ class FeedForward(nn.Module):
         """Runs the network.
 
         Args:
-          inputs: x, a vector per token.
+          inputs: x, a vector of D numbers for each of N tokens of B rows.
           deterministic: True turns dropout off.
-          example_id: the examples to which the bits of dropout belong.
-          dropout_bytes: the random bytes of dropout; None draws them.
+          example_id: the examples to which the bits of dropout belong; None means the row numbers.
+          dropout_bytes: a random byte for each of the F hidden features of each token; None draws
+            them.
 
         Returns:
           The output, with the width of the inputs.
@@ -189,15 +198,15 @@ class EncoderLayer(nn.Module):
         """Runs the layer.
 
         Args:
-          inputs: the states of the layer below.
-          mask: True at real tokens.
+          inputs: the states of the layer below, D numbers for each of N tokens of B rows.
+          mask: True at real tokens; None means that all tokens are real.
           deterministic: False draws selections and dropout.
-          example_id: the examples to which the random bits belong.
-          temperature: tau of the selector, instead of that of its options.
-          dropout_bytes: the random bytes of dropout; None draws them.
+          example_id: the examples to which the random bits belong; None means the row numbers.
+          temperature: tau of the selector, instead of that of its options (None).
+          dropout_bytes: the random bytes of dropout, from `draw_layer_bytes`; None draws them.
 
         Returns:
-          The states, and the weights and selections of the attention.
+          The states, and an `nn.Selection` with the weights and selections of the attention.
         """
         layer_bytes = None if deterministic else dropout_bytes
         options: Keywords = {"deterministic": deterministic, "example_id": example_id}
@@ -240,13 +249,17 @@ class EncoderLayer(nn.Module):
 
 
 def scaled_embedding(width: int) -> Tree:
-    """Returns an initialiser of word vectors that a network multiplies with sqrt(width).
+    """Returns an initialiser (key, shape, dtype) -> array of word vectors.
 
-    It draws from normal(0, 1 / width), with the standard deviation 1 / sqrt(width).
+    A network multiplies the vectors with sqrt(width). The initialiser draws from normal(0, 1 /
+    width), with the standard deviation 1 / sqrt(width).
     """
 
     def normal(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
-        """Draws from normal(0, 1 / width)."""
+        """Returns an array of draws from normal(0, 1 / width), with this shape and dtype.
+
+        key is a PRNG key.
+        """
         return jax.random.normal(key, shape, dtype) * width**-0.5
 
     return normal

@@ -18,7 +18,7 @@ Step = Callable[[Int[Array, "B K"], Tree, Int[Array, ""]], tuple[Float[Array, "B
 
 @exportable
 class Found(NamedTuple):
-    """The targets of a search, the best first.
+    """The targets of a search for B rows: K targets of at most T tokens per row, the best first.
 
     Attributes:
       tokens: int32 [B, K, T], the stop token included, 0 after it.
@@ -33,13 +33,19 @@ class Found(NamedTuple):
 def length_penalty(length: Array | int, alpha: float) -> Array:
     """Computes ((5 + length) / 6)^alpha, the divisor of the log-probability of a target.
 
+    length is the number of tokens of a target, an integer or an array, and alpha is at least 0.
+
     Reference: Wu et al. 2016, eq. 14.
     """
     return ((5.0 + jnp.asarray(length, jnp.float32)) / 6.0) ** alpha
 
 
 def check_search(beam_size: int, alpha: float, size: int) -> None:
-    """Raises ValueError if an option of a search is out of range, see `beam_search`."""
+    """Raises ValueError if an option of a search is out of range.
+
+    `beam_size` is the number of targets per row, `alpha` the exponent of the length penalty, and
+    `size` the maximum length of a target; see `beam_search`.
+    """
     if beam_size < 1:
         raise ValueError(f"beam_size must be at least 1, got {beam_size}")
     if not 0 <= alpha < math.inf:
@@ -77,14 +83,15 @@ def beam_search(
          [1 0 0]] [0.25  0.125]
 
     Args:
-      step: the model.
-      cache: the first cache of `step`, with leaves [B, K, ...].
+      step: the model, a function (last tokens int [B, K], cache, position from 0) that returns
+        (log-probabilities [B, K, V] of the V possible next tokens, new cache).
+      cache: the first cache of `step`, a tree of arrays [B, K, ...].
       limits: maximum length of the targets of each row, the stop token included, in [1, size].
       size: T, the maximum length of all targets.
       beam_size: K, the number of targets per row.
       alpha: exponent of the `length_penalty`.
-      start: token before the first.
-      stop: token after the last.
+      start: id of the token before the first.
+      stop: id of the token after the last.
 
     Returns:
       The targets, at least one for each row, with their scores.
@@ -97,7 +104,10 @@ def beam_search(
     state = _beginning(cache, rows, beam_size, size, start)
 
     def body(s: dict[str, Tree]) -> dict[str, Tree]:
-        """Computes a step of the search: `s` and the result are dicts as from `_beginning`."""
+        """Returns the state of the search after another step.
+
+        `s` and the result are dicts of arrays, as `_beginning` returns them.
+        """
         at = s["position"]
         log_probs, cache = step(s["last"], s["cache"], at)
         classes = log_probs.shape[-1]
@@ -139,7 +149,7 @@ def beam_search(
         }
 
     def is_unfinished(s: dict[str, Tree]) -> Array:
-        """Returns True while a row of the state `s` is not done."""
+        """Returns True, as a scalar, while a row is not done; `s` is a dict as in `body`."""
         return (s["position"] < size) & ~jnp.all(s["done"])
 
     state = lax.while_loop(is_unfinished, body, state)
@@ -149,8 +159,14 @@ def beam_search(
 def _beginning(cache: Tree, rows: int, beam_size: int, size: int, start: int) -> dict[str, Tree]:
     """Returns the state of a beam search before its first step, a dict of arrays.
 
-    Each row has a single empty target, after the token `start`, among K = beam_size places. cache
-    is the first cache of the model, and size is T, the maximum length of targets.
+    Each of `rows` rows has K = beam_size empty targets after the token `start`: the first has the
+    score 0, the rest -inf. cache is the first cache of the model, a tree of arrays [rows, K, ...],
+    and size is T, the maximum length of targets.
+
+    Returns:
+      "position" (a scalar), "last" tokens [rows, K], "alive" and "ended" targets [rows, K, T] with
+      "alive_scores" and "ended_scores" [rows, K], "count" (of ended targets) and "done" [rows], and
+      "cache".
     """
     # All targets but the first have -inf, because equal targets would fill the beam with copies.
     no_scores = jnp.full((rows, beam_size), -jnp.inf)
@@ -180,15 +196,17 @@ def greedy_search(
         [[1 1 0 0]]
 
     Args:
-      step: the model. If tokens are equally probable, the first is chosen.
-      cache: the first cache of `step`, with leaves [B, 1, ...].
+      step: the model, a function (last tokens int [B, 1], cache, position from 0) that returns
+        (log-probabilities [B, 1, V] of the V possible next tokens, new cache). If tokens are
+        equally probable, the first is chosen.
+      cache: the first cache of `step`, a tree of arrays [B, 1, ...].
       limits: maximum length of the target of each row, the stop token included, in [1, size].
       size: T, the maximum length of all targets.
-      start: token before the first.
-      stop: token after the last.
+      start: id of the token before the first.
+      stop: id of the token after the last.
 
     Returns:
-      A target per row, with its log-probability.
+      A target per row, `tokens` [B, 1, T], with its log-probability, `scores` [B, 1].
 
     Raises:
       ValueError: if size is below 1.
@@ -205,7 +223,11 @@ def greedy_search(
     }
 
     def body(s: dict[str, Tree]) -> dict[str, Tree]:
-        """Computes a step of the search: `s` and the result are dicts of its arrays by name."""
+        """Returns the state of the search after another step.
+
+        `s` and the result are dicts: "position", "last" and "tokens", "score" and "done" of each
+        row, and "cache".
+        """
         at = s["position"]
         log_probs, cache = step(s["last"], s["cache"], at)
         log_probs = _only_stop(log_probs, at + 1 >= limits, stop)[:, 0]
@@ -223,7 +245,7 @@ def greedy_search(
         }
 
     def is_unfinished(s: dict[str, Tree]) -> Array:
-        """Returns True while a row of the state `s` is not done."""
+        """Returns True, as a scalar, while a row is not done; `s` is a dict as in `body`."""
         # The loop runs until the last row is done; rows that are done do not change.
         return (s["position"] < size) & ~jnp.all(s["done"])
 
@@ -234,17 +256,24 @@ def greedy_search(
 def _only_stop(log_probs: Array, at_limit: Array, stop: int) -> Array:
     """Returns log_probs [B, K, V] with -inf for all tokens but `stop` in rows at their limit.
 
-    at_limit is bool [B], and stop is the id of the stop token.
+    There are K targets per row and V tokens. at_limit is bool [B], True for rows that must end, and
+    stop is the id of the stop token.
     """
     other = jnp.arange(log_probs.shape[-1]) != stop
     return jnp.where(at_limit[:, None, None] & other[None, None], -jnp.inf, log_probs)
 
 
 def _pick(array: Array, index: Int[Array, "B K"]) -> Array:
-    """Returns the entries [B, K, ...] of an array [B, N, ...] at indices of axis 1 for each row."""
+    """Returns the entries [B, K, ...] of an array [B, N, ...] at K indices of axis 1 for each row.
+
+    `index` has these indices, in [0, N).
+    """
     return jax.vmap(lambda row, places: row[places])(array, index)
 
 
 def _gather(cache: Tree, parents: Int[Array, "B K"]) -> Tree:
-    """Returns the cache, leaves [B, K, ...], with the entries of the targets `parents`."""
+    """Returns the cache, a tree of arrays [B, K, ...], with its entries along K reordered.
+
+    Entry k of a row is the entry `parents`[k] of that row.
+    """
     return jax.tree.map(lambda leaf: _pick(leaf, parents), cache)
