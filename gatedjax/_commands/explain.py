@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import tyro
 
 from gatedjax._commands._lines import in_turns, say_json
+from gatedjax._commands._states import check_states
 from gatedjax._utils.cli import fail, parse, program, refusals
 from gatedjax._utils.options import Flag, Unset
 from gatedjax._utils.terminal import say
@@ -42,7 +43,7 @@ class ExplainOptions:
 def _run(options: ExplainOptions) -> None:
     from gatedjax.text._lexicon import LexiconModel
     from gatedjax.text._lexicon_explanation import explain_with_lexicon
-    from gatedjax.text._prediction import STATES, TARGETS
+    from gatedjax.text._prediction import TARGETS
     from gatedjax.text._saved import load_model
     from gatedjax.text._show import html_page
     from gatedjax.text._table import fault
@@ -52,14 +53,7 @@ def _run(options: ExplainOptions) -> None:
     check_place(options.html)
     model = load_model(options.model, ("text", "pair", *TARGETS))
     given = options.texts or ()
-    reads_states = getattr(model, "network", None) == STATES
-    if reads_states != (options.states is not None) or (reads_states and given):
-        raise ValueError(
-            f"{options.model} reads vectors of an encoder: give --states FILE with the tokens and "
-            "vectors of the texts, in place of TEXT"
-            if reads_states
-            else f"--states must be left out: {options.model} reads texts"
-        )
+    reads_states = check_states(model, options.model, options.states, has_texts=bool(given))
     if not given and not reads_states:
         _list_words(model, options)
         return

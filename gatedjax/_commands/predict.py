@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import tyro
 
 from gatedjax._commands._lines import in_turns, lines_to
+from gatedjax._commands._states import check_states
 from gatedjax._commands._thresholds import THRESHOLD_ARGUMENTS, Thresholds, set_thresholds
 from gatedjax._utils.cli import parse, program, refusals
 from gatedjax._utils.options import Flag, Unset
@@ -158,23 +159,6 @@ def _abstain(line: Json, least: float | None) -> Json:
     return {**line, "label": None, "note": "; ".join(notes)}
 
 
-def _check_states(options: PredictOptions, model: Any) -> bool:
-    """Returns True if the model reads the vectors of --states; raises ValueError without them."""
-    from gatedjax.text._prediction import STATES
-
-    reads_states = getattr(model, "network", None) == STATES
-    if options.states is None and reads_states:
-        raise ValueError(
-            f"{options.model} reads vectors of an encoder: give --states FILE with the tokens and "
-            "vectors of the texts"
-        )
-    if options.states is not None and not reads_states:
-        raise ValueError(f"--states must be left out: {options.model} reads texts")
-    if options.states is not None and (options.texts or options.file is not None):
-        raise ValueError("--states stands in place of TEXT and --file: give one of them")
-    return reads_states
-
-
 def _run(options: PredictOptions) -> None:
     from gatedjax.text._lines import suggest_encoding
     from gatedjax.text._prediction import LABELS, REGRESSION, TARGETS, Failure
@@ -200,7 +184,8 @@ def _run(options: PredictOptions) -> None:
             f"--word must be left out unless the model is a tagger, got {options.word}"
         )
     model = set_thresholds(model, options.threshold)
-    reads_states = _check_states(options, model)
+    has_texts = bool(options.texts) or options.file is not None
+    reads_states = check_states(model, options.model, options.states, has_texts=has_texts)
     lines: Any = iter(_sentences(options) if tagger else _lines(options, model.kind))
     predict: Any = model.predict
     if reads_states:

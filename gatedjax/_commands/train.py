@@ -33,27 +33,35 @@ from gatedjax.training.distributed import is_main
 
 T = TypeVar("T")
 
-_ARGUMENTS = {
-    f"{field.name} must": f"--{field.name.replace('_', '-')} must"
-    for field in dataclasses.fields(TextOptions)
-} | {
-    "training={'best_metric': ...}": "--train.best-metric",
-    "--training must": "--train.NAME must",
-    "--network must": "--model.NAME must",
-    "model='": "--model '",
-    "overwrite=True": "--overwrite",
-    "another workdir": "another folder (--workdir DIR)",
-    "max_aside must": "--max-aside must",
-    "max_aside=": "--max-aside ",
-    "give num_steps": "give --num-steps",
-    "columns.inputs must": "--text must",
-    "columns.header": "--columns",
-    "min_class": "--min-class",
-    "as order low,mid,high": "as --order low,mid,high",
-    "as threshold ": "as --threshold ",
-    "network: ": "--model: ",
-    "training: ": "--train: ",
-}
+_ARGUMENTS = (
+    {
+        "validation_states must": "--validation-states must",
+        "test_states must": "--test-states must",
+    }
+    | {
+        f"{field.name} must": f"--{field.name.replace('_', '-')} must"
+        for field in dataclasses.fields(TextOptions)
+    }
+    | {
+        "training={'best_metric': ...}": "--train.best-metric",
+        "--training must": "--train.NAME must",
+        "--network must": "--model.NAME must",
+        "model='": "--model '",
+        "overwrite=True": "--overwrite",
+        "another workdir": "another folder (--workdir DIR)",
+        "max_aside must": "--max-aside must",
+        "max_aside=": "--max-aside ",
+        "give num_steps": "give --num-steps",
+        "give states=": "give --states FILE",
+        "columns.inputs must": "--text must",
+        "columns.header": "--columns",
+        "min_class": "--min-class",
+        "as order low,mid,high": "as --order low,mid,high",
+        "as threshold ": "as --threshold ",
+        "network: ": "--model: ",
+        "training: ": "--train: ",
+    }
+)
 """Words in messages of the library, and the options that replace them."""
 _TASKS = ("text", "pair", "tags", "labels", "regression", "ordinal")
 _NOUNS = {

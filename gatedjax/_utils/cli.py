@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import re
 import shutil
 import sys
 import textwrap
@@ -64,7 +65,9 @@ def refusals(options: Mapping[str, str]) -> Iterator[None]:
         message = reason(error) or f"{type(error).__name__}: a size is too large"
         for argument, option in options.items():
             if not argument.endswith(": ") or message.startswith(argument):
-                message = message.replace(argument, option)
+                # "states must" is not a part of "test_states must" or "--states must".
+                words = rf"(?<![\w-]){re.escape(argument)}"
+                message = re.sub(words, lambda match, option=option: option, message)
         fail(message)
 
 

@@ -249,8 +249,8 @@ def train_any(
     for name in ("validation_states", "test_states"):
         if (given := arguments.pop(name, None)) is not None:
             raise ValueError(
-                f"{name} must be left out unless there are states of the training texts, got "
-                f"{given!r:.40}: give states="
+                f"{name} must be None unless there are states of the training texts, got "
+                f"{given!r:.60}: give states="
             )
     if kind in ("text", *TARGETS) and options.model in LEXICONS:
         return train_lexicon(table, options, kind=kind, **arguments)

@@ -335,7 +335,9 @@ def check_options(options: TextOptions, kind: str) -> None:
     _check_for_target(options, kind)
     if options.model != STATES and (options.states is not None or options.encoder is not None):
         raise ValueError(
-            f"states and encoder must be None unless model='states', got model={options.model!r}"
+            f"states must be None unless model='states', got model={options.model!r}"
+            if options.encoder is None
+            else f"encoder must be None unless model='states', got model={options.model!r}"
         )
     if options.model in WITHOUT_NETWORK:
         _check_without_network(options)

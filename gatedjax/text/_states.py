@@ -95,8 +95,8 @@ class States(Sequence[EncodedText]):
                 token = begin + int(np.argmax(bad))
                 text = int(np.searchsorted(offsets, token, "right")) - 1
                 raise ValueError(
-                    f"{name}: the vector of token {token - offsets[text]} of text {text} "
-                    f"({str(tokens[token])[:40]!r}) is not finite"
+                    f"{name}: vectors must be finite, got NaN or infinity at token "
+                    f"{token - offsets[text]} of text {text} ({str(tokens[token])[:40]!r})"
                 )
 
     def __len__(self) -> int:
@@ -197,7 +197,7 @@ def read_states(path: str | Path) -> States:
                 )
             arrays = {name: _load_array(path, file, name) for name in _ARRAYS}
     except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError) as error:
-        raise ValueError(f"{path} is not a complete .npz archive ({error}); {_FORM}") from error
+        raise ValueError(f"{path} must be a complete .npz archive, got {error}; {_FORM}") from error
     tokens = arrays["tokens"]
     if tokens.ndim != 1 or tokens.dtype.kind != "U":
         raise ValueError(
@@ -216,7 +216,9 @@ def _load_array(path: Path, file: Any, name: str) -> np.ndarray:
                 f"{path}: {name} must be an array of numbers or texts, got pickled Python objects, "
                 f"which are not loaded; {_FORM}"
             ) from error
-        raise ValueError(f"{path}: {name} is damaged: {error}") from error
+        raise ValueError(
+            f"{path}: {name} must be a whole array, got a damaged one: {error}"
+        ) from error
 
 
 def check_encoded(
@@ -294,7 +296,7 @@ def collect_states(name: str, encoded: Iterable[EncodedText]) -> States:
         tokens += text.tokens
         lengths.append(len(text.tokens))
     if not vectors:
-        raise ValueError(f"{name}: no text has a token")
+        raise ValueError(f"{name} must have a text with a token, got none")
     return States(name, np.concatenate(vectors), np.cumsum(lengths), tokens)
 
 

@@ -127,7 +127,10 @@ def train_states(
                 "is no encoder: give it, or encoder="
             )
         if source is None and encoded is not None:
-            raise ValueError(f"{argument} needs the {name} texts: give {name}=")
+            raise ValueError(
+                f"{argument} must be left out unless there are {name} texts, got it alone: give "
+                f"{name}="
+            )
     if encoder is not None:
         check_encoder(encoder)
     corpora: dict[str, Corpus] = {}

@@ -49,6 +49,7 @@ class TargetExplanation:
     attention: ClassVar[None] = None
     gates: ClassVar[None] = None
     cut: ClassVar[int] = 0
+    windows: ClassVar[tuple[int, ...]] = ()
 
     def to_json(self) -> Json:
         """Returns the prediction, the words, the gates and the reasons for `json.dumps`."""

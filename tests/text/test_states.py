@@ -210,26 +210,28 @@ def test_training_prints_that_the_leak_cannot_be_measured(folder, capsys):
     ("args", "message"),
     [
         (["predict", "MODEL", "a film"], "give --states FILE"),
-        (["predict", "MODEL", "a film", "--states", "STATES"], "in place of TEXT and --file"),
+        (["predict", "MODEL", "a film", "--states", "STATES"],
+         "texts or --states must be left out, got both"),
         (["explain", "MODEL", "a film"], "give --states FILE"),
         (["explain", "MODEL"], "give --states FILE"),
         (["evaluate", "MODEL", "FILMS"], "give --states FILE"),
         (["explore", "MODEL", "--no-browser"], "reads the vectors of an encoder"),
-        (["gates", "report", "MODEL", "--file", "FILMS"], "without a network"),
+        (["gates", "report", "MODEL", "--file", "FILMS"], "got a model without one"),
         (["train", "FILMS", "--out", "new", "--states", "STATES", "--embeddings", "x"],
-         "--embeddings needs --model 'ganet'"),
+         "--embeddings must be None for --model 'states'"),
         (["train", "FILMS", "--out", "new", "--states", "STATES", "--model", "ganet"],
-         "states and encoder are for"),
+         "--states must be None unless --model 'states'"),
         (["train", "FILMS", "--out", "new", "--states", "STATES", "--tokens", "words"],
          "those of the encoder"),
         (["train", "FILMS", "--out", "new", "--states", "STATES", "--model.hidden", "3"],
-         "an option of a network"),
+         "--model.hidden must be left out for a model of states"),
         (["train", "FILMS", "--out", "new", "--model", "states"], "must be the file"),
         (["train", "FILMS", "--out", "new", "--states", "STATES", "--test", "FILMS"],
          "must be the file with the vectors of the test texts"),
         (["train", "FILMS", "--out", "new", "--states", "STATES", "--test-states", "STATES"],
-         "needs the test texts"),
-        (["train", "FILMS", "--out", "new", "--test-states", "STATES"], "need states"),
+         "must be left out unless there are test texts"),
+        (["train", "FILMS", "--out", "new", "--test-states", "STATES"],
+         "must be None unless there are states"),
         (["train", "FILMS", "--out", "new", "--states", "missing.npz"], "no such file of states"),
     ],
 )  # fmt: skip
@@ -275,7 +277,7 @@ def broken(change):
         (broken(lambda t, v: (t, None)), "vectors of shape|an array of numbers"),
         (broken(lambda t, v: t), r"\(tokens, vectors \[T, D\]\) for each text"),
         (lambda texts: encode_static(texts)[1:], "got 47 results for 48 texts"),
-        (lambda texts: [([], np.zeros((0, 3)))] * len(texts), "no text has a token"),
+        (lambda texts: [([], np.zeros((0, 3)))] * len(texts), "must have a text with a token"),
     ],
 )
 def test_a_wrong_encoder_is_refused_with_the_text(encoder, message):
@@ -346,7 +348,7 @@ def test_files_of_states_are_read_and_written(tmp_path, monkeypatch):
         save_states(tmp_path / "t.npy", states)
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
-    with pytest.raises(ValueError, match="not a complete"):
+    with pytest.raises(ValueError, match="must be a complete"):
         read_states(path)
     monkeypatch.setenv("GATEDJAX_UNPACK_LIMIT", "100")
     np.savez_compressed(tmp_path / "zeros.npz", **(GOOD | {"vectors": np.zeros((10_000, 2))}))

@@ -170,7 +170,7 @@ def load_embeddings(
     if path.suffix == BINARY:
         model = FastTextFile(path)
         if model.dim != dim:
-            raise ValueError(f"{path}: the vectors have {model.dim} values; wanted {dim}")
+            raise ValueError(f"{path}: vectors must have {dim} values, got {model.dim}")
         for row, word in enumerate(vocabulary.words):
             vector = model.vector(word) if row >= len(SPECIALS) else None
             if vector is not None:

@@ -76,15 +76,17 @@ class FastTextFile:
             place += _DICTIONARY.size
             if not 0 < self.dim <= _MOST_WIDTH or not 0 <= num_words <= size or self._bucket < 0:
                 raise ValueError(
-                    f"{path}: a damaged file: the width is {self.dim}, and {num_words} of {size} "
-                    "entries are words"
+                    f"{path} must be a whole file, got a damaged one: the width is {self.dim}, and "
+                    f"{num_words} of {size} entries are words"
                 )
             self.words: list[str] = []
             self._rows: dict[bytes, int] = {}
             for _ in range(size):
                 end = content.find(b"\0", place, place + _LONGEST_WORD)
                 if end < 0:
-                    raise ValueError(f"{path}: a damaged file: a word has no end")
+                    raise ValueError(
+                        f"{path} must be a whole file, got a damaged one: a word has no end"
+                    )
                 word, place = content[place:end], end + 1
                 _, kind = _ENTRY.unpack_from(content, place)
                 place += _ENTRY.size
@@ -93,26 +95,28 @@ class FastTextFile:
                     self.words.append(word.decode("utf-8", "replace"))
             if len(self.words) != num_words:
                 raise ValueError(
-                    f"{path}: a damaged file: {len(self.words):,} words follow, the header has "
-                    f"{num_words:,}"
+                    f"{path} must be a whole file, got a damaged one: {len(self.words):,} words "
+                    f"follow, the header has {num_words:,}"
                 )
             is_quantised = content[place : place + 1] != b"\0"
             if is_quantised or num_pruned > 0:
-                raise ValueError(
-                    f"{path}: quantised models (.ftz) are not read: give the .bin or .vec file"
-                )
+                raise ValueError(f"{path} must not be quantised (.ftz): give the .bin or .vec file")
             rows, columns = struct.unpack_from("<2q", content, place + 1)
         except struct.error as error:
-            raise ValueError(f"{path}: a truncated file: {error}") from error
+            raise ValueError(
+                f"{path} must be a whole file, got a truncated one: {error}"
+            ) from error
         num_needed = num_words + (self._bucket if self._longest > 0 else 0)
         if columns != self.dim or rows < num_needed:
             raise ValueError(
-                f"{path}: a damaged file: the matrix has {rows:,} rows of {columns:,} numbers, and "
-                f"{num_needed:,} of {self.dim:,} are needed"
+                f"{path} must be a whole file, got a damaged one: the matrix has {rows:,} rows of "
+                f"{columns:,} numbers, and {num_needed:,} of {self.dim:,} are needed"
             )
         place += 17
         if len(content) < place + 4 * rows * columns:
-            raise ValueError(f"{path}: a truncated file: the matrix is not complete")
+            raise ValueError(
+                f"{path} must be a whole file, got a truncated one: the matrix is not complete"
+            )
         # Only the rows that are used are read from the disk.
         self._matrix = np.frombuffer(content, "<f4", rows * columns, place).reshape(rows, columns)
 
@@ -134,7 +138,9 @@ class FastTextFile:
             return None
         vector = self._matrix[rows].mean(0, dtype=np.float64)
         if not np.isfinite(vector).all():
-            raise ValueError(f"{self._path}: a value of {word!r} is not finite")
+            raise ValueError(
+                f"{self._path}: vectors must be finite, got NaN or infinity for {word!r}"
+            )
         return vector.astype(np.float32)
 
 
