@@ -28,13 +28,15 @@ def pair_mask_of(
     """Combines a pair mask and the causal mask; None means that all pairs are allowed.
 
     Args:
-      pair_mask: [*B, Q, N], or with an axis of heads; any axis may be 1.
-      causal: exclude keys after the query.
-      shape: shape of the scores, [*B, M, Q, N].
-      positions: positions of the queries among the keys; None requires as many queries as keys.
+      pair_mask: bool [*B, Q, N], or with an axis of heads [*B, M, Q, N], True at allowed pairs of a
+        query and a key; any axis may be 1. None means that all are allowed.
+      causal: True excludes keys after the query.
+      shape: shape of the scores, [*B, M, Q, N] for M heads, Q queries and N keys.
+      positions: positions of the queries among the keys, from 0; None requires as many queries as
+        keys.
 
     Returns:
-      A mask with the rank of the scores, or None.
+      A bool mask with the rank of the scores, True at allowed pairs, or None.
     """
     allowed = None
     if pair_mask is not None:
@@ -57,7 +59,7 @@ def pair_mask_of(
 
 
 def check_key_mask(mask: ArrayLike, shape: tuple[int, ...], name: str = "mask") -> None:
-    """Raises unless a mask of real keys is bool and broadcasts to `shape`, such as [B, N].
+    """Raises unless a mask of real keys is bool and broadcasts to `shape`, such as (B, N).
 
     The masks of Flax's attention, [B, 1, Q, N] of bool or float32, are masks of pairs; for them the
     message names the argument `pair_mask`. None passes. `name` is the name of the argument.
@@ -86,8 +88,9 @@ def both_allow(mask: Array | None, pairs: Array | None) -> Array | None:
 def put(places: Float[Array, "*B T H"], new: Float[Array, "*B n H"], position: Array) -> Array:
     """Returns `places` with `new` written at the tokens position .. position + n - 1.
 
-    T is the number of tokens for which there is room, and position is an int scalar. The result has
-    the shape and the dtype of places.
+    T is the number of tokens for which there is room, n that of the new tokens, H the width of
+    their vectors, and position is an int scalar, from 0. The result has the shape and the dtype of
+    places.
     """
     return lax.dynamic_update_slice_in_dim(places, new.astype(places.dtype), position, axis=-2)
 
@@ -130,12 +133,14 @@ def append_to_cache(
         1 [[1 0 0 0 0 0 0 0]]
 
     Args:
-      cache: the cache of the tokens before.
-      key, value, selector_key: entries of the new tokens, in any floating dtype.
-      mask: True at real tokens; None means all.
+      cache: the cache of the tokens before, with room for T tokens of B rows and M heads.
+      key, value: the key and the value of each of n new tokens, vectors of width H, in any floating
+        dtype.
+      selector_key: the keys of the selector for the new tokens; None for a cache without them.
+      mask: True at real tokens among the n new ones; None means all.
 
     Returns:
-      The new cache.
+      The new cache, an `AttentionCache` of the same shapes whose position is larger by n.
 
     Raises:
       ValueError: also if the cache is known to have no room. If its position is traced, the values

@@ -43,8 +43,8 @@ def uniform_sigmoid(
         [0. 1. 0.]
 
     Args:
-      logits: a, the log-odds that a gate is open, in nats.
-      uniform: u in (0, 1), of the same shape.
+      logits: a, the log-odds that a gate is open, in nats, of any shape.
+      uniform: u in (0, 1), random numbers of the same shape, such as those of `pair_uniform`.
       temperature: tau > 0. A traced tau of 0 or less returns the hard draw, without a gradient.
       straight_through: return the hard draw [r < 1], with the gradient of the soft gate.
 
@@ -81,7 +81,7 @@ def _odds_against(a: Array, u: Array) -> Array:
 def _uniform_sigmoid(a: Array, u: Array, temperature: float) -> Array:
     """Computes 1 / (1 + r^(1/tau)) with the odds r of `_odds_against` and tau = temperature.
 
-    The logits a and the uniform numbers u have the same shape.
+    The result is the soft gates. The logits a and the uniform numbers u have the same shape.
     """
     odds = _odds_against(a, u)
     # A general power costs a logarithm and an exponential per pair, a square only a product.
@@ -94,10 +94,10 @@ def _uniform_sigmoid(a: Array, u: Array, temperature: float) -> Array:
 
 @_uniform_sigmoid.defjvp
 def _uniform_sigmoid_jvp(temperature, primals, tangents):
-    """Returns (soft gates, their change) for `jax.custom_jvp`.
+    """Returns (soft gates, their tangent), as `jax.custom_jvp` wants them.
 
     `primals` are the logits and uniform numbers of `_uniform_sigmoid`, and `tangents` their
-    changes.
+    tangents.
     """
     a, u = primals
     soft = _uniform_sigmoid(a, u, temperature)
@@ -108,7 +108,7 @@ def _uniform_sigmoid_jvp(temperature, primals, tangents):
 
 @exportable
 class SelectionStatistics(NamedTuple):
-    """Statistics of a selection over the real pairs of each example and head.
+    """Statistics of a selection over the real pairs of each of B examples and M heads.
 
     Attributes:
       rate: share of the pairs of a query and a key that are selected [B, M].
@@ -133,8 +133,10 @@ def selection_counts(
         [[[2. 0.]]]
 
     Args:
-      gates: A, before a rule for queries without selected keys is applied.
-      mask: True at real keys.
+      gates: A, 1 where a query has selected a key, else 0 (or soft gates between), before a rule
+        for queries without selected keys is applied. The axes are B examples, M heads, Q queries
+        and N keys.
+      mask: True at real keys; None means all.
       pair_mask: True at pairs that count, [B, Q, N] or with an axis of heads; an axis may be 1.
 
     Returns:
@@ -158,14 +160,16 @@ def selection_statistics(
         [[0.25]] [[0.25]] [[1.]]
 
     Args:
-      counts: the number of selected keys per query.
-      mask: True at real queries.
+      counts: the number of selected keys for each of B examples, M heads and Q queries.
+      mask: True at real queries; None means all.
       num_keys: the number of keys that each query could select (the axis of heads may be 1). None
         requires as many queries as keys and means the real positions of the mask.
 
     Returns:
-      Three arrays [B, M] in float32 or wider; 0 for an example without real positions. Gradients
-      flow through rate and selected.
+      (rate, empty, selected), arrays [B, M] in float32 or wider: the share of the pairs that are
+      selected, the share of the queries without selected keys, and the mean number of selected keys
+      per query. They are 0 for an example without real positions. Gradients flow through rate and
+      selected.
     """
     check_floating(counts=counts)
     selected = _mean_over_queries(counts, mask)
@@ -188,13 +192,14 @@ def selection_entropy(
         [[[4.]]]
 
     Args:
-      logits: a, log-odds of a selection; infinite for a certain selection. Values at pairs that do
-        not count, NaN included, have no effect.
-      mask: True at real keys.
+      logits: a, log-odds that a query selects a key, for B examples, M heads, Q queries and N keys;
+        infinite for a certain selection. Values at pairs that do not count, NaN included, have no
+        effect.
+      mask: True at real keys; None means all.
       pair_mask: True at pairs that count, [B, Q, N] or with an axis of heads; an axis may be 1.
 
     Returns:
-      The entropy in nats, in float32 or wider.
+      The entropy of each query's selection in nats, in float32 or wider.
     """
     check_floating(logits=logits)
     a = _zero_elsewhere(jnp.asarray(logits, wide_dtype(logits)), mask, pair_mask)
@@ -219,14 +224,15 @@ def selection_log_prob(
         [[[0.25]]]
 
     Args:
-      logits: a, log-odds of a selection; infinite for a certain selection. Values at pairs that do
-        not count, NaN included, have no effect.
-      gates: A in {0, 1}; they get no gradient.
-      mask: True at real keys.
+      logits: a, log-odds that a query selects a key, for B examples, M heads, Q queries and N keys;
+        infinite for a certain selection. Values at pairs that do not count, NaN included, have no
+        effect.
+      gates: A in {0, 1}, 1 where the query has selected the key; they get no gradient.
+      mask: True at real keys; None means all.
       pair_mask: True at pairs that count, [B, Q, N] or with an axis of heads; an axis may be 1.
 
     Returns:
-      The log-probability in nats, in float32 or wider.
+      The log-probability of each query's selection in nats, in float32 or wider.
     """
     check_floating(logits=logits, gates=gates)
     check_same_shape(logits=logits, gates=gates)
@@ -250,7 +256,7 @@ def mean_over_pairs(
         [1.]
 
     Args:
-      sums: sums over keys, per head and query.
+      sums: sums over keys, such as `selection_counts`, for B examples, M heads and Q queries.
       mask: True at real queries; None means all.
       num_keys: the number of keys that each query could select (the axis of heads may be 1). None
         requires as many queries as keys and means the real positions of the mask.
