@@ -21,9 +21,10 @@ def in_blocks(
     Args:
       attend: `SelectiveSelfAttention._attend` with its keywords: a function of (heads, positions of
         the queries, dropout bytes, pairs) that returns the attended values [B, M, block, H] and a
-        record, the dict of `selection_record`.
-      heads: projections by name, each [B, M, N, H].
-      block: queries per block.
+        record, the dict of `selection_record` with arrays for each query.
+      heads: projections by name, such as "query" and "key", each [B, M, N, H] for B rows, M heads,
+        N tokens and heads of width H.
+      block: the number of queries in a block.
       pairs: True where a query may see a key [B, M, Q, N]; None means all pairs.
 
     Returns:
