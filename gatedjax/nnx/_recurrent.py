@@ -179,7 +179,9 @@ class _Cell(Module, nnx.RNNCellBase):
     def initialize_carry(
         self, input_shape: tuple[int, ...], rngs: Any = None, carry_init: Any = None
     ) -> Any:
-        """Returns the carry before the first step: zeros [..., H], or a tuple such as an `LSTMState`.
+        """Returns the carry before the first step.
+
+        It is zeros [..., H], or a tuple of arrays such as an `LSTMState`.
 
         Args:
           input_shape: the shape [..., D] of the inputs of a step.
