@@ -184,7 +184,7 @@ def byte_dropout(
         [0. 0. 2. 2.]
 
     Args:
-      inputs: x.
+      inputs: x, activations of any shape.
       rate: probability of a zero, in [0, 1).
       draws: a byte for each element of inputs, such as the result of `feature_bytes`; t is the
         rounded rate in units of 1/256.

@@ -89,7 +89,7 @@ def open_indices(
         [[1 3 0]] [[ True  True False]] [0]
 
     Args:
-      gates: hard gates; open is True or > 0 (NaN is closed).
+      gates: hard gates of the T tokens of each row; open is True or > 0 (NaN is closed).
       mask: True at real tokens; None means all.
       capacity: K, the largest number of open tokens of a row; more than T means T, unless
         `jax.export` leaves T open.
@@ -130,8 +130,8 @@ def compact_attention_pool(
       score_fn: maps states [*B, K, D] to scores [*B, K], token by token; K is capacity, or T in the
         dense form. A slot without a token holds the first open token of its row, or zeros if none
         is open; its score has no effect.
-      states: h; closed tokens have no effect but must be finite. Values where the mask is False,
-        NaN included, have no effect.
+      states: h, a vector of width D for each of T tokens; closed tokens have no effect but must be
+        finite. Values where the mask is False, NaN included, have no effect.
       gates: hard gates; open is True or > 0. A row with a gate of NaN at a real token gives NaN.
       mask: True at real tokens; None means all.
       capacity: slots per row (see `plan_capacity`); T or more runs the dense form.

@@ -23,7 +23,7 @@ from gatedjax.functional._tracing import is_known
 
 
 def _bias_is_third(args: tuple[Any, ...], options: Mapping[str, Any]) -> bool:
-    """Returns whether a call has the order of earlier releases: states, kernel, bias, targets.
+    """Returns True if a call has the order of earlier releases: states, kernel, bias, targets.
 
     `args` are the positional arguments of a call of `linear_cross_entropy`, and `options` its
     keywords. The present order has the targets as the third argument.

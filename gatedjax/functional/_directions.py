@@ -208,7 +208,7 @@ def _scan_both(
     """
 
     def reverse(array: Array | None) -> Array | None:
-        """Reverses the time of an array [B, T, ...]; None stays None."""
+        """Returns an array [B, T, ...] with its T steps in reverse order; None stays None."""
         return None if array is None else jnp.flip(array, axis=1)
 
     weights, xs, mask, initial, dropout, begins = backward
@@ -245,7 +245,7 @@ def bidirectional(
 
     Args:
       unroll: `lstm`, `gru`, `rau`, or a function with the same first arguments.
-      forward: weights of the direction from the first step to the last.
+      forward: weights of the direction from the first step to the last, such as `GRUWeights`.
       backward: weights of the direction from the last step to the first.
       xs: inputs, a vector of width D at each of T steps of B rows.
       mask: True at real steps; None means all. The carry stays unchanged at padding, so the
@@ -298,7 +298,7 @@ def run_both(
     Args:
       unroll: `lstm`, `gru`, `rau` or a function with the same first arguments, or a
         `functools.partial` of it with options.
-      weights: the weights of the forward and of the backward direction.
+      weights: the weights of the forward and of the backward direction, such as two `GRUWeights`.
       xs: inputs [B, T, D].
       mask: True at real steps [B, T]; None means all.
       options: two dictionaries with the further keywords of the forward and of the backward call,

@@ -23,7 +23,7 @@ def scaled_dot_product(
       key: k, a vector for each of N keys, with the leading axes and the width of the queries.
 
     Returns:
-      e in nats, in float32 or wider.
+      The scores e of each query and key in nats, in float32 or wider.
 
     Reference: Vaswani et al. 2017, "Attention Is All You Need", eq. 1.
     """

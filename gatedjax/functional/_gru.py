@@ -44,9 +44,9 @@ class GRUWeights(NamedTuple):
     width of the inputs and H that of the hidden state.
 
     Attributes:
-      input: W [D, 3H].
-      recurrent: U [H, 3H].
-      bias: b [3H].
+      input: the kernel W of the inputs [D, 3H].
+      recurrent: the kernel U of the hidden state [H, 3H].
+      bias: the biases b of the blocks [3H].
       recurrent_bias: a second bias of c [H], for reset_after only; None means zeros.
     """
 
@@ -189,7 +189,8 @@ def gru(
       reset_after: apply the reset gate after the recurrent product, see `gru_step`.
       recurrent_dropout_mask: multiplies the hidden state that enters the recurrent products, the
         same at every step (variational dropout), with the scale 1 / keep already in it.
-      gradient_clip: bounds the gradients inside every step, see `gru_step`.
+      gradient_clip: bounds the gradients of the sums inside the gates of every step, see
+        `gru_step`; None does not clip.
       implementation: "scan", a loop of XLA; "persistent", one launch for all steps on an NVIDIA
         GPU; or "auto", the faster of both.
 
@@ -368,9 +369,9 @@ def _forward(
 def _run_forward(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> tuple[Array, Array]:
     """Returns (final, outputs) of `gru`, by a scan that JAX can differentiate in all modes.
 
-    `forms` are the layouts of a call without and with gradients, and `arguments` are (weights, xs,
-    mask, initial, dropout, begins), as in `_forward`. The result is the final carry [B, H] and the
-    outputs [B, T, H].
+    `forms` are the layouts of the loop, with states [H, B] or [B, H], for calls without and with
+    gradients, and `arguments` are (weights, xs, mask, initial, dropout, begins), as in `_forward`.
+    The result is the final carry [B, H] and the outputs [B, T, H].
     """
     return _forward(forms[0], kind, *arguments)[0]
 
@@ -379,8 +380,8 @@ def _run_forward(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> tup
 def _gru(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> tuple[Array, Array]:
     """Returns (final, outputs) like `_run_forward`, with the custom backward pass `_gru_bwd`.
 
-    `forms` are the layouts of a call without and with gradients, and `arguments` are (weights, xs,
-    mask, initial, dropout, begins), as in `_forward`.
+    `forms` are the layouts of the loop, with states [H, B] or [B, H], for calls without and with
+    gradients, and `arguments` are (weights, xs, mask, initial, dropout, begins), as in `_forward`.
     """
     return _run_forward(forms, kind, *arguments)
 
@@ -388,8 +389,9 @@ def _gru(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> tuple[Array
 def _gru_fwd(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> Tree:
     """Returns ((final, outputs), residuals): the result, and the arrays that `_gru_bwd` needs.
 
-    The layout of the loop is the second of `forms`, the layout of a call with gradients. The
-    residuals are (arguments, (states, saved)), with the results of `_forward`.
+    The layout of the loop is the second of `forms`, that of a call with gradients: states [H, B] or
+    [B, H]. The arguments are those of `_gru`. The residuals are (arguments, (states, saved)), with
+    the results of `_forward`.
     """
     result, saved = _forward(forms[1], kind, *arguments)
     return result, (arguments, saved)
@@ -405,7 +407,7 @@ def _loop_back(
     """Runs the steps of `gru` backwards.
 
     Args:
-      form: the layout of the loop.
+      form: the layout of the loop, with states [H, B] or [B, H].
       kind: the options `reverse`, `reset_after` and `gradient_clip` of `gru`.
       residuals: (arguments, (states, saved)): the arguments of `_forward` after `kind`, and the
         states and saved arrays that it returns.

@@ -41,9 +41,9 @@ class LSTMWeights(NamedTuple):
     output gate o. D is the width of the inputs and H that of the hidden state.
 
     Attributes:
-      input: W [D, 4H].
-      recurrent: U [H, 4H].
-      bias: b [4H].
+      input: the kernel W of the inputs [D, 4H].
+      recurrent: the kernel U of the hidden state [H, 4H].
+      bias: the biases b of the blocks [4H].
     """
 
     input: Float[Array, "D 4H"]
@@ -296,9 +296,9 @@ def _forward(
 def _run_forward(form: Form, reverse: bool, *arguments: Tree) -> tuple[LSTMState, Array]:
     """Returns (final, outputs) of `lstm`, by a scan that JAX can differentiate in all modes.
 
-    `form` is the layout of the loop, `reverse` is True from the last step to the first, and
-    `arguments` are (weights, xs, mask, initial, dropout, begins), as in `_forward`. The result is
-    the final `LSTMState` and the outputs [B, T, H].
+    `form` is the layout of the loop, with states [H, B] or [B, H], `reverse` is True from the last
+    step to the first, and `arguments` are (weights, xs, mask, initial, dropout, begins), as in
+    `_forward`. The result is the final `LSTMState` and the outputs [B, T, H].
     """
     return _forward(form, reverse, *arguments)[0]
 

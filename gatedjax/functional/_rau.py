@@ -88,7 +88,7 @@ def rau(
       attention: the form of the attention: "feature_proj", "sigmoid", "concat", "matrix",
         "time_causal" or "additive_relu", with the equations of `rau_step`. matrix keeps
         [B, H, D + H] per step and is meant for small sizes.
-      rescale: give the attention weights mean 1, see `rau_step`.
+      rescale: True gives the attention weights of a step the mean 1 instead of the sum 1.
       reset_after: apply the reset gate after the recurrent product, see `gru_step`.
       recurrent_dropout_mask: multiplies the hidden state that enters the products and the
         attention, the same at every step (variational dropout), with 1 / keep already in it.
@@ -400,9 +400,9 @@ def _run_forward(
 ) -> tuple[Array, Array]:
     """Returns (final, outputs) of `rau`, by a scan that JAX can differentiate in all modes.
 
-    `form` is the layout of the loop, `reverse` is True from the last step to the first, and
-    `arguments` are (weights, xs, mask, initial, dropout, begins), as in `_forward`. The result is
-    the final carry [B, H] and the outputs [B, T, H].
+    `form` is the layout of the loop, with states [H, B] or [B, H], `reverse` is True from the last
+    step to the first, and `arguments` are (weights, xs, mask, initial, dropout, begins), as in
+    `_forward`. The result is the final carry [B, H] and the outputs [B, T, H].
     """
     return _forward(form, reverse, options, *arguments)[0]
 
@@ -437,7 +437,7 @@ def _loop_back(
     """Runs the steps of `rau` backwards.
 
     Args:
-      form: the layout of the loop.
+      form: the layout of the loop, with states [H, B] or [B, H].
       reverse: True if the scan runs from the last step to the first.
       options: the attention, rescale and reset_after of `rau_step`.
       residuals: (arguments, (states, saved)): the arguments of `_forward` after `options`, and the

@@ -274,9 +274,9 @@ def advance(
 ) -> Tree:
     """Returns the next carry, as `rau_step` does, without checks.
 
-    options and weights fit each other, carry is h [B, H] or a `RAUTimeState`, and x are the inputs
-    [B, D]. dropout is the mask m of recurrent dropout [B, H] or None. The next carry has the form
-    of carry.
+    options and weights, such as `RAUWeights`, fit each other, carry is h [B, H] or a
+    `RAUTimeState`, and x are the inputs [B, D]. dropout is the mask m of recurrent dropout [B, H]
+    or None. The next carry has the form of carry.
     """
     return advance_and_attend(options, weights, carry, x, dropout)[0]
 
@@ -332,7 +332,7 @@ class _Inputs(NamedTuple):
         return product if bias is None else product + jnp.asarray(bias, wide)[None]
 
     def block(self, weights: Weights, index: int) -> Array:
-        """Computes u W + b [B, H] with the block `index` of H columns in the weights.
+        """Computes u W + b [B, H] with the block `index`, from 0, of H columns in the weights.
 
         W consists of these columns of weights.input and weights.recurrent, b of the same columns of
         weights.bias.
@@ -347,9 +347,9 @@ class _Inputs(NamedTuple):
     def logits_and_value(self, weights: Weights) -> tuple[Array, Array]:
         """Returns the attention logits A(u) and the values V(u) of `rau_step`, from u = [x, m h].
 
-        A(u) [B, H] is u W_a + b_a, and V(u) [B, H] is u W_u + b_u. With `RAUHiddenWeights` A acts
-        on a tanh layer of u, and A(u) is [B, 1] for time_causal. The forms with a value per feature
-        use it.
+        The weights are `RAUWeights` or `RAUHiddenWeights`. A(u) [B, H] is u W_a + b_a, and V(u)
+        [B, H] is u W_u + b_u. With `RAUHiddenWeights` A acts on a tanh layer of u, and A(u) is
+        [B, 1] for time_causal. The forms with a value per feature use it.
         """
         if isinstance(weights, RAUWeights):
             return self.block(weights, 3), self.block(weights, 4)
@@ -371,7 +371,7 @@ def _softmax(logits: Array, rescale: bool) -> Array:
 def _feature_proj(weights: Weights, inputs: _Inputs, rescale: bool) -> tuple[Array, Array]:
     """Returns (p, s) of feature_proj: attention weights [B, H] and candidate [B, H].
 
-    p is the softmax of the logits over the H features, times H with `rescale`, and s
+    p is the softmax of the logits over the H features, times H with `rescale`. The candidate is s
     = tanh(p V(u)).
     """
     logits, value = inputs.logits_and_value(weights)
@@ -404,8 +404,8 @@ def _additive_relu(weights: Weights, inputs: _Inputs, rescale: bool) -> tuple[Ar
 def _concat(weights: RAUConcatWeights, inputs: _Inputs, rescale: bool) -> tuple[Array, Array]:
     """Returns (p, s) of concat: attention weights [B, D + H] and candidate [B, H].
 
-    p is the softmax over the entries of u = [x, m h], times D + H with `rescale`, and s
-    = tanh(V(p u)).
+    p is the softmax over the entries of u = [x, m h], times D + H with `rescale`. The candidate is
+    s = tanh(V(p u)).
     """
     p = _softmax(inputs.affine(inputs.u, weights.score, weights.score_bias), rescale)
     return p, jnp.tanh(inputs.affine(p * inputs.u, weights.value, weights.value_bias))

@@ -41,7 +41,7 @@ class Form(NamedTuple):
 
     @property
     def axis(self) -> int:
-        """Returns the axis of features inside the loop: 0 for [H, B], 1 for [B, H]."""
+        """Returns the axis of the H features inside the loop: 0 for [H, B], 1 for [B, H]."""
         return 0 if self.feature_major else 1
 
     def turn(self, x: Tree) -> Tree:
@@ -270,8 +270,9 @@ def dropout_mask(dropout: Array | None, shape: tuple[int, ...], wide: np.dtype) 
 def step_mask(shape: tuple[int, ...], mask: ArrayLike, lengths: ArrayLike) -> Array | None:
     """Returns the mask [B, T] from `mask` or `lengths`; at most one of them may be given.
 
-    mask is bool [B, T], lengths is int [B], and shape is (B, T). None for both means that all steps
-    are real, and the result is None. All recurrences use this function.
+    mask is bool [B, T], True at real steps, lengths is int [B], the numbers of real steps, and
+    shape is (B, T). None for both means that all steps are real, and the result is None. All
+    recurrences use this function.
     """
     if lengths is not None:
         check_not_both(mask=mask, lengths=lengths)
@@ -353,7 +354,8 @@ def restarts(
 def _goes_on(reverse: bool, resets: Array, mask: Array | None) -> Array:
     """Returns bool [B, T], False at the real steps that start with a new carry, True elsewhere.
 
-    In the backward direction such a step is the last real step of a segment.
+    In the backward direction such a step is the last real step before the start of a further
+    segment.
 
     `resets` [B, T] is True at the first step of each segment, mask [B, T] is True at real steps or
     None, and `reverse` is True for the backward direction.
@@ -523,7 +525,7 @@ def weight_gradient(inputs: Array, gates: Array, dtype: Dtype) -> Array:
 def apply_dropout(hidden: Array, dropout: Array | None) -> Array:
     """Returns the hidden state times the dropout mask, the input of the recurrent product.
 
-    Both have the same shape, [B, H] or [H, B], and the dropout mask is multiplicative, 0 or 1 /
-    keep. None means no dropout.
+    Both have the same shape, [B, H] or [H, B], and the entries of the dropout mask are 0 or the
+    inverse of the keep probability. None means no dropout.
     """
     return hidden if dropout is None else hidden * jnp.asarray(dropout, hidden.dtype)

@@ -103,7 +103,10 @@ def _is_empty(request: Request) -> bool:
 
 
 def _find_variant(request: Request, implementation: str) -> Variant | str:
-    """Returns the variant of the kernels for a call, or the reason why the scan runs it.
+    """Returns the variant of the kernels for a call, or a sentence why the scan runs it.
+
+    The variant has the properties that the kernels are compiled for. `request` has the size, the
+    dtype and the options of the call.
 
     `implementation` is "auto", which prefers the scan where it is as fast, or "persistent".
     """
@@ -137,7 +140,7 @@ def _find_variant(request: Request, implementation: str) -> Variant | str:
 
 
 def find_card() -> Card | str:
-    """Returns the GPU on which programs run, or a sentence why the kernels cannot use it."""
+    """Returns the first GPU of JAX as a `Card`, or a sentence why the kernels cannot use it."""
     if (backend := jax.default_backend()) != "gpu":
         return f"the backend is {backend}, and the kernels need an NVIDIA GPU"
     device: Any = jax.devices()[0]

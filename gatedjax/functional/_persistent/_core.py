@@ -25,7 +25,7 @@ class Static(NamedTuple):
     """The arguments of a recurrence that are known while tracing.
 
     Attributes:
-      variant: the properties that the kernels are compiled for.
+      variant: the properties that the kernels are compiled for, such as the kind of recurrence.
       reverse: for each direction, True if it runs from the last step to the first.
       core: the scan of a direction d with its backward pass. It maps (*scan_static[d], weights, xs,
         mask, initial, dropout, begins) to (final, outputs), the final carry and the outputs
@@ -154,7 +154,7 @@ def _run_saving(static: Static, masks: Masks, floats: Floats) -> tuple[Tree, _Sa
     """
 
     def scan(masks: Masks, floats: Floats) -> tuple[Tree, _Saved]:
-        """Returns the results by the scan, and zeros in place of the saved arrays."""
+        """Returns (final, outputs) of each direction by the scan, and zeros as saved arrays."""
         shapes = jax.eval_shape(functools.partial(_run_kernel_saving, static), masks, floats)[1]
         empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
         return _scan(static, masks, floats), empty

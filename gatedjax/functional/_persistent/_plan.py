@@ -23,7 +23,7 @@ class Kind(NamedTuple):
 
     @property
     def gates(self) -> int:
-        """Returns the number of blocks of H columns in the weights."""
+        """Returns the number of blocks of H columns in the weights, H columns for each gate."""
         return self.early + self.late
 
 
