@@ -47,6 +47,8 @@ class Form(NamedTuple):
     def turn(self, x: Tree) -> Tree:
         """Converts x [..., B, N] to the layout of the loop, or back: swaps the last two axes.
 
+        B is the number of rows and N that of the features, such as H.
+
         In the batch-major layout x is returned unchanged. None stays None.
         """
         return x if x is None or not self.feature_major else jnp.swapaxes(x, -1, -2)
@@ -67,14 +69,17 @@ class Form(NamedTuple):
         return lax.slice_in_dim(x, start, stop, axis=self.axis)
 
     def join(self, parts: Sequence[Array]) -> Array:
-        """Concatenates `parts`, arrays [N, B] or [B, N] in the layout of the loop, along N."""
+        """Concatenates `parts`, arrays [N, B] or [B, N] in the layout of the loop, along N.
+
+        N is the number of features of a part and B that of the rows.
+        """
         return jnp.concatenate(parts, axis=self.axis)
 
     def product(self, kernel: Array, x: Array, dtype: Dtype) -> Array:
         """Returns x times a turned kernel, in the layout of the loop, accumulated in dtype.
 
-        kernel is `turn` of a kernel [K, N], and x [K, B] or [B, K] has K features; the result has N
-        features and the dtype.
+        kernel is `turn` of a kernel [K, N], and x [K, B] or [B, K] has K features for B rows; the
+        result has N features and the dtype.
         """
         return matmul(kernel, x, dtype) if self.feature_major else matmul(x, kernel, dtype)
 
@@ -115,8 +120,9 @@ class Restarts(NamedTuple):
     """The steps at which a recurrence starts a segment of a row with a new carry.
 
     Attributes:
-      goes_on: bool [B, T], False at the real steps that start with `carry`, True at steps that
-        continue from the state after the previous step; None means that all steps continue.
+      goes_on: bool [B, T] for B rows of T steps, False at the real steps that start with `carry`,
+        True at steps that continue from the state after the previous step; None means that all
+        steps continue.
       carry: the carry at the start of a segment: an array [B, H], or a tree of arrays [B, ...] such
         as an `LSTMState`. Its leaves are None if all steps continue.
     """
@@ -148,7 +154,7 @@ def form_for(
     reset_before: bool = False,
     reset_after_gradient: bool = False,
 ) -> Form:
-    """Returns the layout of the fast scans for a batch, a hidden width and a backend.
+    """Returns the fastest layout of the scans of `lstm`, `gru` and `rau` for a size and a backend.
 
     Args:
       batch: B, the rows of the batch.

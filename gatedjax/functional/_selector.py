@@ -272,8 +272,9 @@ def mean_over_pairs(
 def _keys_of_a_query(like: Array, mask: Array | None, keys: Array | None) -> Array:
     """Returns the mean number of keys per real query, [B, 1] or [B, M]; 1 if it is 0.
 
-    like is [B, M, Q], mask [B, Q] is True at real queries, and keys [B, 1 or M, Q] is the number of
-    keys of each query. None means that the keys are the real positions of the mask.
+    like is [B, M, Q], for B examples, M heads and Q queries; mask [B, Q] is True at real queries,
+    and keys [B, 1 or M, Q] is the number of keys of each query. None means that the keys are the
+    real positions of the mask.
     """
     if keys is None:
         return jnp.maximum(_lengths(like, mask), 1)
@@ -285,7 +286,8 @@ def _keys_of_a_query(like: Array, mask: Array | None, keys: Array | None) -> Arr
 def _sum_over_keys(values: Array, mask: Array | None, pair_mask: Array | None) -> Array:
     """Returns the sum of values [B, M, Q, N] over the keys that count: [B, M, Q].
 
-    `mask` [B, N] is True at real keys and `pair_mask` at pairs that count; None means all.
+    The axes are B examples, M heads, Q queries and N keys. `mask` [B, N] is True at real keys and
+    `pair_mask` at pairs that count; None means all.
     """
     return jnp.sum(_zero_elsewhere(values, mask, pair_mask), axis=-1)
 
@@ -293,8 +295,8 @@ def _sum_over_keys(values: Array, mask: Array | None, pair_mask: Array | None) -
 def _zero_elsewhere(values: Array, mask: Array | None, pair_mask: Array | None) -> Array:
     """Returns values [B, M, Q, N] with 0 at pairs of a query and a key that do not count.
 
-    mask [B, N] is True at real keys, and pair_mask, [B, Q, N] or with an axis of heads, at pairs
-    that count; None means all.
+    The axes are B examples, M heads, Q queries and N keys. mask [B, N] is True at real keys, and
+    pair_mask, [B, Q, N] or with an axis of heads, at pairs that count; None means all.
     """
     check_that(values.ndim == 4, "values must be [B, M, Q, N], a value per pair", values)
     check_key_mask(mask, (values.shape[0], values.shape[-1]))
@@ -308,7 +310,8 @@ def _zero_elsewhere(values: Array, mask: Array | None, pair_mask: Array | None) 
 def _mean_over_queries(values: Array, mask: Array | None) -> Array:
     """Returns the mean over real queries of values [B, M, Q]: [B, M], 0 without real queries.
 
-    `mask` [B, Q] is True at real queries; None means all.
+    The axes are B examples, M heads and Q queries. `mask` [B, Q] is True at real queries; None
+    means all.
     """
     check_that(values.ndim == 3, "values must be [B, M, N], a value per query", values)
     check_mask(mask, (values.shape[0], values.shape[-1]))
@@ -321,9 +324,10 @@ def _mean_over_queries(values: Array, mask: Array | None) -> Array:
 
 
 def _lengths(values: Array, mask: Array | None) -> Array:
-    """Returns the number of real positions [B, 1], as float32.
+    """Returns the number of real positions of each example [B, 1], as float32.
 
-    values are [B, M, N], and mask [B, N] is True at real positions; None means all N.
+    values are [B, M, N], for B examples, M heads and N positions, and mask [B, N] is True at real
+    positions; None means all N.
     """
     rows, _, size = values.shape
     if mask is None:

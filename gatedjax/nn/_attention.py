@@ -82,6 +82,9 @@ class TokenScore(nn.Module):
 class AttentionPool(nn.Module):
     """Attention that pools the states of a sequence, with or without gates.
 
+    The result is c = sum_t alpha_t h_t for states h_t and attention weights alpha, the softmax of
+    the scores of a `TokenScore` over the positions with open gates.
+
         >>> import jax
         >>> states, gates = jnp.ones((1, 4, 8)), jnp.array([[1.0, 0.0, 1.0, 0.0]])
         >>> pool = AttentionPool()

@@ -95,10 +95,16 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
         return both_allow(pairs, (positions[:, None] != jnp.arange(size)[None])[None, None])
 
     def _mix_values(self, weights: Array, value: Array) -> Array:
-        """Averages values [B, N, D] with the weights [B, D, Q, N] of each feature: [B, 1, Q, D]."""
+        """Averages values [B, N, D] with the weights [B, D, Q, N] of each feature: [B, 1, Q, D].
+
+        There are B rows, D features, Q queries and N keys.
+        """
         return multi_dimensional_values(weights, value)[:, None]
 
     def _recorded_weights(self, weights: Array) -> Array:
-        """Returns the mean of the weights [B, D, Q, N] over the features: [B, 1, Q, N]."""
+        """Returns the mean of the weights [B, D, Q, N] over the D features: [B, 1, Q, N].
+
+        There are B rows, Q queries and N keys; the axis of size 1 stands for a single head.
+        """
         # The weights have an axis of features in the place of heads: the record has their mean.
         return jnp.mean(weights, axis=1, keepdims=True)

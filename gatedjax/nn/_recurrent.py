@@ -242,10 +242,11 @@ class _Recurrent(nn.Module):
             with a carry for each layer or, if bidirectional, a pair of carries); None means zeros.
           resets: True at the first step of each segment of a row, for all layers and directions:
             segments do not see each other (see `functional.lstm`).
-          reset_to: the initial carries of the segments, in the form of `initial`; None means
+          reset_to: the carries at the start of a segment, in the form of `initial`; None means
             `initial`. Without resets they have no effect.
           deterministic: True turns dropout off; False needs a "dropout" stream.
-          example_id: the examples to which the dropout bits belong; None means the row numbers.
+          example_id: a number for each row that identifies its example, to which the dropout bits
+            belong; None means the row numbers.
           time_major: True for xs, mask, resets and outputs with the axes [T, B]; None means the
             attribute.
           return_carry: False returns only the outputs; None means the attribute.

@@ -42,7 +42,8 @@ class SelectiveSelfAttention(nn.Module):
         W_ij = A_ij exp(e_ij) / sum_k A_ik exp(e_ik),  out = concat_heads(W V) W_o + b_o
 
     Q, K, V, Q_s and K_s are linear projections of the inputs, e are the scores, s the log-odds that
-    query i selects key j, A the drawn selections (0 or 1), and W the attention weights.
+    query i selects key j, A the drawn selections (0 or 1, or between for a relaxation), and W the
+    attention weights.
 
     The parameters "query", "key", "value" and "out" have the shapes of Flax's
     `MultiHeadDotProductAttention`, and with selector="none" the output is the same.
@@ -264,7 +265,7 @@ class SelectiveSelfAttention(nn.Module):
 
         Args:
           source: a vector per token of the source.
-          source_mask: True at real tokens of the source.
+          source_mask: True at real tokens of the source; None means all.
 
         Returns:
           An `AttentionCache` with the keys and values, to be passed as `source` of a call.
@@ -341,8 +342,8 @@ class SelectiveSelfAttention(nn.Module):
     def _linear(self, name: str, inputs: Array, shape: Any, axis: Any = -1) -> Array:
         """Applies the linear projection `name`, such as "query", to the inputs [B, N, D].
 
-        It replaces the input axes `axis` by axes of `shape` at the end. For example, the shape (M,
-        H) for M heads of width H gives [B, N, M, H].
+        It replaces the input axes `axis` by axes of `shape` at the end. For example, the shape
+        (M, H) for M heads of width H gives [B, N, M, H].
         """
         types: Keywords = {"dtype": self.dtype, "param_dtype": self.param_dtype}
         return self._create(
@@ -400,9 +401,9 @@ class SelectiveSelfAttention(nn.Module):
     ) -> dict[str, Array]:
         """Returns the PRNG keys of the streams that this pass draws from: {stream: keys [B]}.
 
-        needed contains for each stream, "gate" or "dropout", whether the pass draws from it. If
-        there is no stream "gate", "antithetic" takes its place. example_id [B] are the examples;
-        None means the numbers of the rows of inputs.
+        needed is True for each stream, "gate" or "dropout", from which the pass draws. If there is
+        no stream "gate", "antithetic" takes its place. example_id [B] is a number for each row that
+        identifies its example; None means the numbers of the rows of inputs.
         """
         streams = {name for name, is_needed in needed.items() if is_needed}
         # Either stream is enough, because both draw the same noise up to the sign.
@@ -494,8 +495,8 @@ class SelectiveSelfAttention(nn.Module):
     def _visible(self, positions: Int[Array, " Q"], size: int) -> Bool[Array, "1 1 Q N"] | None:
         """Returns True for the pairs of a query and a key that `causal` allows; None means all.
 
-        positions are the positions of the queries, and size is the number N of keys. Masks of
-        padding are not included.
+        positions [Q] are the positions of the queries among the keys, and size is the number N of
+        keys. Masks of padding are not included.
         """
         return causal_pairs(positions, size)[None, None] if self.causal else None
 

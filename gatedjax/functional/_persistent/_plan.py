@@ -23,7 +23,7 @@ class Kind(NamedTuple):
 
     @property
     def gates(self) -> int:
-        """Returns the number of blocks of H columns in the weights, H columns for each gate."""
+        """Returns the number of blocks in the weights, of H columns each, such as 4 for an LSTM."""
         return self.early + self.late
 
 
