@@ -98,8 +98,8 @@ def pair_uniform(
     Args:
       keys: a PRNG key for each of B examples (see `example_keys`).
       heads: M, the number of attention heads.
-      queries: positions of the queries in the text, from 0 and below 2**20; a block of queries may
-        have any of them.
+      queries: positions of the Q queries in the text, from 0 and below 2**20; a block of queries
+        may have any of them.
       size: padded number N of keys; a longer row continues a shorter one.
 
     Returns:
@@ -128,7 +128,7 @@ def pair_bytes(
     Args:
       keys: a PRNG key for each of B examples (see `example_keys`).
       heads: M, the number of attention heads.
-      queries: positions of the queries in the text, from 0 and below 2**20.
+      queries: positions of the Q queries in the text, from 0 and below 2**20.
       size: padded number N of keys; a longer row continues a shorter one.
 
     Returns:

@@ -35,9 +35,9 @@ class Recurrence(NamedTuple):
       forward: the same scan, which JAX can differentiate in all modes.
       static: the first arguments of `core` and `forward`, which are known while tracing.
       arguments: (weights, xs, mask, initial, dropout, begins): the weights; the inputs [B, T, D];
-        the mask [B, T] or None; the carry before the first step; the mask of recurrent dropout [B,
-        H] or None; and the `Restarts`, the steps that start a segment and the carry that they start
-        with.
+        the mask [B, T] or None; the carry before the first step; the mask of recurrent dropout
+        [B, H] or None; and the `Restarts`, the steps that start a segment and the carry that they
+        start with.
       bound: the bound of the gradients inside a step; None means no bound.
       scale: the sum of the attention weights of `rau` in a step: H with rescale, else 1.
     """

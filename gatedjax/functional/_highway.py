@@ -215,7 +215,7 @@ def _highway_stack(inputs: Array, weights: HighwayWeights) -> tuple[Array, Array
 
 
 def _product(carry: Array, kernel: Array, dtype: jnp.dtype) -> Array:
-    """Multiplies the carry [..., D] and a kernel [D, E] in `dtype`.
+    """Multiplies the carry [..., D] and a kernel [D, E], from D to E features, in `dtype`.
 
     The result [..., E] has the dtype of the carry.
     """

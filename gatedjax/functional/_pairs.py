@@ -61,8 +61,9 @@ def pair_mask_of(
 def check_key_mask(mask: ArrayLike, shape: tuple[int, ...], name: str = "mask") -> None:
     """Raises unless a mask of real keys is bool and broadcasts to `shape`, such as (B, N).
 
-    The masks of Flax's attention, [B, 1, Q, N] of bool or float32, are masks of pairs; for them the
-    message names the argument `pair_mask`. None passes. `name` is the name of the argument.
+    The masks of Flax's attention, [B, 1, Q, N] of bool or float32 for Q queries, are masks of
+    pairs; for them the message names the argument `pair_mask`. None passes. `name` is the name of
+    the argument.
     """
     got = () if mask is None else jnp.shape(mask)
     fits = len(got) == len(shape) and all(g in (1, s) for g, s in zip(got, shape, strict=True))
@@ -77,8 +78,8 @@ def check_key_mask(mask: ArrayLike, shape: tuple[int, ...], name: str = "mask") 
 def both_allow(mask: Array | None, pairs: Array | None) -> Array | None:
     """Returns True where both masks are True; None stands for a mask that is True everywhere.
 
-    mask and pairs have the same rank, such as [B, 1, 1, N] and [B, M, Q, N]. The result is None if
-    both are None.
+    mask and pairs have the same rank, such as [B, 1, 1, N] and [B, M, Q, N] for M heads, Q queries
+    and N keys. The result is None if both are None.
     """
     if mask is None or pairs is None:
         return pairs if mask is None else mask

@@ -128,7 +128,10 @@ def pointer_sum_indexed(
     places = jnp.where(member, positions, 0).reshape(*lead, -1)
 
     def at_places(values: Array) -> Array:
-        """Returns the values [*B, N] at the positions of the candidates, [*B, K, P]."""
+        """Returns the values [*B, N] of N tokens at the positions of the candidates, [*B, K, P].
+
+        There are K candidates with at most P positions each.
+        """
         return jnp.take_along_axis(values, places, axis=-1).reshape(positions.shape)
 
     if document_mask is not None:
@@ -144,7 +147,7 @@ def pointer_sum_indexed(
 def _check_logits(logits: Array, aggregation: str) -> Array:
     """Checks that logits are floating [..., N] and the aggregation is "paper" or "code".
 
-    Returns the logits in float32 or wider.
+    The logits are a number for each of N document tokens. Returns them in float32 or wider.
     """
     check_choice(Aggregation, aggregation=aggregation)
     check_floating(logits=logits)
@@ -187,7 +190,7 @@ def _log_sum_exp(values: Array, member: Array) -> Array:
 
 
 def _over_candidates(scores: Float[Array, "*B K"]) -> Float[Array, "*B K"]:
-    """Normalises log-scores over the candidates of a text, as "paper" does: [*B, K].
+    """Normalises log-scores over the K candidates of a text, as "paper" does: [*B, K].
 
     `scores` are the log-scores of `_scores`, -inf for a candidate that does not occur.
     """
@@ -198,8 +201,9 @@ def _over_candidates(scores: Float[Array, "*B K"]) -> Float[Array, "*B K"]:
 def _over_tokens(scores: Array, logits: Array, used: Array, top: Array) -> Float[Array, "*B K"]:
     """Normalises log-scores by the attention of all tokens of candidates, as "code" does: [*B, K].
 
-    `scores` [*B, K] and `top` [*B] are the results of `_scores`, `logits` [*B, N] belong to the N
-    tokens of the document, and `used` [*B, N] is True at tokens that belong to a candidate.
+    The result is the log-probabilities of K candidates. `scores` [*B, K] and `top` [*B] are the
+    results of `_scores`, `logits` [*B, N] belong to the N tokens of the document, and `used`
+    [*B, N] is True at tokens that belong to a candidate.
     """
     used = used & ~jnp.isneginf(logits)
     # The same shift as in `_scores`, so that it cancels in the quotient.

@@ -309,7 +309,10 @@ def _gate_sums(
     half = jnp.repeat(jnp.array([0.5, 0.5, 1.0, logit, 1.0], wide), size)
 
     def halve(kernel: Array) -> Array:
-        """Halves the columns of the sigmoids of a kernel [K, 5H], in the dtype of the products."""
+        """Halves the columns of the sigmoids of a kernel [D, 5H] or [H, 5H].
+
+        The result has the dtype of the products. D is the width of the inputs.
+        """
         return (kernel.astype(wide) * half[None]).astype(dtype)
 
     kernel, recurrent, bias = (

@@ -325,6 +325,8 @@ class _Inputs(NamedTuple):
     def affine(self, inputs: Array, kernel: Array, bias: Array | None) -> Array:
         """Computes inputs W + b [B, K] from inputs [B, N], a kernel W [N, K] and a bias b [K].
 
+        N is the width of the inputs and K that of the result.
+
         The result has the dtype of u. A bias of None means zeros.
         """
         wide = self.u.dtype

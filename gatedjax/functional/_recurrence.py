@@ -54,7 +54,7 @@ class Form(NamedTuple):
         return x if x is None or not self.feature_major else jnp.swapaxes(x, -1, -2)
 
     def spread(self, x: Array) -> Array:
-        """Returns a vector x [N] with an axis for the rows of a batch.
+        """Returns a vector x [N] of N features with an axis of size 1 for the rows of a batch.
 
         The result is [N, 1] in the feature-major layout and [1, N] in the batch-major layout.
         """
@@ -63,8 +63,8 @@ class Form(NamedTuple):
     def part(self, x: Array, start: int, stop: int) -> Array:
         """Returns the features start .. stop - 1 of gates, or these columns of a turned kernel.
 
-        x has the layout of the loop: [N, B] or [B, N] for N features, or a kernel [K, N] after
-        `turn`.
+        x has the layout of the loop: [N, B] or [B, N] for N features, or a kernel [K, N] from K to
+        N features after `turn`.
         """
         return lax.slice_in_dim(x, start, stop, axis=self.axis)
 
@@ -427,7 +427,11 @@ def matmul(a: Array, b: Array, dtype: Dtype) -> Array:
 
 
 def matmul_t(a: Array, b: Array, dtype: Dtype) -> Array:
-    """Returns a b^T: a [N, K] and b [B, K] give [N, B], accumulated and returned in dtype."""
+    """Returns a b^T, accumulated and returned in dtype.
+
+    a is [N, K], such as a turned kernel from K to N features, b [B, K] are inputs, and the result
+    is [N, B].
+    """
     return lax.dot_general(a, b, (((1,), (1,)), ((), ())), preferred_element_type=dtype)
 
 
@@ -461,8 +465,8 @@ class GateSums:
     def _cut(self, columns: Array) -> tuple[Array, ...]:
         """Returns the early and the late columns of W, U or b, in the layout of the loop.
 
-        `columns` is [K, N], or [N] for b. The result has two arrays with `cut` and N - `cut`
-        columns.
+        `columns` is a kernel [K, N] from K features to the N sums, or b [N]. The result has two
+        arrays with `cut` and N - `cut` columns.
         """
         turned = self.form.spread(columns) if columns.ndim == 1 else self.form.turn(columns)
         return tuple(self.form.part(turned, start, stop) for start, stop in self.spans)
@@ -480,8 +484,9 @@ class GateSums:
     def prepare(self, step: Array) -> Array:
         """Prepares the scanned array of a step for the methods `of_input` and `of_both`.
 
-        step is the part [B, N] or [B, D] of the array of `steps` that belongs to a step. The result
-        is the argument x of these methods; its form depends on the layout.
+        step is the part of the array of `steps` that belongs to a step, the N sums x W [B, N] or
+        the inputs [B, D]. The result is the argument x of these methods; its form depends on the
+        layout.
         """
         if self.is_joint:
             return step
@@ -520,8 +525,9 @@ class GateSums:
 def weight_gradient(inputs: Array, gates: Array, dtype: Dtype) -> Array:
     """Returns the gradient sum_t inputs_t^T gates_t of a kernel [K, N], as a single product.
 
-    inputs [T, B, K] are multiplied with the kernel, and gates [T, B, N] are the gradients of the
-    products. The sum runs over the B rows, too. It is accumulated and returned in dtype.
+    inputs [T, B, K] are multiplied with the kernel from K to N features, and gates [T, B, N] are
+    the gradients of the products, for T steps of B rows. The sum runs over the B rows, too. It is
+    accumulated and returned in dtype.
     """
     return lax.dot_general(
         inputs, gates, (((0, 1), (0, 1)), ((), ())), preferred_element_type=dtype

@@ -128,8 +128,9 @@ def _forward(rows: Array, kernels: Array, vectors: Array) -> tuple[Array, tuple[
 def _backward(saved: tuple[Array, ...], change: Float[Array, "R L"]) -> tuple[Array, ...]:
     """Returns the gradients of the three arguments of `_layer_scores`, in their shapes.
 
-    They are the gradients of rows [R, K], kernels [L, K, A] and vectors [L, A]. `saved` are the
-    arrays of `_forward`, and `change` is the gradient of the scores.
+    They are the gradients of R vectors `rows` [R, K] of width K, of the kernels [L, K, A] of L
+    layers with A attention units, and of the vectors [L, A]. `saved` are the arrays of `_forward`,
+    and `change` is the gradient of the scores.
     """
     rows, flat, vectors, activity = saved
     layers, hidden = vectors.shape

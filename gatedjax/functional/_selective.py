@@ -55,8 +55,9 @@ def _selected_scores(scores: Array, gates: Array) -> Array:
 def _hard_parts(scores: Array, gates: Array, cap: float, eps: float) -> tuple[Array, Array]:
     """Returns weights [..., N], and their derivative by the gate of the same key at a constant sum.
 
-    scores (-inf at padding) and gates (0 or 1) are [..., N], cap bounds the exponents of the
-    derivative, and eps is added to the sum of the exponentials. The derivative, too, is [..., N].
+    scores (-inf at padding) and gates (0 or 1) are [..., N] for N keys, cap bounds the exponents of
+    the derivative, and eps is added to the sum of the exponentials. The derivative, too, is
+    [..., N].
     """
     among = jnp.max(_selected_scores(scores, gates), axis=-1, keepdims=True)
     any_key = jnp.max(scores, axis=-1, keepdims=True)
@@ -75,8 +76,8 @@ def _hard_parts(scores: Array, gates: Array, cap: float, eps: float) -> tuple[Ar
 def _hard_weights_jvp(cap, eps, primals, tangents):
     """Returns (weights, their tangent), as `jax.custom_jvp` wants them.
 
-    `primals` are the scores and gates [..., N] of `_hard_weights`, and `tangents` their tangents;
-    cap and eps are its further arguments.
+    `primals` are the scores and gates [..., N] of N keys, and `tangents` their tangents; cap and
+    eps are its further arguments.
     """
     (scores, gates), (d_scores, d_gates) = primals, tangents
     weights, ratios = _hard_parts(scores, gates, cap, eps)
@@ -185,6 +186,8 @@ def selective_weights(
 
 def _fill_closed(gates: Array, keep: Array | None, empty: Empty, positions: Array | None) -> Array:
     """Opens gates [..., Q, N] in rows that are all closed, by the rule `empty`.
+
+    A row has the gates of one of Q queries for N keys. The rule is "self" or "all".
 
     With "self" the key at the position of the query opens, and with "all" each key. keep is True at
     the keys that may be selected, or None for all. positions [Q] are the positions of the

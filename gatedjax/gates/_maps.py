@@ -109,6 +109,7 @@ def entmax(
     """Computes alpha-entmax: p_i = [(alpha - 1) z_i - tau]_+^(1 / (alpha - 1)), sum p = 1.
 
     z_i are the scores, p_i the weights, and tau is the threshold of a row at which they sum to 1.
+
     The limit alpha = 1 is softmax, alpha = 2 is sparsemax. Computed as p_i = exp_alpha(z_i - theta)
     with exp_alpha(u) = [1 + (alpha - 1) u]_+^(1 / (alpha - 1)), which is smooth in alpha at 1. With
     s_i = p_i^(2 - alpha) on the support and h_i = d log exp_alpha(u) / d alpha at u_i, dp_i = s_i
@@ -158,6 +159,7 @@ def budget(
     """Projects scores onto the capped simplex, so that the gates of a row sum to k.
 
     g_i = min([z_i - tau]_+, 1), sum g = k, for scores z, gates g and the threshold tau of a row.
+
     Bernoulli(g) draws open k positions in expectation. Gates are exactly 0 or 1 away from the
     threshold; the set F of gates between 0 and 1 has the derivative dg_i = dz_i - mean_F dz + dk /
     |F|. Scores of a larger scale give harder gates.
@@ -204,10 +206,11 @@ def soft_top_k(
 ) -> Float[Array, "..."]:
     """Computes a smooth top-k whose gates sum to k: g_i = F((z_i - theta) / tau).
 
-    z_i are the scores, theta is the threshold of a row, and tau the temperature. F is the
-    distribution function of the Laplace distribution: F(u) = exp(u) / 2 for u <= 0, 1 - exp(-u) / 2
-    above. With f_i = F'((z_i - theta) / tau), dg_i = f_i / tau (dz_i - sum_j f_j dz_j / sum_j f_j)
-    + f_i / sum_j f_j dk.
+    z_i are the scores, theta is the threshold of a row, and tau the temperature.
+
+    F is the distribution function of the Laplace distribution: F(u) = exp(u) / 2 for
+    u <= 0, 1 - exp(-u) / 2 above. With f_i = F'((z_i - theta) / tau), dg_i = f_i / tau (dz_i -
+    sum_j f_j dz_j / sum_j f_j) + f_i / sum_j f_j dk.
 
         >>> gates = soft_top_k(jnp.array([3.0, 2.0, -1.0]), 2)
         >>> print(bool(gates[0] > gates[1] > gates[2]), float(gates.sum().round(3)))
@@ -340,8 +343,8 @@ def _align_with_rows(name: str, value: ArrayLike, scores: ArrayLike, axis: int) 
 def _check_counts(k: ArrayLike, scores: ArrayLike, axis: int) -> Array:
     """Returns k per row, a scalar or [..., 1]; raises ValueError if a known k is outside [0, n].
 
-    k is the wanted sum of the gates of a row: a number, or an array with an entry for each row of
-      the scores; n is the size of the axis.
+    k is the wanted sum of the gates of a row, a number or an array with an entry for each row of
+    the scores; n is the size of the axis.
     """
     size = jnp.shape(scores)[axis]
     # A size that `jax.export` leaves open is not known; k is then clipped at run time.

@@ -362,7 +362,7 @@ class SourceToToken(nn.Module):
         """Pools the tokens of each text.
 
         Args:
-          states: h, a vector per token.
+          states: h, a vector for each of N tokens.
           mask: True at real tokens; None means all. States at padding, NaN included, have no
             effect.
 

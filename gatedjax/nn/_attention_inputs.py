@@ -27,8 +27,9 @@ def check_attention(
       module: the `SelectiveSelfAttention`.
       inputs: the vectors of the queries [B, N, E], of width E for N tokens in B rows.
       mask: bool [B, N], True at real queries; None means all.
-      source: the vectors [B, N2, E2] from which the keys and values are computed, or an
-        `AttentionCache` of the keys and values; None means that the inputs are also the source.
+      source: the vectors [B, N2, E2], of width E2 for N2 tokens, from which the keys and values are
+        computed, or an `AttentionCache` of the keys and values; None means that the inputs are also
+        the source.
       source_mask: bool [B, N2], True at real vectors of the source; None means all. It must be None
         without a source and with a cache, which contains its mask.
 

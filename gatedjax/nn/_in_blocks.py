@@ -28,8 +28,8 @@ def in_blocks(
       pairs: True where a query may see a key [B, M, Q, N]; None means all pairs.
 
     Returns:
-      The attended values [B, M, Q, H], and the arrays of the record with a single axis of tokens;
-      arrays over pairs are left out.
+      The attended values [B, M, Q, H] of all Q queries, and the arrays of the record with a single
+      axis of tokens; arrays over pairs are left out.
     """
     size = heads["query"].shape[2]
     queries = [name for name in ("query", "selector_query") if name in heads]
@@ -39,6 +39,8 @@ def in_blocks(
     @jax.checkpoint
     def attend_block(inputs: tuple[dict[str, Array], Array, Any]) -> tuple[Array, dict[str, Array]]:
         """Attends from a block of queries; returns its values [B, M, block, H] and its record.
+
+        There are B rows, M heads of width H and `block` queries.
 
         `inputs` are (projections of the queries, positions of the queries, pairs or None) of the
         block.

@@ -27,8 +27,8 @@ def per_gate(init: Initializer, offsets: tuple[float, ...]) -> Initializer:
     as that of `flax.linen.with_partitioning` does, the result has the same metadata.
 
     Args:
-      init: the initialiser of a block, [K, H] of a kernel or [H] of a bias: a function (key, shape,
-        dtype) that returns an array.
+      init: the initialiser of the block of a gate, [K, H] of a kernel from K to H features or [H]
+        of a bias: a function (key, shape, dtype) that returns an array.
       offsets: for each gate, a number that is added to its block.
 
     Returns:

@@ -53,8 +53,8 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
     def _check(self, *arguments: Any) -> int:
         """Raises ValueError for options or arguments that do not fit; returns the width D.
 
-        The arguments are the inputs [B, N, E] and mask [B, N] of a call, and its source and
-        source_mask.
+        The arguments are the inputs [B, N, E] of N tokens with width E and the mask [B, N] of a call, and its
+        source and source_mask.
         """
         features = super()._check(*arguments)
         if self.relative != "none":
@@ -70,9 +70,9 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
         """Returns (scores, mask, values), like `SelectiveSelfAttention._scores`.
 
         `heads` are the projections by name, such as "query" [B, 1, Q, D], and `positions` belong to
-        the queries. The mask [B, N] is True at real keys, or None. The scores are [B, D, Q, N] with
-        the features in the place of heads, the returned mask [B or 1, 1, 1, N] is True at real
-        keys, and the values are [B, N, D], 0 at padding.
+        the Q queries. The mask [B, N] of N keys is True at real keys, or None. The scores are
+        [B, D, Q, N] with the features in the place of heads, the returned mask [B or 1, 1, 1, N] is
+        True at real keys, and the values are [B, N, D], 0 at padding.
         """
         # The axis of heads has size 1 and is dropped.
         query, key, value = (heads[name][:, 0] for name in ("query", "key", "value"))
@@ -86,7 +86,7 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
     def _visible(self, positions: Int[Array, " Q"], size: int) -> Bool[Array, "1 1 Q N"] | None:
         """Returns True for the pairs of a query and a key that `causal` and `exclude_self` allow.
 
-        `positions` are the positions of the queries among the keys, and `size` is the number N of
+        `positions` are the positions of the Q queries among the keys, and `size` is the number N of
         keys. None means all pairs.
         """
         pairs = super()._visible(positions, size)

@@ -231,7 +231,8 @@ def selection_of(record: dict[str, Array], mask: Bool[Array, "B Q"] | None) -> S
       mask: True at real queries; None means all.
 
     Returns:
-      The selection; without a selector all its fields but `weights` are None.
+      The selection of B examples, M heads, Q queries and N keys; without a selector all its fields
+      but `weights` are None.
     """
     # The record of an attention without a selector has only the weights.
     if "counts" not in record:
@@ -251,7 +252,7 @@ def selection_of(record: dict[str, Array], mask: Bool[Array, "B Q"] | None) -> S
 
 
 def _sum_over_queries(values: Array | None, mask: Array | None) -> Array | None:
-    """Returns the sum [B] over heads and real queries of values [B, M, Q].
+    """Returns the sum [B] over M heads and the real ones of Q queries of values [B, M, Q].
 
     The mask is bool [B, Q], True at real queries; None means all. The sum of None is None.
     """

@@ -87,8 +87,8 @@ class SelectiveSelfAttention(nn.Module):
         explode with 10.
       renormalise: False multiplies softmax(e) by A, without a second normalisation.
       block: number of queries that are processed at a time. The weights of a block are computed
-        again for the gradient, so that no array [B, M, N, N] is ever stored. None processes all
-        queries at once.
+        again for the gradient, so that no array over all pairs of tokens is ever stored. None
+        processes all queries at once.
       remat: True computes scores, noise and weights again for the gradient instead of storing them.
         Use block on a CPU, because its compiler merges the two computations.
       kernel_init: initialiser of the projections.
@@ -139,14 +139,15 @@ class SelectiveSelfAttention(nn.Module):
         """Attends from the inputs to the inputs, or to another sequence.
 
         Args:
-          inputs: a vector per token.
+          inputs: a vector for each of Q tokens, the queries.
           mask: True at real tokens; None means all.
           source: another sequence, a vector of width D2 for each of N tokens, from which keys,
             values and the keys of the selector are computed, or the `AttentionCache` that
             `source_cache` returns for it; None means the inputs.
           source_mask: True at real tokens of source; None means all.
-          pair_mask: True where a query may see a key, [B, Q, N] or with an axis of heads (any axis
-            may be 1), in addition to the masks of padding. A query that sees no key attends to 0.
+          pair_mask: True where a query may see a key, [B, Q, N] or with an axis of M heads (any
+            axis may be 1), in addition to the masks of padding. A query that sees no key attends to
+            0.
           deterministic: False draws selections and dropout; True opens the keys with s > 0.
           example_id: a number for each row that identifies its example, to which the random bits
             belong; None means the row numbers.
@@ -264,7 +265,7 @@ class SelectiveSelfAttention(nn.Module):
         """Computes the keys and values of a source once, for many calls, as in a decoder.
 
         Args:
-          source: a vector per token of the source.
+          source: a vector of width D2 for each of N tokens of the source.
           source_mask: True at real tokens of the source; None means all.
 
         Returns:
@@ -326,8 +327,8 @@ class SelectiveSelfAttention(nn.Module):
     def _check(self, *arguments: Any) -> int:
         """Raises ValueError for options or arguments that do not fit; returns the width D.
 
-        D is the total width of all heads. arguments are the inputs [B, N, E] and mask [B, N] of a
-        call, and its source and source_mask.
+        D is the total width of all heads. arguments are the inputs [B, N, E] of N tokens with width E and the
+        mask [B, N] of a call, and its source and source_mask.
         """
         return check_attention(self, *arguments)
 
@@ -341,6 +342,8 @@ class SelectiveSelfAttention(nn.Module):
 
     def _linear(self, name: str, inputs: Array, shape: Any, axis: Any = -1) -> Array:
         """Applies the linear projection `name`, such as "query", to the inputs [B, N, D].
+
+        They are a vector of width D for each of N tokens in B rows.
 
         It replaces the input axes `axis` by axes of `shape` at the end. For example, the shape
         (M, H) for M heads of width H gives [B, N, M, H].
@@ -426,7 +429,7 @@ class SelectiveSelfAttention(nn.Module):
         estimator: Estimator | None = None,
         deterministic: bool = True,
     ) -> tuple[Float[Array, "B M Q H"], dict[str, Array]]:
-        """Attends from the queries at some positions.
+        """Attends from the Q queries at some positions to N keys, with M heads of width H.
 
         Args:
           heads: the projections by name, of `_heads` for these queries and for all keys, such as
@@ -480,10 +483,10 @@ class SelectiveSelfAttention(nn.Module):
     ) -> tuple[Array, Array | None, Array]:
         """Returns the scores of queries, True where they may see a key, and the values.
 
-        heads are the projections of `_heads` by name, positions [Q] are those of the queries among
-        the keys, and mask [B, N] is True at real keys, or None. The scores are [B, M, Q, N], with
-        the relative bias. The second array broadcasts to them; None means all pairs. The values
-        [B, M, N, H] are 0 at padding.
+        There are B rows, M heads of width H, Q queries and N keys. heads are the projections of
+        `_heads` by name, positions [Q] are those of the queries among the keys, and mask [B, N] is
+        True at real keys, or None. The scores are [B, M, Q, N], with the relative bias. The second
+        array broadcasts to them; None means all pairs. The values [B, M, N, H] are 0 at padding.
         """
         query, key, value = (heads[name] for name in ("query", "key", "value"))
         scores, allowed, value = attention_scores(query, key, value, mask)
@@ -495,7 +498,7 @@ class SelectiveSelfAttention(nn.Module):
     def _visible(self, positions: Int[Array, " Q"], size: int) -> Bool[Array, "1 1 Q N"] | None:
         """Returns True for the pairs of a query and a key that `causal` allows; None means all.
 
-        positions [Q] are the positions of the queries among the keys, and size is the number N of
+        positions are the positions of the Q queries among the keys, and size is the number N of
         keys. Masks of padding are not included.
         """
         return causal_pairs(positions, size)[None, None] if self.causal else None
@@ -510,8 +513,9 @@ class SelectiveSelfAttention(nn.Module):
     def _recorded_weights(self, weights: Array) -> Array:
         """Returns attention weights in the form of `Selection.weights`, [B, M, Q, N].
 
-        The weights of this module, [B, M, Q, N], are returned unchanged. A subclass with weights in
-        another form, such as an axis of features, overrides the method.
+        The weights of this module, [B, M, Q, N] for M heads, Q queries and N keys, are returned
+        unchanged. A subclass with weights in another form, such as an axis of features, overrides
+        the method.
         """
         return weights
 
@@ -524,10 +528,10 @@ class SelectiveSelfAttention(nn.Module):
     ) -> Array:
         """Computes the attention weights [B, M, Q, N] from scores of this shape under gates.
 
-        gates have the `values` A [B, 1 or M, Q, N] or, for a relaxation, the `logarithms` log A of
-        this shape, with which the softmax is weighted. allowed broadcasts to the scores and is True
-        where a query may see a key (None means all pairs). positions [Q] are the positions of the
-        queries among the keys.
+        There are B rows, M heads, Q queries and N keys. gates have the `values` A [B, 1 or M, Q, N]
+        or, for a relaxation, the `logarithms` log A of this shape, with which the softmax is
+        weighted. allowed broadcasts to the scores and is True where a query may see a key (None
+        means all pairs). positions [Q] are the positions of the queries among the keys.
         """
         if gates.logarithms is not None:
             log_gates = jnp.broadcast_to(gates.logarithms, scores.shape)

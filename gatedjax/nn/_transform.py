@@ -206,7 +206,8 @@ def _glorot_blocks(*inputs: int) -> Initializer:
 def _gate_bias(init: Initializer, value: float) -> Initializer:
     """Returns an initialiser of biases [L, 2D] by `init`, with `value` added for the gate.
 
-    The first half of the columns belongs to the gate, the second to the candidate.
+    The biases belong to L layers of width D. The first half of the columns belongs to the gate, the
+    second to the candidate.
     """
     return per_layer(init, offsets=(value, 0.0))
 
@@ -214,7 +215,7 @@ def _gate_bias(init: Initializer, value: float) -> Initializer:
 def _column(init: Initializer | None) -> Initializer | None:
     """Returns an initialiser of vectors [L, A] that draws each by `init` as a kernel [A, 1].
 
-    None gives None.
+    There is a vector of A entries for each of L layers. None gives None.
     """
     if init is None:
         return None

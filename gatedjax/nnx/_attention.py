@@ -82,8 +82,8 @@ class AttentionPool(Module):
           return_weights: False returns only the pooled states; None means the option of the module.
 
         Returns:
-          (pooled, weights): the weighted sums of the states [*B, D] and the attention weights [*B,
-          T]; or only the pooled states.
+          (pooled, weights): the weighted sums of the states [*B, D] and the attention weights
+          [*B, T]; or only the pooled states.
         """
         return self._apply(
             states, mask, gates=gates, log_gates=log_gates, return_weights=return_weights
@@ -242,8 +242,8 @@ class SelectiveSelfAttention(Module):
         Args:
           inputs: a vector for each of Q tokens.
           mask: True at real tokens; None means all.
-          source: another sequence, a vector for each of N tokens, or the `AttentionCache` that
-            `source_cache` returns for it; None means the inputs.
+          source: another sequence, a vector of width D2 for each of N tokens, or the
+            `AttentionCache` that `source_cache` returns for it; None means the inputs.
           source_mask: True at real tokens of source; None means all.
           pair_mask: True where a query may see a key, [B, Q, N] or with an axis of heads; None
             means all pairs.
@@ -297,7 +297,7 @@ class SelectiveSelfAttention(Module):
         They are returned as an `AttentionCache`.
 
         Args:
-          source: a vector per token of the source.
+          source: a vector of width D2 for each of N tokens of the source.
           source_mask: True at real tokens of the source; None means all.
         """
         return self._apply(source, source_mask, method="source_cache")

@@ -476,6 +476,8 @@ def _gradients(
 def _product(inputs: jax.Array, sums: jax.Array) -> jax.Array:
     """Returns the gradient of a kernel [K, N] from its inputs [B, T, K] and sums [B, T, N].
 
+    The kernel maps K features to N features, at each of T steps of B rows.
+
     `sums` are the gradients of the products of inputs and kernel. The result is float32.
     """
     return lax.dot_general(

@@ -80,7 +80,7 @@ def launch(variant: Variant, kernel: str, operands: Sequence[jax.Array]) -> list
     """Calls a kernel with `operands`, in the order of `recurrence.cu` without `meta`.
 
     `kernel` is "forward", "saving" or "backward". `axes_of` has the axes of the operands and of the
-    results, float32 arrays in the order of the source.
+    results, in the order of the source. The results are float32.
 
     Under `vmap` with one set of weights, the rows of all calls are the rows of one launch. With
     weights per call, the calls are further directions of one launch. Rows that are sharded over
