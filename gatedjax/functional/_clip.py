@@ -40,7 +40,10 @@ def _clip(bound: float, x: Array) -> Array:
 
 
 def _clip_fwd(bound: float, x: Array) -> tuple[Array, None]:
-    """Returns (x, None): the backward pass needs no saved array."""
+    """Returns (x, None): the backward pass needs no saved array.
+
+    x is an array of any shape, and bound is only for the backward pass.
+    """
     del bound
     return x, None
 

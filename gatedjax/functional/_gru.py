@@ -121,7 +121,7 @@ def gru_gates(
 
     fed [B, H] is m h, the hidden state after recurrent dropout; x is [B, D]. reset_after is True to
     apply the reset gate after the recurrent product, and gradient_clip bounds the gradients of the
-    sums inside the gates (None does not). Shapes are not checked.
+    sums inside the gates (None does not). Shapes are not checked. weights are `GRUWeights`.
     """
 
     def clip(sums: Array) -> Array:
@@ -235,7 +235,8 @@ def _prepare(
 ) -> Recurrence:
     """Checks the arguments of `gru`, and returns the call as a `Recurrence`.
 
-    The `Recurrence` has the function that runs the call, and its arrays with padding set to 0.
+    The `Recurrence` has the function that runs the call, and its arrays with padding set to 0. The
+    arguments are those of `gru` without `implementation`.
     """
     _, size = _check_weights(weights, xs, "B T D", reset_after)
     if gradient_clip is not None:
@@ -371,7 +372,8 @@ def _run_forward(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> tup
 
     `forms` are the layouts of the loop, with states [H, B] or [B, H], for calls without and with
     gradients, and `arguments` are (weights, xs, mask, initial, dropout, begins), as in `_forward`.
-    The result is the final carry [B, H] and the outputs [B, T, H].
+    The result is the final carry [B, H] and the outputs [B, T, H]. `kind` has the options
+    `reverse`, `reset_after` and `gradient_clip`.
     """
     return _forward(forms[0], kind, *arguments)[0]
 
@@ -382,6 +384,7 @@ def _gru(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> tuple[Array
 
     `forms` are the layouts of the loop, with states [H, B] or [B, H], for calls without and with
     gradients, and `arguments` are (weights, xs, mask, initial, dropout, begins), as in `_forward`.
+    `kind` has the options `reverse`, `reset_after` and `gradient_clip`.
     """
     return _run_forward(forms, kind, *arguments)
 
@@ -391,7 +394,7 @@ def _gru_fwd(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> Tree:
 
     The layout of the loop is the second of `forms`, that of a call with gradients: states [H, B] or
     [B, H]. The arguments are those of `_gru`. The residuals are (arguments, (states, saved)), with
-    the results of `_forward`.
+    the results of `_forward`. `kind` has the options `reverse`, `reset_after` and `gradient_clip`.
     """
     result, saved = _forward(forms[1], kind, *arguments)
     return result, (arguments, saved)
@@ -484,7 +487,8 @@ def _gru_bwd(forms: tuple[Form, Form], kind: _Kind, residuals: Tree, cotangents:
     These are the weights, the inputs, the mask, the initial carry, the dropout mask and the
     restarts; a mask has the gradient None. The layout of the loop is the second of `forms`.
     `residuals` are (arguments, (states, saved)), as in `_loop_back`, and `cotangents` the gradients
-    of the final carry [B, H] and of the outputs [B, T, H].
+    of the final carry [B, H] and of the outputs [B, T, H]. `kind` has the options `reverse`,
+    `reset_after` and `gradient_clip`.
     """
     form = forms[1]
     (weights, xs, _, initial, dropout, _), (_, (r, *_, inner)) = residuals

@@ -209,7 +209,8 @@ def _prepare(
 ) -> Recurrence:
     """Checks the arguments of `lstm`, and returns the call as a `Recurrence`.
 
-    The `Recurrence` has the function that runs the call, and its arrays with padding set to 0.
+    The `Recurrence` has the function that runs the call, and its arrays with padding set to 0. The
+    arguments are those of `lstm` without `implementation`.
     """
     _, hidden = check_weights(LSTMWeights, 4, weights, xs, "B T D")
     xs, mask = real_steps(xs, mask, lengths)
@@ -307,7 +308,7 @@ def _run_forward(form: Form, reverse: bool, *arguments: Tree) -> tuple[LSTMState
 def _lstm(form: Form, reverse: bool, *arguments: Tree) -> tuple[LSTMState, Array]:
     """Returns (final, outputs) like `_run_forward`, with the custom backward pass `_lstm_bwd`.
 
-    The arguments are those of `_run_forward`.
+    The arguments form, reverse and `arguments` are those of `_run_forward`.
     """
     return _run_forward(form, reverse, *arguments)
 
@@ -315,8 +316,8 @@ def _lstm(form: Form, reverse: bool, *arguments: Tree) -> tuple[LSTMState, Array
 def _lstm_fwd(form: Form, reverse: bool, *arguments: Tree) -> Tree:
     """Returns ((final, outputs), residuals): the result, and the arrays that `_lstm_bwd` needs.
 
-    The arguments are those of `_run_forward`. The residuals are (arguments, (states, saved)), with
-    the results of `_forward`.
+    The arguments form, reverse and `arguments` are those of `_run_forward`. The residuals are
+    (arguments, (states, saved)), with the results of `_forward`.
     """
     result, saved = _forward(form, reverse, *arguments)
     return result, (arguments, saved)

@@ -140,7 +140,8 @@ def _prepare(
 ) -> Recurrence:
     """Checks the arguments of `rau`, and returns the call as a `Recurrence`.
 
-    The `Recurrence` has the function that runs the call, and its arrays with padding set to 0.
+    The `Recurrence` has the function that runs the call, and its arrays with padding set to 0. The
+    arguments are those of `rau` without `implementation`.
     """
     options = check_options(attention, rescale, reset_after)
     _, size = check_rau_weights(weights, xs, "B T D", options)
@@ -226,7 +227,7 @@ def _attention(
     The further axes are H; D + H for concat; H, D + H for matrix; and 1 for time_causal. `xs` is
     [B, T, D], mask [B, T] is True at real steps or None, and `initial` is the carry before the
     first step. `begins` has goes_on, bool [B, T], False at the steps that start with a new carry,
-    and that carry.
+    and that carry. `options` are the attention form, rescale and reset_after.
     """
 
     def step(carry: Carry, x: Array) -> tuple[Carry, Array]:
@@ -253,7 +254,8 @@ def _plain(
     [B, T, D]; mask [B, T] is True at real steps, or None; initial is the carry before the first
     step; dropout [B, H] is the mask m of recurrent dropout, or None; begins has goes_on, bool
     [B, T], False at the steps that start with a new carry, and that carry. Returns the final carry
-    and the outputs [B, T, H], 0 at padding; JAX differentiates the scan.
+    and the outputs [B, T, H], 0 at padding; JAX differentiates the scan. `options` are the
+    attention form, rescale and reset_after. `weights` fit the attention.
     """
 
     def step(carry: Carry, x: Array) -> tuple[Carry, Array]:
@@ -301,7 +303,7 @@ def _gate_sums(
     late column of the `GateSums`. `form` is the layout of the loop, with states [H, B] or [B, H].
     Products are in `dtype`, sums in `wide`. The columns of the sigmoids are halved, because
     sigmoid(s) = (1 + tanh(s / 2)) / 2. The bias is `recurrent_bias` [H] in the layout of `form`, or
-    a scalar 0.
+    a scalar 0. `options` are the attention form, rescale and reset_after.
     """
     size = weights.recurrent.shape[0]
     # sigmoid(a) = (1 + tanh(a / 2)) / 2, with the halves in the columns.
@@ -405,7 +407,8 @@ def _run_forward(
 
     `form` is the layout of the loop, with states [H, B] or [B, H], `reverse` is True from the last
     step to the first, and `arguments` are (weights, xs, mask, initial, dropout, begins), as in
-    `_forward`. The result is the final carry [B, H] and the outputs [B, T, H].
+    `_forward`. The result is the final carry [B, H] and the outputs [B, T, H]. `options` are the
+    attention form, rescale and reset_after.
     """
     return _forward(form, reverse, options, *arguments)[0]
 
@@ -414,7 +417,7 @@ def _run_forward(
 def _rau(form: Form, reverse: bool, options: RAUOptions, *arguments: Tree) -> tuple[Array, Array]:
     """Returns (final, outputs) like `_run_forward`, with the custom backward pass `_rau_bwd`.
 
-    The arguments are those of `_run_forward`.
+    The arguments form, reverse, options and `arguments` are those of `_run_forward`.
     """
     return _run_forward(form, reverse, options, *arguments)
 
@@ -422,8 +425,8 @@ def _rau(form: Form, reverse: bool, options: RAUOptions, *arguments: Tree) -> tu
 def _rau_fwd(form: Form, reverse: bool, options: RAUOptions, *arguments: Tree) -> Tree:
     """Returns ((final, outputs), residuals): the result, and the arrays that `_rau_bwd` needs.
 
-    The arguments are those of `_run_forward`. The residuals are (arguments, (states, saved)), with
-    the results of `_forward`.
+    The arguments form, reverse, options and `arguments` are those of `_run_forward`. The residuals
+    are (arguments, (states, saved)), with the results of `_forward`.
     """
     result, saved = _forward(form, reverse, options, *arguments)
     return result, (arguments, saved)
@@ -522,7 +525,7 @@ def _rau_bwd(
     restarts; a mask has the gradient None. `form` is the layout of the loop, and `reverse` is True
     if the forward scan ran from the last step to the first. `residuals` are the second result of
     `_rau_fwd`, and `cotangents` the gradients of the final carry [B, H] and of the outputs
-    [B, T, H].
+    [B, T, H]. `options` are the attention form, rescale and reset_after.
     """
     (weights, xs, _, initial, dropout, _), (_, (r, *_, inner)) = residuals
     size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype

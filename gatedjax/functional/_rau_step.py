@@ -170,7 +170,7 @@ def initial_state(attention: str, rows: int, size: int, dtype: Dtype) -> Tree:
     """Returns the carry before the first step: h = 0 [B, H] with B = rows and H = size.
 
     attention is the form of the attention, such as "feature_proj". For "time_causal" the carry is a
-    `RAUTimeState` without steps, else the array h.
+    `RAUTimeState` without steps, else the array h. Its dtype is `dtype`.
     """
     hidden = jnp.zeros((rows, size), dtype)
     if attention != "time_causal":
@@ -287,8 +287,9 @@ def advance_and_attend(
     """Returns the next carry, and the attention weights p of the step, without checks.
 
     carry is h [B, H] or a `RAUTimeState`, x is [B, D], and dropout is the mask m of recurrent
-    dropout [B, H] or None. p is [B, H] for feature_proj, sigmoid and additive_relu,
-    [B, D + H] for concat, [B, H, D + H] for matrix and [B, 1] for time_causal.
+    dropout [B, H] or None. p is [B, H] for feature_proj, sigmoid and additive_relu, [B, D + H] for
+    concat, [B, H, D + H] for matrix and [B, 1] for time_causal. `options` are the attention form,
+    rescale and reset_after. `weights` fit the attention.
     """
     timed = isinstance(carry, RAUTimeState)
     h = hidden_of(carry)
@@ -373,8 +374,9 @@ def _softmax(logits: Array, rescale: bool) -> Array:
 def _feature_proj(weights: Weights, inputs: _Inputs, rescale: bool) -> tuple[Array, Array]:
     """Returns (p, s) of feature_proj: attention weights [B, H] and candidate [B, H].
 
-    p is the softmax of the logits over the H features, times H with `rescale`. The candidate is s
-    = tanh(p V(u)).
+    p is the softmax of the logits over the H features, times H with `rescale`. The candidate is
+    s = tanh(p V(u)). `inputs` has u = [x, m h], the inputs and the hidden state after recurrent
+    dropout [B, D + H].
     """
     logits, value = inputs.logits_and_value(weights)
     p = _softmax(logits, rescale)
@@ -384,7 +386,8 @@ def _feature_proj(weights: Weights, inputs: _Inputs, rescale: bool) -> tuple[Arr
 def _sigmoid(weights: Weights, inputs: _Inputs, rescale: bool) -> tuple[Array, Array]:
     """Returns (p, s) of sigmoid: attention weights [B, H] and candidate [B, H].
 
-    p is the sigmoid of the logits, and s = tanh(p V(u)). `rescale` is not used.
+    p is the sigmoid of the logits, and s = tanh(p V(u)). `rescale` is not used. `inputs` has
+    u = [x, m h], the inputs and the hidden state after recurrent dropout [B, D + H].
     """
     logits, value = inputs.logits_and_value(weights)
     # `rescale` has no effect, because a sigmoid has no sum over the features. `check_options`
@@ -396,7 +399,8 @@ def _sigmoid(weights: Weights, inputs: _Inputs, rescale: bool) -> tuple[Array, A
 def _additive_relu(weights: Weights, inputs: _Inputs, rescale: bool) -> tuple[Array, Array]:
     """Returns (p, p relu(V(u))) of the form additive_relu, both [B, H].
 
-    p is the softmax of the logits over the H features, times H with `rescale`.
+    p is the softmax of the logits over the H features, times H with `rescale`. `inputs` has
+    u = [x, m h], the inputs and the hidden state after recurrent dropout [B, D + H].
     """
     logits, value = inputs.logits_and_value(weights)
     p = _softmax(logits, rescale)
@@ -407,7 +411,8 @@ def _concat(weights: RAUConcatWeights, inputs: _Inputs, rescale: bool) -> tuple[
     """Returns (p, s) of concat: attention weights [B, D + H] and candidate [B, H].
 
     p is the softmax over the entries of u = [x, m h], times D + H with `rescale`. The candidate is
-    s = tanh(V(p u)).
+    s = tanh(V(p u)). `inputs` has u = [x, m h], the inputs and the hidden state after recurrent
+    dropout [B, D + H].
     """
     p = _softmax(inputs.affine(inputs.u, weights.score, weights.score_bias), rescale)
     return p, jnp.tanh(inputs.affine(p * inputs.u, weights.value, weights.value_bias))
@@ -417,7 +422,8 @@ def _matrix(weights: RAUMatrixWeights, inputs: _Inputs, rescale: bool) -> tuple[
     """Returns (p, s) of matrix: attention weights [B, H, D + H] and candidate [B, H].
 
     p is, for each of H features, the softmax over the entries of u = [x, m h], times D + H with
-    `rescale`, and s = tanh(p u).
+    `rescale`, and s = tanh(p u). `inputs` has u = [x, m h], the inputs and the hidden state after
+    recurrent dropout [B, D + H].
     """
     logits = inputs.affine(inputs.u, weights.score, weights.score_bias)[:, None, :]
     # The affinity [H, D + H] is the same for all examples, and only the logits depend on the input.
@@ -432,7 +438,8 @@ def _time_causal(
 
     p [B, 1] is the weight of the step among the steps so far, times their number with `rescale`, s
     [B, H] the attention candidate, and `log_norm` and `steps` [B, 1] are the fields of the next
-    `RAUTimeState`.
+    `RAUTimeState`. `inputs` has u = [x, m h], the inputs and the hidden state after recurrent
+    dropout [B, D + H]. `carry` is the state before the step.
     """
     logits, value = inputs.logits_and_value(weights)
     # The sum runs in log space, because a later logit may exceed all logits so far and no maximum
@@ -542,7 +549,7 @@ def check_carry(name: str, carry: Carry, shape: tuple[int, int], options: RAUOpt
     """Raises unless the carry has the type of the attention form and the shape [B, H].
 
     shape is (B, H), and name is the name of the carry in the message. A carry of "time_causal" is a
-    `RAUTimeState`, that of another form an array.
+    `RAUTimeState`, that of another form an array. `options` has the attention form.
     """
     timed = options.attention == "time_causal"
     if timed != isinstance(carry, RAUTimeState):

@@ -383,7 +383,10 @@ def _goes_on(reverse: bool, resets: Array, mask: Array | None) -> Array:
 
 
 def time_major(x: Tree) -> Tree:
-    """Swaps the first two axes, [B, T, ...] <-> [T, B, ...]; None stays None."""
+    """Swaps the first two axes, [B, T, ...] <-> [T, B, ...]; None stays None.
+
+    x is an array with B rows and T steps.
+    """
     return None if x is None else jnp.swapaxes(x, 0, 1)
 
 

@@ -97,7 +97,7 @@ def _uniform_sigmoid_jvp(temperature, primals, tangents):
     """Returns (soft gates, their tangent), as `jax.custom_jvp` wants them.
 
     `primals` are the logits and uniform numbers of `_uniform_sigmoid`, and `tangents` their
-    tangents.
+    tangents. `temperature` is tau.
     """
     a, u = primals
     soft = _uniform_sigmoid(a, u, temperature)

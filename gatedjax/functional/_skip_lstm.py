@@ -69,7 +69,10 @@ def skip_lstm(
         initial = LSTMState(zeros, zeros)
 
     def step(carry: LSTMState, inputs: tuple[Array, Array]) -> tuple[LSTMState, Array]:
-        """Computes a step: (state, (x [B, D], gate [B])) -> (mixed state, output [B, H])."""
+        """Computes a step: (state, (x [B, D], gate [B])) -> (mixed state, output [B, H]).
+
+        The states are `LSTMState`s, and a gate is the share of the step in the mixed state.
+        """
         x, gate = inputs
         new, _ = lstm_step(weights, carry, x, recurrent_dropout_mask=recurrent_dropout_mask)
         share = gate[:, None].astype(wide)

@@ -255,7 +255,8 @@ def estimate_gradients(
     """Computes an estimate of the gradient [n] of the expected loss for each key.
 
     The result has a row for each of the PRNG keys. loss(gates, *args) is the loss, the gradient is
-    with respect to the logits [n], and the mask is True at real gates; None means all.
+    with respect to the logits [n], and the mask is True at real gates; None means all. `estimator`
+    gives the estimates, and args are the further arguments of the loss.
     """
     gradient = jax.grad(expectation(loss, estimator))
 

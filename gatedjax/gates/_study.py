@@ -100,12 +100,15 @@ def _to_json_numbers(record: Json) -> Json:
 
 
 def _format_number(value: float | None, form: str) -> str:
-    """Formats a number by `form`, a format specification such as ".4f"; None becomes "-"."""
+    """Formats `value` by `form`, a format specification such as ".4f"; None becomes "-"."""
     return "-" if value is None else format(value, form)
 
 
 def _render_modes(rows: Sequence[ModeRow]) -> str:
-    """Returns a Markdown table with a line for each gate mode: its loss, errors and accuracy."""
+    """Returns a Markdown table with a line for each gate mode: its loss, errors and accuracy.
+
+    `rows` are a `ModeRow` for each mode.
+    """
     # The classic problems have a loss but no classes, and columns of dashes would hide the numbers.
     classes = any(row.accuracy is not None for row in rows)
     heads = ["gates", "loss", "+-", "less exact"]

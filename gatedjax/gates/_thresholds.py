@@ -177,7 +177,7 @@ def _from_top(u: Array, keep: Array, total: Array, a: Array | None) -> tuple[Arr
 
     theta is the threshold of a row of gates phi(u - theta) with the sum 1. At the lower bound 0 the
     largest score has a gate of 1. At log n and above all gates are at most 1/n; the upper bound is
-    1 + log(1 + n). The other arguments are not used, except for the shape of total, [..., 1].
+    1 + log(1 + n). keep and a are not used, and of total only the shape [..., 1].
     """
     del keep, a
     return jnp.zeros_like(total), jnp.full_like(total, 1 + jnp.log(1.0 + length_of(u)))

@@ -95,7 +95,10 @@ class Cell(nn.RNNCellBase):
 
     @nn.nowrap
     def _zeros(self, rows: int, dtype: Dtype = jnp.float32) -> Tree:
-        """Returns the carry before the first step for `rows` rows of a batch, zeros [rows, H]."""
+        """Returns the carry before the first step for `rows` rows of a batch, zeros [rows, H].
+
+        The arrays have the given dtype.
+        """
         return jnp.zeros((rows, self.features), dtype)
 
     @nn.nowrap
@@ -253,7 +256,10 @@ class LSTMCell(Cell):
 
     @nn.nowrap
     def _zeros(self, rows: int, dtype: Dtype = jnp.float32) -> Tree:
-        """Returns the `LSTMState` before the first step, zeros [rows, H] for `rows` rows."""
+        """Returns the `LSTMState` before the first step, zeros [rows, H] for `rows` rows.
+
+        The arrays have the given dtype.
+        """
         return F.LSTMState(super()._zeros(rows, dtype), super()._zeros(rows, dtype))
 
     @nn.nowrap
@@ -424,7 +430,8 @@ class RAUCell(Cell):
     def _zeros(self, rows: int, dtype: Dtype = jnp.float32) -> Tree:
         """Returns the carry before the first step for `rows` rows.
 
-        It is zeros [rows, H], or a `RAUTimeState` for "time_causal".
+        It is zeros [rows, H], or a `RAUTimeState` for "time_causal". The arrays have the given
+        dtype.
         """
         return initial_state(self.attention, rows, self.features, dtype)
 

@@ -38,7 +38,10 @@ def per_gate(init: Initializer, offsets: tuple[float, ...]) -> Initializer:
 
     @functools.partial(jax.jit, static_argnums=(1, 2), inline=True)
     def initialize(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Any:
-        """Draws a parameter of `shape`, with equally wide blocks along the last axis."""
+        """Draws a parameter of `shape`, with equally wide blocks along the last axis.
+
+        `key` is a PRNG key, and `dtype` that of the result.
+        """
         width = shape[-1] // len(offsets)
         # Each block has a PRNG key, because blocks drawn from the same key would be equal.
         keys = jax.random.split(key, len(offsets))
@@ -82,7 +85,10 @@ def per_layer(
     blocks = per_gate(init, offsets or (0.0,) * num_gates)
 
     def initialize(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Any:
-        """Draws a parameter of `shape`, whose first axis is that of the layers."""
+        """Draws a parameter of `shape`, whose first axis is that of the layers.
+
+        `key` is a PRNG key, and `dtype` that of the result.
+        """
         boxed = [blocks(k, tuple(shape[1:]), dtype) for k in jax.random.split(key, shape[0])]
         stacked = jnp.stack([nn.meta.unbox(layer) for layer in boxed])
         # Names of axes belong to the axes of a single layer, so the axis of layers has none.
@@ -97,7 +103,10 @@ def symmetric_uniform(scale: float) -> Initializer:
     """Returns a function (key, shape, dtype) -> array that draws from uniform(-scale, scale)."""
 
     def uniform(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
-        """Draws an array of `shape` from uniform(-scale, scale)."""
+        """Draws an array of `shape` from uniform(-scale, scale).
+
+        `key` is a PRNG key, and `dtype` that of the result.
+        """
         return jax.random.uniform(key, shape, dtype, -scale, scale)
 
     return uniform

@@ -19,6 +19,7 @@ def local_start(key: Array, shape: tuple[int, int], dtype: Dtype = jnp.float32) 
 
     shape is (M, 2K + 1): M heads and the offsets -K .. K of the key from the query. Head 0 attends
     to the word before, head 1 to the word after; all other biases are 0. The PRNG key is not used.
+    dtype is that of the result.
     """
     del key
     middle = shape[1] // 2

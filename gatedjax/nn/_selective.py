@@ -327,8 +327,8 @@ class SelectiveSelfAttention(nn.Module):
     def _check(self, *arguments: Any) -> int:
         """Raises ValueError for options or arguments that do not fit; returns the width D.
 
-        D is the total width of all heads. arguments are the inputs [B, N, E] of N tokens with width E and the
-        mask [B, N] of a call, and its source and source_mask.
+        D is the total width of all heads. arguments are the inputs [B, N, E] of N tokens with width
+        E and the mask [B, N] of a call, and its source and source_mask.
         """
         return check_attention(self, *arguments)
 
@@ -391,7 +391,8 @@ class SelectiveSelfAttention(nn.Module):
         """Projects the attended values [B, M, Q, H] to the output [B, Q, D], 0 at padding.
 
         There are B rows, M heads of width H and Q queries. The mask is bool [B, Q], True at real
-        queries, or None for all; features is the width D of the output.
+        queries, or None for all; features is the width D of the output. `mixed` are the attended
+        values.
         """
         output = self._linear("out", jnp.swapaxes(mixed, 1, 2), features, axis=(-2, -1))
         # The bias b_o would give padding a vector.

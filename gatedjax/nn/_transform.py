@@ -192,7 +192,10 @@ def _glorot_blocks(*inputs: int) -> Initializer:
     """
 
     def blocks(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
-        """Draws a kernel of `shape`, (L, D, n H), with a limit for each of the n blocks."""
+        """Draws a kernel of `shape`, (L, D, n H), with a limit for each of the n blocks.
+
+        `key` is a PRNG key, and `dtype` that of the result.
+        """
         rows, columns = shape[-2], shape[-1] // len(inputs)
         # The Glorot limit is sqrt(6 / (fan in + fan out)), with the rows of the whole matrix as fan
         # in.
@@ -221,7 +224,10 @@ def _column(init: Initializer | None) -> Initializer | None:
         return None
 
     def initialize(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
-        """Draws vectors of `shape`, (L, A): a vector of A entries for each of L layers."""
+        """Draws vectors of `shape`, (L, A): a vector of A entries for each of L layers.
+
+        `key` is a PRNG key, and `dtype` that of the result.
+        """
         # Metadata of a kernel [A, 1], such as names of axes, do not fit a vector.
         return nn.meta.unbox(per_layer(init)(key, (*shape, 1), dtype))[..., 0]
 

@@ -74,8 +74,9 @@ def choose_backend(
 ) -> tuple[RecurrenceBackend, Variant | None]:
     """Returns the implementation of a call, and the variant of the kernels if they are used.
 
-    `implementation` is "scan", "persistent" or "auto", the faster of both. The second result, the
-    properties that the kernels are compiled for, is None if the scan runs the call.
+    `request` has the size, the dtype and the options of the call. `implementation` is "scan",
+    "persistent" or "auto", the faster of both. The second result, the properties that the kernels
+    are compiled for, is None if the scan runs the call.
 
     Raises:
       ValueError: if the implementation is unknown, or "persistent" is asked for and not available.
@@ -98,7 +99,10 @@ def choose_backend(
 
 
 def _is_empty(request: Request) -> bool:
-    """Returns True for a batch without rows or without steps."""
+    """Returns True for a batch without rows or without steps.
+
+    `request` has the size and the options of a call.
+    """
     return any(isinstance(size, int) and size == 0 for size in (request.batch, request.steps))
 
 

@@ -67,7 +67,8 @@ def cache_folder() -> Path | None:
 def _write(path: Path, text: str) -> None:
     """Writes a text to a file under a temporary name and renames it.
 
-    A folder that cannot be written is no error, because the file is only a cache.
+    A folder that cannot be written is no error, because the file is only a cache. Missing parent
+    folders of `path` are created.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -108,6 +108,8 @@ def _run_fwd(static: Static, masks: Masks, floats: Floats) -> Tree:
     """Returns (results of `run_directions`, residuals), for `_run_bwd`.
 
     The residuals are (masks, floats, saved), the arguments and the arrays of the forward pass.
+    `static` has the options that are known while tracing, `masks` the real steps and the restarts,
+    and `floats` the inputs, weights and carries.
     """
     results, saved = _run_saving(static, masks, floats)
     return results, (masks, floats, saved)
@@ -117,7 +119,8 @@ def _run_bwd(static: Static, residuals: Tree, cotangents: Tree) -> Tree:
     """Returns (None, gradients of `floats`) from `cotangents`, the gradients of the results.
 
     `residuals` are (masks, floats, saved): the arguments of `run_directions` and the arrays that
-    the forward pass saved. `cotangents` has (final, outputs) for each direction.
+    the forward pass saved. `cotangents` has (final, outputs) for each direction. `static` has the
+    options that are known while tracing, such as the kind of recurrence.
     """
     return None, _pull(static, *residuals, cotangents)
 
@@ -150,11 +153,16 @@ def _on_platform(kernel: Callable[..., Tree], scan: Callable[..., Tree], *argume
 def _run_saving(static: Static, masks: Masks, floats: Floats) -> tuple[Tree, _Saved]:
     """Returns the results of `run_directions`, and the arrays that the backward pass reads.
 
-    The scan of other platforms saves no arrays, so that they are 0 there.
+    The scan of other platforms saves no arrays, so that they are 0 there. `static` has the options
+    that are known while tracing, `masks` the real steps and the restarts, and `floats` the inputs,
+    weights and carries.
     """
 
     def scan(masks: Masks, floats: Floats) -> tuple[Tree, _Saved]:
-        """Returns (final, outputs) of each direction by the scan, and zeros as saved arrays."""
+        """Returns (final, outputs) of each direction by the scan, and zeros as saved arrays.
+
+        `masks` has the real steps and the restarts, and `floats` the inputs, weights and carries.
+        """
         shapes = jax.eval_shape(functools.partial(_run_kernel_saving, static), masks, floats)[1]
         empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
         return _scan(static, masks, floats), empty
@@ -166,7 +174,8 @@ def _run_saving(static: Static, masks: Masks, floats: Floats) -> tuple[Tree, _Sa
 def _saving_jvp(static: Static, primals: Tree, tangents: Tree) -> tuple[Tree, Tree]:
     """Returns the results of `_run_saving` and their tangents, which the scan computes.
 
-    `primals` are (masks, floats), and `tangents` their tangents, as for `jax.custom_jvp`.
+    `primals` are (masks, floats), and `tangents` their tangents, as for `jax.custom_jvp`. `static`
+    has the options that are known while tracing, such as the kind of recurrence.
     """
     masks, floats = primals
     results, saved = _run_saving(static, masks, floats)
@@ -181,11 +190,17 @@ def _pull(static: Static, masks: Masks, floats: Floats, saved: _Saved, cotangent
     """Returns the gradients of `floats` from `cotangents`, the gradients of the results.
 
     `saved` are the arrays of the forward pass, and `cotangents` has (final, outputs) for each
-    direction. The gradients are a `Floats` of the same shapes.
+    direction. The gradients are a `Floats` of the same shapes. `static` has the options that are
+    known while tracing, `masks` the real steps and the restarts, and `floats` the inputs, weights
+    and carries.
     """
 
     def scan(masks: Masks, floats: Floats, saved: _Saved, cotangents: Tree) -> Floats:
-        """Returns the gradients of `floats` by the scan, which needs no saved arrays."""
+        """Returns the gradients of `floats` by the scan, which needs no saved arrays.
+
+        `masks` has the real steps and the restarts, and `floats` the inputs, weights and carries.
+        `cotangents` has the gradients of (final, outputs) for each direction.
+        """
         del saved
         return _pull_scan(static, masks, floats, cotangents)
 
@@ -199,7 +214,8 @@ def _pull_jvp(static: Static, primals: Tree, tangents: Tree) -> tuple[Tree, Tree
     """Returns the results of `_pull` and their tangents, which the scan computes.
 
     `primals` are (masks, floats, saved, cotangents), and `tangents` their tangents, as for
-    `jax.custom_jvp`.
+    `jax.custom_jvp`. `static` has the options that are known while tracing, such as the kind of
+    recurrence.
     """
     masks, floats, _, cotangents = primals
     gradients = _pull(static, *primals)
@@ -217,7 +233,8 @@ def _scan(
     """Returns the results of `run_directions` by `scan`, a function like `static.core`.
 
     None means `static.core` itself, which has a custom backward pass. The results are (final,
-    outputs) for each direction: the final carry, and the outputs [B, T, H].
+    outputs) for each direction: the final carry, and the outputs [B, T, H]. `masks` has the real
+    steps and the restarts, and `floats` the inputs, weights and carries.
     """
     scan = static.core if scan is None else scan
     return tuple(
@@ -232,7 +249,8 @@ def _pull_scan(static: Static, masks: Masks, floats: Floats, cotangents: Tree) -
     """Returns the gradients of `floats` by the backward pass of the scan.
 
     `cotangents` are the gradients of the results of `run_directions`, (final, outputs) for each
-    direction.
+    direction. `static` has the options that are known while tracing, `masks` the real steps and the
+    restarts, and `floats` the inputs, weights and carries.
     """
     _, pull = jax.vjp(functools.partial(_scan, static, masks), floats)
     return pull(cotangents)[0]
@@ -264,6 +282,8 @@ def _shared_operands(
     They are a number [directions] that is 1 for the backward direction; the recurrent kernels U
     [directions, H, columns]; the flags of `flags_of` [directions, B, T], for real steps and starts
     of segments; and the mask of recurrent dropout [directions, B, H], or zeros (1,) without it.
+    `static` has the options that are known while tracing, `masks` the real steps and the restarts,
+    and `floats` the inputs, weights and carries.
     """
     dtype = floats.xs.dtype
     recurrent = _stack(weights.recurrent.astype(dtype) for weights in floats.weights)
@@ -277,7 +297,9 @@ def _start(kernel: str, static: Static, masks: Masks, floats: Floats) -> list[ja
     """Launches the kernel "forward" or "saving"; returns its results in the order of `axes_of`.
 
     They are the states after each step [B, T, directions, H], the final hidden and cell states
-    [directions, B, H], and for "saving" the gates and cell states of `_Saved`.
+    [directions, B, H], and for "saving" the gates and cell states of `_Saved`. `static` has the
+    options that are known while tracing, `masks` the real steps and the restarts, and `floats` the
+    inputs, weights and carries.
     """
     xs, weights = floats.xs, floats.weights
     dtype, count = xs.dtype, len(weights)
@@ -306,7 +328,8 @@ def _results(
 
     `states` are [B, T, directions, H] after each step, and `hidden` and `cell` [directions, B, H]
     are the final states; the cell state is only used for an LSTM. The result has the final carry
-    and the outputs [B, T, H], 0 at padding, for each direction.
+    and the outputs [B, T, H], 0 at padding, for each direction. `masks` has the real steps and the
+    restarts, and `floats` the inputs, weights and carries.
     """
     # A carry of an LSTM has two arrays, of other recurrences one, and the kernel returns both.
     results = []
@@ -320,7 +343,9 @@ def _results(
 def _run_kernel(static: Static, masks: Masks, floats: Floats) -> tuple[Tree, ...]:
     """Returns (final, outputs) of each direction, like `run_directions`, by the kernel "forward".
 
-    The final carry has arrays [B, H], and the outputs are [B, T, H].
+    The final carry has arrays [B, H], and the outputs are [B, T, H]. `static` has the options that
+    are known while tracing, `masks` the real steps and the restarts, and `floats` the inputs,
+    weights and carries.
     """
     return _results(masks, floats, *_start("forward", static, masks, floats))
 
@@ -330,7 +355,9 @@ def _run_kernel_saving(
 ) -> tuple[tuple[Tree, ...], _Saved]:
     """Returns (final, outputs) of each direction by the kernel "saving", and its saved arrays.
 
-    The final carry has arrays [B, H], and the outputs are [B, T, H].
+    The final carry has arrays [B, H], and the outputs are [B, T, H]. `static` has the options that
+    are known while tracing, `masks` the real steps and the restarts, and `floats` the inputs,
+    weights and carries.
     """
     states, hidden, cell, gates, cells = _start("saving", static, masks, floats)
     return _results(masks, floats, states, hidden, cell), _Saved(states, gates, cells)
@@ -339,7 +366,9 @@ def _run_kernel_saving(
 def _states_before(static: Static, masks: Masks, floats: Floats, states: jax.Array) -> jax.Array:
     """Returns the hidden state before each step [B, T, directions, H].
 
-    `states`, of the same shape, are the states after each step.
+    `states`, of the same shape, are the states after each step. `static` has the options that are
+    known while tracing, `masks` the real steps and the restarts, and `floats` the inputs, weights
+    and carries.
     """
     parts = []
     for d, (is_reverse, goes_on) in enumerate(zip(static.reverse, masks.goes_on, strict=True)):
@@ -358,7 +387,9 @@ def _pull_kernel(
     """Returns the gradients of `floats` by the kernel "backward".
 
     `saved` are the arrays of the kernel "saving", and `cotangents` are the gradients of the results
-    of `run_directions`, (final, outputs) for each direction.
+    of `run_directions`, (final, outputs) for each direction. `static` has the options that are
+    known while tracing, `masks` the real steps and the restarts, and `floats` the inputs, weights
+    and carries.
     """
     variant, wide, dtype = static.variant, jnp.dtype(jnp.float32), floats.xs.dtype
     # The states before the steps and the stacks are formed by XLA, which fuses them with the masks.
@@ -424,6 +455,7 @@ def _gradients(
     [B, T, H] are the states before the steps, and `sums` [B, T, G H] the gradients of the sums
     inside the G blocks of gates. Each gradient of weights is a single product over all steps; the
     three results have the shapes of the inputs [B, T, D], of the weights and of the mask [B, H].
+    `floats` has the inputs, weights and carries.
     """
     weights, drop = floats.weights[d], floats.dropout[d]
     dtype, wide, size = floats.xs.dtype, jnp.dtype(jnp.float32), before.shape[-1]

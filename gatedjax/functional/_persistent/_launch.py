@@ -61,7 +61,8 @@ def axes_of(variant: Variant, kernel: str) -> tuple[tuple[str, ...], tuple[str, 
 
     `kernel` is "forward", "saving" or "backward". The axes of an array are a string such as "dbh",
     with the letters b rows, t steps, d directions, h units, g gate columns and s saved columns; ""
-    stands for an array that the recurrence does not use.
+    stands for an array that the recurrence does not use. `variant` has the properties of the
+    recurrence, such as its kind, and the GPU.
     """
     has_cell = variant.kind.name == "lstm"
     state, cell = "dbh", "dbh" if has_cell else ""
@@ -84,7 +85,8 @@ def launch(variant: Variant, kernel: str, operands: Sequence[jax.Array]) -> list
 
     Under `vmap` with one set of weights, the rows of all calls are the rows of one launch. With
     weights per call, the calls are further directions of one launch. Rows that are sharded over
-    devices stay there: each device launches the kernel with its rows.
+    devices stay there: each device launches the kernel with its rows. `variant` has the properties
+    of the recurrence, such as its kind, and the GPU.
     """
     return _batched(variant, kernel)(*operands)
 
@@ -99,13 +101,17 @@ def _batched(variant: Variant, kernel: str) -> Callable[..., list[jax.Array]]:
     """Returns a function of the operands that calls a kernel, with its rule for `vmap`.
 
     `kernel` is "forward", "saving" or "backward". The function maps operands to the list of
-    results, with the axes of `axes_of`.
+    results, with the axes of `axes_of`. `variant` has the properties of the recurrence, such as its
+    kind, and the GPU.
     """
     operand_axes, result_axes = axes_of(variant, kernel)
 
     @custom_vmap
     def call(*operands: jax.Array) -> list[jax.Array]:
-        """Calls the kernel for all rows, on the devices that have them; returns its results."""
+        """Calls the kernel for all rows, on the devices that have them; returns its results.
+
+        The operands have the axes of `axes_of`.
+        """
         # Inside `jax.shard_map` the arrays have the rows of one device.
         if has_manual_axes():
             return _call(variant, kernel, *operands)
@@ -166,17 +172,24 @@ def _partitioned(variant: Variant, kernel: str) -> Callable[..., Sequence[jax.Ar
     """Returns a function of the operands that calls a kernel for rows that may be sharded.
 
     The rows stay on the devices over which they are sharded. `kernel` is "forward", "saving" or
-    "backward". The function maps operands to the results, with the axes of `axes_of`.
+    "backward". The function maps operands to the results, with the axes of `axes_of`. `variant` has
+    the properties of the recurrence, such as its kind, and the GPU.
     """
     operand_axes, result_axes = axes_of(variant, kernel)
     call = functools.partial(_call, variant, kernel)
 
     def function(*operands: jax.Array) -> list[jax.Array]:
-        """Calls the kernel for all rows on a single device; returns its results."""
+        """Calls the kernel for all rows on a single device; returns its results.
+
+        The operands have the axes of `axes_of`.
+        """
         return call(*operands)
 
     def run_on_device(*operands: jax.Array) -> list[jax.Array]:
-        """Calls the kernel for the rows of a device; returns its results for these rows."""
+        """Calls the kernel for the rows of a device; returns its results for these rows.
+
+        The operands have the axes of `axes_of`.
+        """
         # The program of a device has no mesh, where constraints of a mesh have no meaning.
         with jax.sharding.use_abstract_mesh(AbstractMesh((), ())):
             return call(*operands)
@@ -221,13 +234,16 @@ def _partitioned(variant: Variant, kernel: str) -> Callable[..., Sequence[jax.Ar
 def _sharding_rule(operand_axes: tuple[str, ...], result_axes: tuple[str, ...]) -> str:
     """Returns the axes of a call in the notation of `jax.experimental.custom_partitioning`.
 
-    The axes of each operand and of each result are a string of letters, such as "dbh". The result
-    is a string such as "d, d b h -> b t d h".
+    The axes of each operand and of each result are a string of letters, such as "dbh", or "" for an
+    unused array. The result is a string such as "d, d b h -> b t d h".
     """
     count = 0
 
     def term(axes: str) -> str:
-        """Returns the letters of an array, such as "d b h"; a new name for an unused array, ""."""
+        """Returns the letters of an array, such as "d b h"; a new name for an unused array, "".
+
+        `axes` are the letters without spaces, such as "dbh".
+        """
         nonlocal count
         if axes:
             return " ".join(axes)
@@ -242,6 +258,7 @@ def _call(variant: Variant, kernel: str, *operands: jax.Array) -> list[jax.Array
     """Calls a kernel for the rows of one device; returns its results in the order of `axes_of`.
 
     `kernel` is "forward", "saving" or "backward", and the operands have the axes of `axes_of`.
+    `variant` has the properties of the recurrence, such as its kind, and the GPU.
     """
     operand_axes, result_axes = axes_of(variant, kernel)
     sizes = {
@@ -309,7 +326,8 @@ def call_kernel(
 def options_for(variant: Variant, plan: Plan, kernel: str) -> tuple[str, ...]:
     """Returns the options with which NVRTC compiles a kernel, such as "-DHIDDEN=100".
 
-    `kernel` is "forward", "saving" or "backward".
+    `kernel` is "forward", "saving" or "backward". `variant` has the properties of the recurrence,
+    such as its kind, and the GPU. `plan` is the distribution over the card.
     """
     # The PTX of an older architecture also runs on newer cards.
     arch = "compute_90" if variant.card.has_clusters else "compute_80"

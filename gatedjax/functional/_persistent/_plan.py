@@ -79,7 +79,10 @@ class Plan(NamedTuple):
     prefetch: int
 
     def threads(self, is_backward: bool) -> int:
-        """Returns the number of threads per block of the backward or of a forward kernel."""
+        """Returns the number of threads per block of the backward or of a forward kernel.
+
+        is_backward is True for the backward kernel.
+        """
         units = -(-self.hidden // self.cluster)
         count = -(-units // 4) * self.back_split if is_backward else units * self.split
         # A block consists of whole warps of 32 threads.
