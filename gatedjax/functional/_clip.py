@@ -49,7 +49,10 @@ def _clip_fwd(bound: float, x: Array) -> tuple[Array, None]:
 
 
 def _clip_bwd(bound: float, _: Tree, change: Array) -> tuple[Array]:
-    """Returns (gradient of x,): the gradient `change` of the result, clipped to [-bound, bound]."""
+    """Returns (gradient of x,): the gradient `change` of the result, clipped to [-bound, bound].
+
+    The second argument, the saved value None, is not used.
+    """
     return (jnp.clip(change, -bound, bound),)
 
 

@@ -236,7 +236,8 @@ def _prepare(
     """Checks the arguments of `gru`, and returns the call as a `Recurrence`.
 
     The `Recurrence` has the function that runs the call, and its arrays with padding set to 0. The
-    arguments are those of `gru` without `implementation`.
+    arguments are those of `gru` without `implementation`: the weights, the inputs xs [B, T, D],
+    their mask [B, T] or lengths [B], the carries [B, H], and the options.
     """
     _, size = _check_weights(weights, xs, "B T D", reset_after)
     if gradient_clip is not None:
@@ -337,7 +338,9 @@ def _forward(
     def body(h: Array, step: Tree) -> Tree:
         """Computes a step: (h, (input, is real, goes on)) -> (new h, (new h, saved)).
 
-        The two masks are bool [B] or None. The scan stacks the second result over the steps.
+        h is the state before the step, in the layout of the loop, and the two masks are bool [B] or
+        None. saved has r, z, c and stored of the step. The scan stacks the second result over the
+        steps.
         """
         x, keep, h = sums.prepare(step[0]), step[1], form.select(step[2], h, fresh)
         fed = apply_dropout(h, drop)

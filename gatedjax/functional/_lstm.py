@@ -53,7 +53,7 @@ class LSTMWeights(NamedTuple):
 
 @exportable
 class LSTMState(NamedTuple):
-    """The carry of an LSTM.
+    """The carry of an LSTM, for B rows and H hidden units.
 
     Attributes:
       hidden: the hidden state h [B, H], which is also the output of a step.
@@ -210,7 +210,8 @@ def _prepare(
     """Checks the arguments of `lstm`, and returns the call as a `Recurrence`.
 
     The `Recurrence` has the function that runs the call, and its arrays with padding set to 0. The
-    arguments are those of `lstm` without `implementation`.
+    arguments are those of `lstm` without `implementation`: the weights, the inputs xs [B, T, D],
+    their mask [B, T] or lengths [B], the carries with arrays [B, H], and the options.
     """
     _, hidden = check_weights(LSTMWeights, 4, weights, xs, "B T D")
     xs, mask = real_steps(xs, mask, lengths)
@@ -270,7 +271,9 @@ def _forward(
     def body(carry: tuple[Array, Array], step: Tree) -> Tree:
         """Computes a step: ((h, c), (input, is real, goes on)) -> (carry, (new h, saved)).
 
-        The two masks are bool [B] or None. The scan stacks the second result over the steps.
+        h and c are the states before the step, in the layout of the loop, and the two masks are
+        bool [B] or None. saved has c, i, f, g and o of the step. The scan stacks the second result
+        over the steps.
         """
         x, keep, goes_on = step
         h, c = form.select(goes_on, carry[0], fresh_h), form.select(goes_on, carry[1], fresh_c)

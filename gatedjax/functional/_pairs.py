@@ -16,8 +16,8 @@ from gatedjax.functional._types import ArrayLike
 def causal_pairs(positions: Int[Array, " Q"], size: int) -> Bool[Array, "Q N"]:
     """Returns the causal mask: True where the key is not after the query.
 
-    positions are the positions of the Q queries among the keys; the keys are at 0 .. N - 1 for N =
-    size.
+    positions are the positions of the Q queries among the keys; the N = size keys are at the
+    positions 0 .. N - 1.
     """
     return jnp.arange(size)[None, :] <= positions[:, None]
 

@@ -318,7 +318,7 @@ def _move_axis_last(scores: ArrayLike, mask: ArrayLike, axis: int) -> tuple[Arra
 def _move_axis_back(rows: Array, scores: ArrayLike, axis: int) -> Array:
     """Moves the last axis of `rows`, an array [..., n], back to `axis` of the scores.
 
-    The result has the dtype of the scores.
+    The result has the shape and the dtype of `scores`.
     """
     return jnp.moveaxis(rows, -1, axis).astype(jnp.result_type(scores))
 

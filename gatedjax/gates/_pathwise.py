@@ -80,7 +80,7 @@ class STGumbel(_Tempered):
     def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
         """Returns the hard gates b = [a + L > 0] with the derivative of s = sigmoid((a + L) / tau).
 
-        a are the logits and L is logistic noise.
+        a are the logits and L is logistic noise; both have the shape of the gates.
         """
         return gumbel_sigmoid(logits, noise, temperature=self.tau, straight_through=True)
 
@@ -109,7 +109,7 @@ class StraightThrough(Pathwise):
     def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
         """Returns the hard gates b = [a + L > 0] with the derivative p (1 - p), p = sigmoid(a).
 
-        a are the logits and L is logistic noise.
+        a are the logits and L is logistic noise; both have the shape of the gates.
         """
         p = jax.nn.sigmoid(logits)
         hard = binarize(jnp.add(*promote(logits, noise))).astype(logits.dtype)
@@ -143,7 +143,7 @@ class ReinMax(Pathwise):
 
         With p = sigmoid(a) it is (1 - p) / 2 where b = 1, and p / 2 where b = 0.
 
-        a are the logits and L is logistic noise.
+        a are the logits and L is logistic noise; both have the shape of the gates.
         """
         hard = binarize(jnp.add(*promote(logits, noise))).astype(logits.dtype)
         return attach_slope(hard, logits, jax.nn.sigmoid(jnp.where(hard > 0, -logits, logits)) / 2)

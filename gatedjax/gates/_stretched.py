@@ -111,7 +111,7 @@ class HardConcrete(_Stretched):
         return gumbel_sigmoid(logits, noise, temperature=self.tau)
 
     def open_probability(self, logits: Float[Array, " n"]) -> Float[Array, " n"]:
-        """Computes P(gate > 0) = sigmoid(a - tau log(-low / high)) from the logits a."""
+        """Computes P(gate > 0) = sigmoid(a - tau log(-low / high)) from the logits a [n]."""
         return jax.nn.sigmoid(logits - self.tau * math.log(-self.low / self.high))
 
 
@@ -152,7 +152,7 @@ class HardKuma(_Stretched):
         return jnp.exp(jnp.log(-jnp.expm1(power)) / alpha)
 
     def open_probability(self, logits: Float[Array, " n"]) -> Float[Array, " n"]:
-        """Computes P(gate > 0) = (1 - t^alpha)^beta for each of the logits a.
+        """Computes P(gate > 0) = (1 - t^alpha)^beta for each of the logits a [n].
 
         t = -low / (high - low), alpha = exp(a / 2) and beta = exp(-a / 2).
         """

@@ -66,7 +66,10 @@ class Study:
     notes: tuple[str, ...] = ()
 
     def markdown(self) -> str:
-        """Returns the title, both tables and the notes as Markdown."""
+        """Returns the title, the table of gate modes, that of the estimators, and the notes.
+
+        They are a single string of Markdown.
+        """
         parts = [
             f"## {self.title}\n",
             _render_modes(self.modes),

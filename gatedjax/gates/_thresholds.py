@@ -270,7 +270,11 @@ def search(
         return count + 1, new, low, high, jnp.all(is_settled | is_stuck)
 
     def is_unfinished(state: _State) -> Array:
-        """Returns True while a row is not settled and steps are left, for a state of `step`."""
+        """Returns True while a row is not settled and steps are left.
+
+        The state is (number of steps so far, theta, lower bound, upper bound, True if all rows are
+        settled).
+        """
         return (state[0] < _MOST_STEPS) & ~state[4]
 
     low, high, start = bounds

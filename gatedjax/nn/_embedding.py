@@ -63,7 +63,7 @@ class WordEmbedding(nn.Module):
           tokens: word ids in [0, num_embeddings), of any shape; 0 is padding.
 
         Returns:
-          The vectors, with E as an additional last axis.
+          The vectors, with their width E as an additional last axis.
 
         Raises:
           TypeError: if tokens are not integers.
