@@ -236,8 +236,8 @@ def _prepare(
     """Checks the arguments of `gru`, and returns the call as a `Recurrence`.
 
     The `Recurrence` has the function that runs the call, and its arrays with padding set to 0. The
-    arguments are those of `gru` without `implementation`: the weights, the inputs xs [B, T, D],
-    their mask [B, T] or lengths [B], the carries [B, H], and the options.
+    function takes the arguments of `gru` without `implementation`: the weights, the inputs xs
+    [B, T, D], their mask [B, T] or lengths [B], the carries [B, H], and the options.
     """
     _, size = _check_weights(weights, xs, "B T D", reset_after)
     if gradient_clip is not None:
@@ -396,8 +396,9 @@ def _gru_fwd(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> Tree:
     """Returns ((final, outputs), residuals): the result, and the arrays that `_gru_bwd` needs.
 
     The layout of the loop is the second of `forms`, that of a call with gradients: states [H, B] or
-    [B, H]. The arguments are those of `_gru`. The residuals are (arguments, (states, saved)), with
-    the results of `_forward`. `kind` has the options `reverse`, `reset_after` and `gradient_clip`.
+    [B, H]. The function takes the arguments of `_gru`. The residuals are (arguments, (states,
+    saved)), with the results of `_forward`. `kind` has the options `reverse`, `reset_after` and
+    `gradient_clip`.
     """
     result, saved = _forward(forms[1], kind, *arguments)
     return result, (arguments, saved)

@@ -119,8 +119,8 @@ def gated_stack(
 def _gated_stack(selected: Array, weights: GatedStackWeights) -> tuple[Array, Array]:
     """Computes `gated_stack` of `selected` [*B, L, D] without checks; returns (states, gates).
 
-    The states are [*B, L, D] and the gates [*B, L-1, D], for L layers of width D. `weights` are
-    those of the layers 1 .. L-1.
+    The states are [*B, L, D] and the gates [*B, L-1, D], for L layers of width D. `weights` belong
+    to the layers 1 .. L-1.
     """
     dtype, wide, width = selected.dtype, wide_dtype(selected), selected.shape[-1]
     # [L-1, *B, 2D]: the layers are the first axis, because `lax.scan` runs over it.
@@ -201,8 +201,8 @@ def _highway_stack(inputs: Array, weights: HighwayWeights) -> tuple[Array, Array
     def layer(carry: Array, weights: HighwayWeights) -> tuple[Array, tuple[Array, Array]]:
         """Computes a layer: (state below, weights) -> (state, (state, gate)), each [*B, D].
 
-        `weights` are those of the layer, a kernel [D, 2D] and a bias [2D]. The scan stacks the
-        second result over the layers. `carry` is the state below.
+        `weights` belong to the layer, a kernel [D, 2D] and a bias [2D]. The scan stacks the second
+        result over the layers. `carry` is the state below.
         """
         # Gate and candidate share a product, because both read the layer below.
         both = _product(carry, weights.recurrent, dtype)

@@ -210,8 +210,8 @@ def _prepare(
     """Checks the arguments of `lstm`, and returns the call as a `Recurrence`.
 
     The `Recurrence` has the function that runs the call, and its arrays with padding set to 0. The
-    arguments are those of `lstm` without `implementation`: the weights, the inputs xs [B, T, D],
-    their mask [B, T] or lengths [B], the carries with arrays [B, H], and the options.
+    function takes the arguments of `lstm` without `implementation`: the weights, the inputs xs
+    [B, T, D], their mask [B, T] or lengths [B], the carries with arrays [B, H], and the options.
     """
     _, hidden = check_weights(LSTMWeights, 4, weights, xs, "B T D")
     xs, mask = real_steps(xs, mask, lengths)
@@ -311,7 +311,7 @@ def _run_forward(form: Form, reverse: bool, *arguments: Tree) -> tuple[LSTMState
 def _lstm(form: Form, reverse: bool, *arguments: Tree) -> tuple[LSTMState, Array]:
     """Returns (final, outputs) like `_run_forward`, with the custom backward pass `_lstm_bwd`.
 
-    The arguments form, reverse and `arguments` are those of `_run_forward`.
+    The function takes the arguments form, reverse and `arguments` of `_run_forward`.
     """
     return _run_forward(form, reverse, *arguments)
 
@@ -319,8 +319,8 @@ def _lstm(form: Form, reverse: bool, *arguments: Tree) -> tuple[LSTMState, Array
 def _lstm_fwd(form: Form, reverse: bool, *arguments: Tree) -> Tree:
     """Returns ((final, outputs), residuals): the result, and the arrays that `_lstm_bwd` needs.
 
-    The arguments form, reverse and `arguments` are those of `_run_forward`. The residuals are
-    (arguments, (states, saved)), with the results of `_forward`.
+    The function takes the arguments form, reverse and `arguments` of `_run_forward`. The residuals
+    are (arguments, (states, saved)), with the results of `_forward`.
     """
     result, saved = _forward(form, reverse, *arguments)
     return result, (arguments, saved)

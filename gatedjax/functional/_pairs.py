@@ -141,7 +141,7 @@ def append_to_cache(
       mask: True at real tokens among the n new ones; None means all.
 
     Returns:
-      The new cache, an `AttentionCache` of the same shapes whose position is larger by n.
+      The new cache, an `AttentionCache` of the same shapes, with a position larger by n.
 
     Raises:
       ValueError: also if the cache is known to have no room. If its position is traced, the values

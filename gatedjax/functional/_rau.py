@@ -141,8 +141,8 @@ def _prepare(
     """Checks the arguments of `rau`, and returns the call as a `Recurrence`.
 
     The `Recurrence` has the function that runs the call, and its arrays with padding set to 0. The
-    arguments are those of `rau` without `implementation`: the weights, the inputs xs [B, T, D],
-    their mask [B, T] or lengths [B], the carries, and the options.
+    function takes the arguments of `rau` without `implementation`: the weights, the inputs xs
+    [B, T, D], their mask [B, T] or lengths [B], the carries, and the options.
     """
     options = check_options(attention, rescale, reset_after)
     _, size = check_rau_weights(weights, xs, "B T D", options)
@@ -420,7 +420,7 @@ def _run_forward(
 def _rau(form: Form, reverse: bool, options: RAUOptions, *arguments: Tree) -> tuple[Array, Array]:
     """Returns (final, outputs) like `_run_forward`, with the custom backward pass `_rau_bwd`.
 
-    The arguments form, reverse, options and `arguments` are those of `_run_forward`.
+    The function takes the arguments form, reverse, options and `arguments` of `_run_forward`.
     """
     return _run_forward(form, reverse, options, *arguments)
 
@@ -428,8 +428,8 @@ def _rau(form: Form, reverse: bool, options: RAUOptions, *arguments: Tree) -> tu
 def _rau_fwd(form: Form, reverse: bool, options: RAUOptions, *arguments: Tree) -> Tree:
     """Returns ((final, outputs), residuals): the result, and the arrays that `_rau_bwd` needs.
 
-    The arguments form, reverse, options and `arguments` are those of `_run_forward`. The residuals
-    are (arguments, (states, saved)), with the results of `_forward`.
+    The function takes the arguments form, reverse, options and `arguments` of `_run_forward`. The
+    residuals are (arguments, (states, saved)), with the results of `_forward`.
     """
     result, saved = _forward(form, reverse, options, *arguments)
     return result, (arguments, saved)

@@ -525,7 +525,7 @@ def _shapes_of(
     def shapes(features: int, hidden: int) -> dict[str, tuple[int, ...]]:
         """Returns {field: shape} for inputs of width `features` and states of width `hidden`.
 
-        The fields are those of the class of weights that belong to the attention, such as "score".
+        The fields of the attention in the class of weights, such as "score", are included.
         """
         both = features + hidden
         if isinstance(weights, RAUConcatWeights):

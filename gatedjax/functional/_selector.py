@@ -44,7 +44,7 @@ def uniform_sigmoid(
 
     Args:
       logits: a, the log-odds that a gate is open, in nats, of any shape.
-      uniform: u in (0, 1), random numbers of the same shape, such as those of `pair_uniform`.
+      uniform: u in (0, 1), random numbers of the same shape, such as the draws of `pair_uniform`.
       temperature: tau > 0. A traced tau of 0 or less returns the hard draw, without a gradient.
       straight_through: return the hard draw [r < 1], with the gradient of the soft gate.
 

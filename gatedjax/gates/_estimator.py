@@ -136,7 +136,7 @@ class ByValues(Estimator, Protocol):
       unbiased: True (the default) if the mean of the estimates is the gradient.
       needs_gradient: False, because the loss is not differentiated with respect to the gates.
       rows: the number of rows of logistic noise, 1 by default.
-      live: the number of patterns, the first ones, whose mean loss is the value of the estimate;
+      live: the number k of patterns: the mean loss of the first k is the value of the estimate;
         None (the default) means all.
     """
 

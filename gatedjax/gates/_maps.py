@@ -399,7 +399,7 @@ def _map_to_sum(
     scores: ArrayLike,
     axis: int,
 ) -> Array:
-    """Returns gates phi((z - theta) / tau) whose sum in each row is k.
+    """Returns gates phi((z - theta) / tau) with the sum k in each row.
 
     A row with at most k real positions has gates 1 at these; padding has gates 0. phi is the
     function of the family, and theta is the threshold of a row. z are scores [..., n] with the axis

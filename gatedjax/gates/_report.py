@@ -432,7 +432,7 @@ def summarize(estimator: Estimator, samples: Iterable[Sample]) -> Measure:
 def _convert_to_normal(square: float, mean: float, variance: float) -> float:
     """Converts a value of a scaled chi-square variable to a standard normal number.
 
-    square is the value; mean and variance are those of the variable. The result is the number of
+    square is the value; mean and variance belong to the variable. The result is the number of
     standard deviations by which the value exceeds the mean.
     """
     if square == 0:

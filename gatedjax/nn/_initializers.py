@@ -85,7 +85,7 @@ def per_layer(
     blocks = per_gate(init, offsets or (0.0,) * num_gates)
 
     def initialize(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Any:
-        """Draws a parameter of `shape`, whose first axis is that of the layers.
+        """Draws a parameter of `shape`, with the layers along the first axis.
 
         `key` is a PRNG key, and `dtype` that of the result.
         """

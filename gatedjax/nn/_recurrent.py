@@ -358,7 +358,8 @@ class LSTM(_Recurrent):
     def _unroll_gated(self) -> Callable[..., Tree]:
         """Returns `functional.skip_lstm`, which runs the cell over time with the keyword `gates`.
 
-        The first arguments are those of `functional.lstm`: weights, inputs [B, T, D] and mask.
+        The function takes the first arguments of `functional.lstm`: weights, inputs [B, T, D] and
+        mask.
         """
         # The third argument of `skip_lstm` is its gates, where the recurrences have their mask.
         return lambda weights, xs, mask, **options: F.skip_lstm(weights, xs, mask=mask, **options)

@@ -142,9 +142,9 @@ def draw_selection(
         same noise with the opposite sign.
 
     Returns:
-      A `Gates`, whose `values` are the gates A [B, M, Q, N]. Its `weights`, the factors of the
-      logits in `Selection.score`, have the same shape for a `MultiPass` estimator, and are None for
-      other estimators.
+      A `Gates`. Its `values` are the gates A [B, M, Q, N]. Its `weights`, the factors of the logits
+      in `Selection.score`, have the same shape for a `MultiPass` estimator, and are None for other
+      estimators.
     """
     # The mean field has no noise: probabilities take the place of the gates.
     if isinstance(estimator, MeanField):

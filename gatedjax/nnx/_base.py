@@ -13,7 +13,7 @@ from gatedjax._utils.types import Tree
 
 
 class Scope(nnx.Module):
-    """The parameters below a name, such as those of "layer_0"; each parameter is an attribute.
+    """The parameters below a name, such as "layer_0"; each parameter is an attribute.
 
     Args:
       params: a mapping of names to parameters (`nnx.Variable`), or to a further mapping of this

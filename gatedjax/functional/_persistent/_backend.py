@@ -214,7 +214,7 @@ def _run_trial(variant: Variant, plan: Plan) -> None:
         return tuple(sizes[axis] for axis in axes) or (1,)
 
     def run(kernel: str, values: dict[int, np.ndarray]) -> list[np.ndarray]:
-        """Returns the result arrays of a kernel whose operands are zeros, but for `values`.
+        """Returns the result arrays of a kernel for operands of zeros and `values`.
 
         `kernel` is "forward", "saving" or "backward", and `values` maps positions of operands, from
         0, to arrays.
