@@ -136,8 +136,8 @@ class ByValues(Estimator, Protocol):
       unbiased: True (the default) if the mean of the estimates is the gradient.
       needs_gradient: False, because the loss is not differentiated with respect to the gates.
       rows: the number of rows of logistic noise, 1 by default.
-      live: the number of leading patterns that give the value of the estimate, their mean loss; None
-        (the default) means all.
+      live: the number of leading patterns that give the value of the estimate, their mean loss;
+        None (the default) means all.
     """
 
     unbiased: ClassVar[bool] = True
