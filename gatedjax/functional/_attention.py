@@ -30,8 +30,8 @@ def attention_pool(
         [2. 3.]
 
     Args:
-      states: h.
-      weights: alpha; without a mask 0 at padding.
+      states: h, a vector of D features at each of T positions.
+      weights: alpha, a number for each position; without a mask 0 at padding.
       mask: True at real positions (an axis may be 1 to broadcast). States and weights at the other
         positions, NaN included, have no effect on values or gradients. None takes the positions
         where states are NaN or infinite and weights exactly 0 for padding.
@@ -62,8 +62,8 @@ def attention_pool(
 def weighted_sum(states: Array, weights: Array) -> Array:
     """Computes sum_t weights_t states_t, as `attention_pool` does, without checks or a mask.
 
-    states [*B, T, D] must be finite at padding, and weights [*B, T] must be 0 there. The result
-    [*B, D] has the dtype of states.
+    states [*B, T, D] are a vector for each of T positions; they must be finite at padding, and
+    weights [*B, T] must be 0 there. The result [*B, D] has the dtype of states.
     """
     pooled = jnp.einsum(
         "...t,...td->...d", weights, states, preferred_element_type=wide_dtype(states, weights)
@@ -91,8 +91,9 @@ def local_attention_weights(
         [[1 1 1 1 0]] 0.25
 
     Args:
-      scores: e, unnormalised attention, in nats.
-      position: p, real-valued and 0-based; the gradient flows through the Gaussian.
+      scores: e, unnormalised attention for each of T tokens, in nats.
+      position: p, the centre of the window of each row, a real number counted from 0; the gradient
+        flows through the Gaussian.
       half_width: D > 0, half of the window in tokens. The real token nearest to p always belongs to
         the window.
       mask: True at real tokens (an axis may be 1 to broadcast); None means all. Masked tokens have
@@ -156,18 +157,18 @@ def local_attention_weights(
 
 
 def _nearest_real(centre: Array, steps: Array, mask: Array) -> Array:
-    """Returns the real position nearest to the centre [..., 1]; an infinity if no token is real.
+    """Returns the real position nearest to the centre, [..., 1]; infinity if no token is real.
 
-    `steps` are the positions 0 .. T - 1 [T], and mask [..., T] is True at real tokens. Of two
-    equally near positions it is the rounded centre if that is real, as for a text with a length,
-    else the first.
+    `centre` [..., 1] is a real number for each row, in units of positions. `steps` are the
+    positions 0 .. T - 1 [T], and mask [..., T] is True at real tokens. Of two equally near
+    positions it is the rounded centre if that is real, as for a text with a length, else the first.
     """
     # A mesh with explicit axes requires the cases of `where` to have the sharding of the mask.
     steps = steps + jnp.zeros_like(mask, steps.dtype)
     infinite = jnp.full_like(steps, jnp.inf)
 
     def least(values: Array) -> Array:
-        """Returns the least value of each row [..., 1]; infinity for T = 0."""
+        """Returns the least value of each row [..., T], as [..., 1]; infinity for T = 0."""
         return jnp.min(values, axis=-1, keepdims=True, initial=jnp.inf)
 
     # A centre far outside would have the same rounded distance from several tokens.

@@ -20,8 +20,9 @@ _QUERIES = 1 << 20
 def _words(keys: Key[Array, " B"], rows: Int[Array, " R"], size: int) -> tuple[Array, Array]:
     """Draws two random words of 32 bits for each example, row and column.
 
-    keys are a PRNG key for each of B examples, rows the numbers of the R rows, and size is the
-    number N of columns. Returns two uint32 arrays [B, R, N].
+    keys are a PRNG key for each of B examples. The draws of an example form a matrix: rows are the
+    numbers of its R rows, such as the positions of tokens, and size is the number N of its columns.
+    Returns two uint32 arrays [B, R, N], the first and the second word.
     """
     shape = (keys.shape[0], rows.shape[0], size)
     typed = jnp.issubdtype(keys.dtype, jax.dtypes.prng_key)
@@ -95,13 +96,15 @@ def pair_uniform(
         (2, 3, 4, 5)
 
     Args:
-      keys: one key per example (see `example_keys`).
-      heads: M.
-      queries: positions of the queries, below 2**20; a block may have any of them.
+      keys: a PRNG key for each of B examples (see `example_keys`).
+      heads: M, the number of attention heads.
+      queries: positions of the Q queries in the text, from 0 and below 2**20; a block of queries
+        may have any of them.
       size: padded number N of keys; a longer row continues a shorter one.
 
     Returns:
-      float32 from the open interval (0, 1).
+      float32 from the open interval (0, 1), an independent number for each example, head, query and
+      key.
     """
     # Two heads share a block: the first has its high word, the second its low word. If M is odd,
     # the last word is unused.
@@ -123,13 +126,13 @@ def pair_bytes(
         dtype('uint8')
 
     Args:
-      keys: one key per example (see `example_keys`).
-      heads: M.
-      queries: positions of the queries, below 2**20.
+      keys: a PRNG key for each of B examples (see `example_keys`).
+      heads: M, the number of attention heads.
+      queries: positions of the Q queries in the text, from 0 and below 2**20.
       size: padded number N of keys; a longer row continues a shorter one.
 
     Returns:
-      uint8 in [0, 256).
+      uint8 in [0, 256), an independent byte for each example, head, query and key.
     """
     # A block has eight bytes, a byte for each of eight heads.
     words = _pairs(keys, -(-heads // 8), queries, size)
@@ -139,9 +142,10 @@ def pair_bytes(
 
 
 def _merge_groups(groups: Array) -> Array:
-    """Reshapes [B, G, H, Q, N] to [B, G H, Q, N], for G groups of H heads.
+    """Reshapes draws [B, G, H, Q, N] to [B, G H, Q, N], for G groups of H heads.
 
-    All axes are given, because none can be inferred if Q or N is 0.
+    B is the number of examples, Q that of the queries, and N that of the keys. All axes are given,
+    because none can be inferred if Q or N is 0.
     """
     rows, count, heads, queries, size = groups.shape
     return groups.reshape(rows, count * heads, queries, size)
@@ -155,9 +159,9 @@ def feature_bytes(keys: Key[Array, " B"], size: int, features: int) -> UInt[Arra
         (2, 5, 8)
 
     Args:
-      keys: one key per example (see `example_keys`).
-      size: padded length N; a longer text continues a shorter text.
-      features: F.
+      keys: a PRNG key for each of B examples (see `example_keys`).
+      size: padded length N, the number of positions; a longer text continues a shorter text.
+      features: F, the number of features of a position.
 
     Returns:
       uint8 in [0, 256).
@@ -180,9 +184,10 @@ def byte_dropout(
         [0. 0. 2. 2.]
 
     Args:
-      inputs: x.
+      inputs: x, activations of any shape.
       rate: probability of a zero, in [0, 1).
-      draws: a byte for each element of inputs.
+      draws: a byte for each element of inputs, such as the result of `feature_bytes`; t is the
+        rounded rate in units of 1/256.
 
     Returns:
       y in the dtype of inputs.

@@ -7,8 +7,9 @@ from jaxtyping import Array
 def split_queries(array: Array, block: int) -> Array:
     """Splits the N queries of an array [B, M, N, ...] into blocks: [blocks, B, M, block, ...].
 
-    M is the number of heads, `block` the number of queries in a block. The last block is filled up
-    with zeros.
+    B is the number of examples, M that of the heads, and `block` the number of queries in a block;
+    the result has ceil(N / block) blocks along its first axis. The last block is filled up with
+    zeros.
     """
     size, (rows, heads) = array.shape[2], array.shape[:2]
     blocks = -(-size // block)
@@ -21,6 +22,7 @@ def split_queries(array: Array, block: int) -> Array:
 def join_queries(array: Array, size: int) -> Array:
     """Joins the blocks of an array [blocks, B, M, block, ...] to [B, M, size, ...].
 
+    B is the number of examples, M that of the heads, and `block` the number of queries in a block.
     `size` is the number of queries before `split_queries`; the zeros behind them are removed.
     """
     joined = jnp.moveaxis(array, 0, 2)
@@ -29,10 +31,10 @@ def join_queries(array: Array, size: int) -> Array:
 
 
 def block_positions(size: int, block: int) -> Array:
-    """Returns the positions of the queries in each block, int [blocks, block].
+    """Returns the positions of the queries in each block, counted from 0: int [blocks, block].
 
-    There are `size` queries in blocks of `block`, as in `split_queries`; positions from `size` on
-    belong to zeros that fill the last block.
+    There are `size` queries in blocks of `block` queries, as in `split_queries`; positions from
+    `size` on belong to zeros that fill the last block.
     """
     blocks = -(-size // block)
     return jnp.arange(blocks * block).reshape(blocks, block)

@@ -98,7 +98,10 @@ def check_choice(choices: Any, **values: object) -> None:
 
 
 def check_not_both(**arguments: object) -> None:
-    """Raises ValueError if neither of two arguments is None; the message has their keywords."""
+    """Raises ValueError if two arguments are both given, so that neither is None.
+
+    The message contains the keywords of the arguments as their names.
+    """
     if all(value is not None for value in arguments.values()):
         raise ValueError(f"{' or '.join(arguments)} must be None, got both: give one of the two")
 
@@ -229,8 +232,9 @@ def _known_and_real(
 ) -> np.ndarray:
     """Returns a vector of the values at real positions for which `which` is True; empty if traced.
 
-    The values are an array of any shape. `which` maps them to booleans of the same shape. The mask
-    is True at real positions and broadcasts against the values; None means all.
+    The values are an array of any shape. `which` maps them to booleans of the same shape, True for
+    the values to return. The mask is True at real positions and broadcasts against the values; None
+    means all.
     """
     if not is_known(values, mask):
         return np.zeros(0)

@@ -40,13 +40,19 @@ def _clip(bound: float, x: Array) -> Array:
 
 
 def _clip_fwd(bound: float, x: Array) -> tuple[Array, None]:
-    """Returns (x, None): the backward pass needs no saved array."""
+    """Returns (x, None): the backward pass needs no saved array.
+
+    x is an array of any shape, and bound is only for the backward pass.
+    """
     del bound
     return x, None
 
 
 def _clip_bwd(bound: float, _: Tree, change: Array) -> tuple[Array]:
-    """Returns (gradient of x,): the gradient `change` of the result, clipped to [-bound, bound]."""
+    """Returns (gradient of x,): the gradient `change` of the result, clipped to [-bound, bound].
+
+    The second argument, the saved value None, is not used.
+    """
     return (jnp.clip(change, -bound, bound),)
 
 

@@ -31,11 +31,11 @@ ScoreFunction = Callable[[Float[Array, "*B K D"]], Float[Array, "*B K"]]
 
 @exportable
 class CompactPool(NamedTuple):
-    """The result of `compact_attention_pool`.
+    """The result of `compact_attention_pool`, for rows *B of T tokens with states of width D.
 
     Attributes:
-      pooled: c [*B, D].
-      weights: alpha [*B, T], 0 at closed and padded tokens.
+      pooled: c [*B, D], the weighted sum of the states of each row.
+      weights: the attention weights alpha [*B, T], 0 at closed and padded tokens.
       overflow: int32 [*B], the number of open tokens that did not fit into the capacity.
     """
 
@@ -53,13 +53,13 @@ def plan_capacity(open_counts: ArrayLike, quantile: float = 1.0, multiple: int =
         16
 
     Args:
-      open_counts: open tokens per row, any shape.
+      open_counts: the number of open tokens of each row, integers of any shape.
       quantile: share of the rows that should fit, in [0, 1]; the remaining rows overflow.
       multiple: the result is rounded up to a multiple of this number, so that small changes of the
         data do not compile again.
 
     Returns:
-      The capacity, at least multiple.
+      The capacity: the slots for open tokens that each row gets; at least multiple.
     """
     counts = np.asarray(open_counts, np.float64).ravel()
     if counts.size == 0 or not np.all(np.isfinite(counts) & (counts >= 0)):
@@ -82,21 +82,22 @@ def open_indices(
     *,
     capacity: int,
 ) -> tuple[Int[Array, "*B K"], Bool[Array, "*B K"], Int[Array, "*B"]]:
-    """Finds the open tokens of each row, in the order of the text.
+    """Finds the open tokens of each row of T tokens, in the order of the text.
 
         >>> indices, valid, overflow = open_indices(jnp.array([[0.0, 1.0, 0.0, 1.0]]), capacity=3)
         >>> print(indices, valid, overflow)
         [[1 3 0]] [[ True  True False]] [0]
 
     Args:
-      gates: hard gates; open is True or > 0 (NaN is closed).
+      gates: hard gates of the T tokens of each row; open is True or > 0 (NaN is closed).
       mask: True at real tokens; None means all.
       capacity: K, the largest number of open tokens of a row; more than T means T, unless
         `jax.export` leaves T open.
 
     Returns:
-      indices int32 [*B, K] of the first K open tokens, ascending, then zeros; valid bool [*B, K],
-      True at slots that hold an open token; overflow int32 [*B], the open tokens left out.
+      (indices, valid, overflow): int32 [*B, K], the positions from 0 of the first K open tokens,
+      ascending, then zeros; bool [*B, K], True at entries that hold an open token; and int32 [*B],
+      the number of open tokens left out.
     """
     is_open = _open_set(gates, mask)
     size = is_open.shape[-1]
@@ -129,8 +130,8 @@ def compact_attention_pool(
       score_fn: maps states [*B, K, D] to scores [*B, K], token by token; K is capacity, or T in the
         dense form. A slot without a token holds the first open token of its row, or zeros if none
         is open; its score has no effect.
-      states: h; closed tokens have no effect but must be finite. Values where the mask is False,
-        NaN included, have no effect.
+      states: h, a vector of width D for each of T tokens; closed tokens have no effect but must be
+        finite. Values where the mask is False, NaN included, have no effect.
       gates: hard gates; open is True or > 0. A row with a gate of NaN at a real token gives NaN.
       mask: True at real tokens; None means all.
       capacity: slots per row (see `plan_capacity`); T or more runs the dense form.
@@ -139,10 +140,10 @@ def compact_attention_pool(
         selected); "truncate" attends to the first open tokens that fit.
 
     Returns:
-      c in the dtype of states, alpha in the dtype of the scores (computed in float32 or wider), and
-      per row the number of open tokens that did not fit, with both values of overflow. A row
-      without open tokens gives zeros; call `ensure_open` first to avoid such rows. Gates get no
-      gradient.
+      A `CompactPool` (pooled, weights, overflow): c in the dtype of states, alpha in the dtype of
+      the scores (computed in float32 or wider), and per row the number of open tokens that did not
+      fit, with both values of the argument overflow. A row without open tokens gives zeros; call
+      `ensure_open` first to avoid such rows. Gates get no gradient.
 
     Reference: Xue et al. 2020 (GA-Net), eq. 2 with binary gates.
     """
@@ -211,15 +212,17 @@ def _pool_where(score_fn: ScoreFunction, states: Array, keep: Array) -> tuple[Ar
 def _running_count(is_open: Array) -> Array:
     """Returns the number of open tokens up to and including each token, int32 [*B, T].
 
-    `is_open` is bool [*B, T].
+    `is_open` [*B, T] is True at the open tokens.
     """
     return jnp.cumsum(is_open, axis=-1, dtype=jnp.int32)
 
 
 def _slots_of(running: Array, capacity: int) -> tuple[Array, Array, Array]:
-    """Returns the result of `_slots`, also for arrays that are sharded over several devices.
+    """Finds the token of each slot, also for arrays that are sharded over several devices.
 
-    `running` and `capacity` are the arguments of `_slots`.
+    running [*B, T] is the number of open tokens up to and including each token, and capacity is the
+    number K of slots. Returns the indices of the tokens, int [*B, K]; True at slots with a token
+    [*B, K]; and the number of open tokens left out, int [*B].
     """
     return on_rows(functools.partial(_slots, capacity=capacity), running, axes=running.ndim - 1)
 

@@ -20,7 +20,7 @@ from gatedjax.functional._types import Tree
 def _varying(array: Tree) -> frozenset[str]:
     """Returns the names of the manual mesh axes over which an array varies.
 
-    A `jax.ShapeDtypeStruct` stands for an array of its type. The set is empty outside of
+    A `jax.ShapeDtypeStruct`, too, is accepted as the array. The set is empty outside of
     `jax.shard_map`.
     """
     kind = array if isinstance(array, jax.ShapeDtypeStruct) else jax.typeof(array)
@@ -37,15 +37,19 @@ def vary_together(tree: Tree, extra: Tree = ()) -> Tree:
     array over the devices.
 
     Args:
-      tree: the arrays that are cast.
-      extra: arrays, or their types, that contribute axes to the union.
+      tree: the arrays that are cast, a pytree.
+      extra: a pytree of arrays, or of their types (`jax.ShapeDtypeStruct`), that contribute axes to
+        the union.
+
+    Returns:
+      The cast arrays, in the structure of tree.
     """
     axes = {axis for leaf in jax.tree.leaves((tree, extra)) for axis in _varying(leaf)}
     if not axes:
         return tree
 
     def cast(leaf: Tree) -> Tree:
-        """Casts an array to vary over the union of the axes."""
+        """Returns the array `leaf`, cast to vary over the union of the axes."""
         return lax.pcast(leaf, tuple(sorted(axes - _varying(leaf))), to="varying")
 
     return jax.tree.map(cast, tree)
@@ -64,8 +68,9 @@ def has_explicit_axes() -> bool:
 def leading_spec(*arrays: Any, axes: int = 1) -> PartitionSpec:
     """Returns the sharding of the leading axes in the first array that shards any of them.
 
-    `axes` is the number of leading axes. The result is a `PartitionSpec` with at most this number
-    of entries, and an empty one if no array shards these axes.
+    arrays are `jax.Array`s of any shapes, traced or not. `axes` is the number of leading axes. The
+    result is a `PartitionSpec` with at most this number of entries, and an empty one if no array
+    shards these axes.
     """
     for array in arrays:
         spec = tuple(jax.typeof(array).sharding.spec)[:axes]
@@ -82,10 +87,15 @@ def on_rows(
     The results are sharded along their leading axes like the first sharded array in `rows`.
 
     Args:
-      function: a function that closes over no array.
-      *arguments: its arguments.
-      rows: arrays that share their leading axes with all results; None means the arguments.
+      function: a function of arrays that closes over no array.
+      *arguments: its arguments, pytrees of arrays.
+      rows: a pytree of arrays that share their leading axes, such as the rows of a batch, with all
+        results; None means the arguments.
       axes: the number of leading axes that are shared.
+
+    Returns:
+      The result of the function, a pytree of arrays. Outside a mesh with explicit axes it is
+      function(*arguments).
     """
     if not has_explicit_axes():
         return function(*arguments)
@@ -107,7 +117,10 @@ def compile_outside_jit(*static: int) -> Callable[..., Tree]:
 
 @compile_outside_jit(0, 1)
 def _run_compiled(core: Callable[..., Tree], static: tuple[Any, ...], arguments: Tree) -> Tree:
-    """Returns core(*static, *arguments), compiled once for each core, `static` and shapes."""
+    """Returns core(*static, *arguments), compiled once for each core, `static` and shapes.
+
+    `static` are hashable values, and `arguments` is a tuple of pytrees of arrays.
+    """
     return core(*static, *arguments)
 
 
@@ -119,9 +132,13 @@ def run_core(
     Args:
       core: a module-level function, because the cache of compiled programs uses its identity.
       static: hashable arguments that are known while tracing.
-      arguments: trees of arrays.
-      rows: arrays that share their leading axes with all results, see `on_rows`.
+      arguments: a tuple of trees of arrays.
+      rows: arrays that share their leading axes with all results; inside a mesh with explicit axes
+        the results are sharded along these axes like the first sharded array in rows.
       axes: the number of leading axes that are shared.
+
+    Returns:
+      The result of core, a tree of arrays.
     """
     run = functools.partial(_run_compiled, core, static)
     return on_rows(run, vary_together(arguments), rows=rows, axes=axes)
@@ -130,7 +147,8 @@ def run_core(
 def take_rows(table: jax.Array, index: jax.Array) -> jax.Array:
     """Returns table[index] [..., D], with the sharding of the index.
 
-    table is [V, D] and index is an int array of any shape. A row is NaN if its index is V or more.
+    table is [V, D], V rows of width D, and index is an int array of any shape [...] with numbers of
+    rows from 0. A row is NaN if its index is V or more.
     """
     # `jnp.take` gives NaN for an index beyond the table, whereas indexing reads the last row.
     take = functools.partial(jnp.take, axis=0)
@@ -148,7 +166,10 @@ def rows_like(tree: Tree, *like: jax.Array) -> Tree:
     (rows,) = tuple(leading_spec(*like)) or (None,)
 
     def place(leaf: Tree) -> Tree:
-        """Returns an array whose first axis is sharded like the rows; other axes do not change."""
+        """Returns the array `leaf` with its first axis sharded like the rows.
+
+        The sharding of its other axes does not change.
+        """
         trailing = tuple(jax.typeof(leaf).sharding.spec)[1:]
         return jax.sharding.reshard(leaf, PartitionSpec(rows, *trailing))
 

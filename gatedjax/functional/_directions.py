@@ -26,7 +26,8 @@ class Recurrence(NamedTuple):
     """A checked call of `lstm`, `gru` or `rau` for one direction.
 
     Attributes:
-      kind: the kernel for GPUs, a key of `KINDS`, or None if there is no kernel.
+      kind: the kernel for GPUs, a key of `KINDS` ("lstm", "gru_after", "gru_before" or "rau"), or
+        None if there is no kernel.
       name: the recurrence and its options, for messages.
       reverse: True if it runs from the last step to the first.
       core: the scan with its backward pass; it maps (*static, *arguments) to (final, outputs), the
@@ -34,10 +35,11 @@ class Recurrence(NamedTuple):
       forward: the same scan, which JAX can differentiate in all modes.
       static: the first arguments of `core` and `forward`, which are known while tracing.
       arguments: (weights, xs, mask, initial, dropout, begins): the weights; the inputs [B, T, D];
-        the mask [B, T] or None; the carry before the first step; the mask of recurrent dropout [B,
-        H] or None; and the `Restarts`.
+        the mask [B, T] or None; the carry before the first step; the mask of recurrent dropout
+        [B, H] or None; and the `Restarts`, the steps that start a segment and the carry that they
+        start with.
       bound: the bound of the gradients inside a step; None means no bound.
-      scale: the sum of the attention weights of `rau`.
+      scale: the sum of the attention weights of `rau` in a step: H with rescale, else 1.
     """
 
     kind: str | None
@@ -57,7 +59,8 @@ _PREPARE: dict[Callable[..., Any], Callable[..., Recurrence]] = {}
 def register(unroll: Callable[..., Any], prepare: Callable[..., Recurrence]) -> None:
     """Registers `prepare` for `unroll`, which is `lstm`, `gru` or `rau`.
 
-    `prepare` checks the arguments of `unroll` and returns a `Recurrence`.
+    `prepare` takes the arguments of `unroll` without `implementation`, checks them and returns the
+    call as a `Recurrence`.
     """
     _PREPARE[unroll] = prepare
 
@@ -65,10 +68,11 @@ def register(unroll: Callable[..., Any], prepare: Callable[..., Recurrence]) -> 
 def kind_of(
     recurrence: str, *, reset_after: bool = False, attention: str = "feature_proj"
 ) -> tuple[str | None, str]:
-    """Returns (kernel, name): a key of `KINDS` or None without a kernel, and a name for messages.
+    """Returns (kernel, name): the kernel for GPUs, and a name for messages.
 
     `recurrence` is "lstm", "gru" or "rau"; `reset_after` and `attention` are options of `gru` and
-    `rau`.
+    `rau`. The kernel is "lstm", "gru_after" (a GRU with reset_after), "gru_before" or "rau", or
+    None if the options have no kernel. The name is, for example, "gru with reset_after".
     """
     if recurrence == "lstm":
         return "lstm", "lstm"
@@ -98,17 +102,19 @@ def recurrence_backend(
         RecurrenceBackend(implementation='scan', reason="implementation='scan' was given")
 
     Args:
-      recurrence: the name of the function.
+      recurrence: the name of the function, "lstm", "gru" or "rau".
       batch: B, the rows of the batch.
       steps: T, the length of the rows.
       hidden: H, the hidden width.
       dtype: the dtype of the inputs.
       directions: 2 for both directions of `bidirectional` or of a bidirectional module.
-      reset_after, attention: the options of `gru` and `rau`.
-      implementation: the argument of the call.
+      reset_after: True if a `gru` or `rau` applies the reset gate after the recurrent product.
+      attention: the form of the attention of a `rau`, such as "feature_proj" (see `rau_step`).
+      implementation: the argument of the call: "scan", a loop of XLA; "persistent", one launch for
+        all steps on an NVIDIA GPU; or "auto", the faster of both.
 
     Returns:
-      An object with `implementation`, "scan" or "persistent", and `reason`.
+      An object with `implementation`, "scan" or "persistent", and `reason`, a sentence.
 
     Raises:
       ValueError: also if "persistent" is asked for and not available.
@@ -124,8 +130,9 @@ def run_recurrences(
 ) -> list[tuple[Carry, Array]]:
     """Runs one or two directions over the same inputs; returns (final, outputs) of each.
 
-    `calls` are the checked calls of the directions, and `implementation` is that of `lstm`. The
-    final carry has arrays [B, H], and the outputs are [B, T, H].
+    `calls` are the checked calls of the directions, and `implementation` is "auto", "scan" or
+    "persistent", as in `lstm`. The final carry has arrays [B, H], and the outputs are [B, T, H],
+    for B rows, T steps and H hidden units.
     """
     # Both directions have the same inputs, mask and options, so that the first stands for both.
     first = calls[0]
@@ -194,12 +201,14 @@ def _scan_both(
     """Runs the scans of both directions in one loop; returns (final, outputs) of each.
 
     `core` and `static` belong to the `Recurrence` of the forward direction; `forward` and
-    `backward` are the `arguments` of both directions. The backward direction runs as a forward scan
-    over reversed time.
+    `backward` are the `arguments` of the `Recurrence` of each direction: weights, inputs, mask,
+    initial carry, dropout mask and restarts. The backward direction runs as a forward scan over
+    reversed time. The final carry has arrays [B, H], and the outputs are [B, T, H] in the order of
+    the inputs.
     """
 
     def reverse(array: Array | None) -> Array | None:
-        """Reverses the time of an array [B, T, ...]; None stays None."""
+        """Returns an array [B, T, ...] with its T steps in reverse order; None stays None."""
         return None if array is None else jnp.flip(array, axis=1)
 
     weights, xs, mask, initial, dropout, begins = backward
@@ -236,9 +245,9 @@ def bidirectional(
 
     Args:
       unroll: `lstm`, `gru`, `rau`, or a function with the same first arguments.
-      forward: weights of the direction from the first step to the last.
+      forward: weights of the direction from the first step to the last, such as `GRUWeights`.
       backward: weights of the direction from the last step to the first.
-      xs: inputs.
+      xs: inputs, a vector of width D at each of T steps of B rows.
       mask: True at real steps; None means all. The carry stays unchanged at padding, so the
         backward direction starts at the last real step of its row.
       lengths: instead of mask, the number of real steps of each row.
@@ -250,7 +259,8 @@ def bidirectional(
         by the scan (see `recurrence_backend`).
 
     Returns:
-      The final carries (forward, backward) and the outputs, forward then backward features.
+      The final carries (forward, backward), in the form that `unroll` returns, and the outputs: at
+      each step the H forward features, then the H backward features.
 
     Raises:
       TypeError: if `reverse` is given.
@@ -286,11 +296,13 @@ def run_both(
     """Runs a recurrence from the first step to the last, and from the last to the first.
 
     Args:
-      unroll: as for `bidirectional`, or a `functools.partial` of it with options.
-      weights: the weights of the forward and of the backward direction.
+      unroll: `lstm`, `gru`, `rau` or a function with the same first arguments, or a
+        `functools.partial` of it with options.
+      weights: the weights of the forward and of the backward direction, such as two `GRUWeights`.
       xs: inputs [B, T, D].
       mask: True at real steps [B, T]; None means all.
-      options: further options of each direction, with equal `implementation`.
+      options: two dictionaries with the further keywords of the forward and of the backward call,
+        such as {"initial": carry}; both have the same `implementation` or none.
 
     Returns:
       The final carry and the outputs [B, T, H] of each direction.
@@ -319,6 +331,8 @@ def run_both(
 
 def split_carries(name: str, carries: Any) -> tuple[Any, Any]:
     """Returns the carries (forward, backward) of a layer; (None, None) if `carries` is None.
+
+    `carries` is a tuple or list of two carries, such as the first result of `bidirectional`.
 
     Raises:
       ValueError: if carries are not a tuple or list of two, such as the carry of a single

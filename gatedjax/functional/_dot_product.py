@@ -19,11 +19,11 @@ def scaled_dot_product(
         [[2. 2.]]
 
     Args:
-      query: q, one vector per query of each head.
-      key: k, with the leading axes and the width of the queries.
+      query: q, a vector of width H for each of Q queries; the leading axes *B may include heads.
+      key: k, a vector for each of N keys, with the leading axes and the width of the queries.
 
     Returns:
-      e in nats, in float32 or wider.
+      The scores e of each query and key in nats, in float32 or wider.
 
     Reference: Vaswani et al. 2017, "Attention Is All You Need", eq. 1.
     """

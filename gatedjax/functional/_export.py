@@ -10,9 +10,9 @@ T = TypeVar("T", bound=type)
 def exportable(kind: T) -> T:
     """Registers a named tuple, or a dataclass that is a pytree, for serialization by `jax.export`.
 
-    Returns the class `kind` unchanged, so that the function serves as a decorator. The serialized
-    name is "gatedjax." and the name of the class. A second import of a module keeps the first
-    registration.
+    `kind` is the class. It is returned unchanged, so that the function serves as a decorator. The
+    serialized name is "gatedjax." and the name of the class. A second import of a module keeps the
+    first registration.
     """
     name = f"gatedjax.{kind.__name__}"
     try:

@@ -36,16 +36,18 @@ def gated_attention(
         ((2, 5, 3), (2, 5, 4))
 
     Args:
-      document: d.
-      query: q; with one axis less than document, a single vector v that all tokens share.
+      document: d, a vector of width D for each of N document tokens.
+      query: q, a vector for each of Q query tokens; with one axis less than document, a single
+        vector v that all tokens share.
       query_mask: True at real query tokens; None means all. Values at padding, NaN included, have
         no effect. Must be None if the query is a single vector.
-      gating: how d and v are joined.
+      gating: "multiply", "sum" or "concat", the operation that joins d and v in the equation.
 
     Returns:
-      (x, a): x in the dtype of document, E = D unless "concat"; a in float32 or wider. a is exactly
-      0 at padding, and 1 with Q = 1 if the query is a single vector. A row whose query is all
-      padding has a = 0 and v = 0, with a zero gradient.
+      (x, a): the joined vectors x [*B, N, E] in the dtype of document, E = D unless "concat"; the
+      attention a [*B, N, Q] over the query tokens, in float32 or wider. a is exactly 0 at padding,
+      and 1 with Q = 1 if the query is a single vector. A row whose query is all padding has a = 0
+      and v = 0, with a zero gradient.
 
     Memory: a, and its softmax kept for the gradient, are [*B, N, Q] float32: 16.8 MB each at
     B 32, N 2048, Q 64.
@@ -82,8 +84,9 @@ def gated_attention(
 def _views(document: Array, query: Array, mask: Array | None) -> tuple[Array, Array]:
     """Returns the view v [*B, N, D] of each document token, and the attention a [*B, N, Q].
 
-    document is [*B, N, D] and query [*B, Q, D]; mask [*B, Q] is True at real query tokens, and None
-    means all. a is the softmax of the dot products over the query tokens, and v = a query.
+    document is [*B, N, D], a vector for each of N tokens, and query [*B, Q, D] for Q tokens; mask
+    [*B, Q] is True at real query tokens, and None means all. a is the softmax of the dot products
+    over the query tokens, and v = a query.
     """
     check_mask(mask, query.shape[:-1], "query_mask")
     if mask is not None:

@@ -44,9 +44,9 @@ class GRUWeights(NamedTuple):
     width of the inputs and H that of the hidden state.
 
     Attributes:
-      input: W [D, 3H].
-      recurrent: U [H, 3H].
-      bias: b [3H].
+      input: the kernel W of the inputs [D, 3H].
+      recurrent: the kernel U of the hidden state [H, 3H].
+      bias: the biases b of the blocks [3H].
       recurrent_bias: a second bias of c [H], for reset_after only; None means zeros.
     """
 
@@ -80,10 +80,11 @@ def gru_step(
 
     Args:
       weights: W, U and b; `recurrent_bias` (None means zeros) only with reset_after.
-      hidden: h.
-      x: inputs; the products are formed in its dtype.
+      hidden: h, the hidden state before the step; B is the number of rows of the batch and H the
+        hidden width.
+      x: inputs of width D; the products are formed in its dtype.
       reset_after: apply the reset gate after the recurrent product.
-      recurrent_dropout_mask: m, a multiplicative mask; None means all ones.
+      recurrent_dropout_mask: m, a multiplicative mask of h, 0 or 1 / keep; None means all ones.
       gradient_clip: clip the gradients of the sums inside r, z and c elementwise to
         [-gradient_clip, gradient_clip], before they reach x, h and the weights; None means no
         clipping.
@@ -118,12 +119,16 @@ def gru_gates(
 ) -> tuple[Array, Array]:
     """Returns the update gate z and the candidate c of `gru_step`, each [B, H].
 
-    fed [B, H] is m h, the hidden state after recurrent dropout; x is [B, D]. reset_after and
-    gradient_clip are the options of `gru_step`. Shapes are not checked.
+    fed [B, H] is m h, the hidden state after recurrent dropout; x is [B, D]. reset_after is True to
+    apply the reset gate after the recurrent product, and gradient_clip bounds the gradients of the
+    sums inside the gates (None does not). Shapes are not checked. weights are `GRUWeights`.
     """
 
     def clip(sums: Array) -> Array:
-        """Returns sums inside the gates, with clipped gradients if `gradient_clip` is set."""
+        """Returns `sums`, the arguments of the sigmoids or of tanh, unchanged.
+
+        Their gradients are clipped to [-gradient_clip, gradient_clip] if it is not None.
+        """
         return sums if gradient_clip is None else clip_gradient(sums, gradient_clip)
 
     size, wide = fed.shape[1], wide_of(x.dtype)
@@ -171,19 +176,23 @@ def gru(
 
     Args:
       weights: the parameters, of any floating dtype; their gradients have the same dtype.
-      xs: inputs; the products are formed in their dtype (bfloat16 saves time on accelerators),
-        carries and gates in float32 (float64 for float64 inputs).
+      xs: inputs, a vector of width D at each of T steps of B rows; the products are formed in their
+        dtype (bfloat16 saves time on accelerators), carries and gates in float32 (float64 for
+        float64 inputs).
       mask: True at real steps; None means all.
       lengths: instead of mask, the number of real steps of each row (see `length_mask`).
-      initial: the carry before the first step; None means zeros.
-      resets: True at the first step of each segment of a row, see `lstm`; None means one segment.
+      initial: the carry before the first step, a hidden state h; None means zeros.
+      resets: True at the first step of each segment of a row, such as a sentence of a packed row,
+        where the carry is replaced (see `lstm`); None means one segment.
       reset_to: the carry at the start of a segment; None means initial. Unused without resets.
       reverse: run from the last step to the first; outputs stay in the order of xs.
       reset_after: apply the reset gate after the recurrent product, see `gru_step`.
       recurrent_dropout_mask: multiplies the hidden state that enters the recurrent products, the
         same at every step (variational dropout), with the scale 1 / keep already in it.
-      gradient_clip: bounds the gradients inside every step, see `gru_step`.
-      implementation: "auto", "scan" or "persistent", see `lstm`.
+      gradient_clip: bounds the gradients of the sums inside the gates of every step, see
+        `gru_step`; None does not clip.
+      implementation: "scan", a loop of XLA; "persistent", one launch for all steps on an NVIDIA
+        GPU; or "auto", the faster of both.
 
     Returns:
       The final carry (float32 or float64) and the hidden state of every step in the dtype of xs,
@@ -224,7 +233,12 @@ def _prepare(
     recurrent_dropout_mask: Array | None = None,
     gradient_clip: float | None = None,
 ) -> Recurrence:
-    """Checks the arguments of `gru`, and returns the call as a `Recurrence`."""
+    """Checks the arguments of `gru`, and returns the call as a `Recurrence`.
+
+    The `Recurrence` has the function that runs the call, and its arrays with padding set to 0. The
+    function takes the arguments of `gru` without `implementation`: the weights, the inputs xs
+    [B, T, D], their mask [B, T] or lengths [B], the carries [B, H], and the options.
+    """
     _, size = _check_weights(weights, xs, "B T D", reset_after)
     if gradient_clip is not None:
         check_positive(gradient_clip=gradient_clip)
@@ -258,7 +272,8 @@ class _Kind(NamedTuple):
     Attributes:
       reverse: True runs from the last step to the first.
       reset_after: True applies the reset gate after the recurrent product.
-      gradient_clip: bound of the gradients of the sums inside r, z and c; None does not clip.
+      gradient_clip: bound of the gradients of the sums inside the reset gate r, the update gate z
+        and the candidate c; None does not clip.
     """
 
     reverse: bool
@@ -271,7 +286,9 @@ def _check_weights(
 ) -> tuple[int, int]:
     """Checks the weights of a GRU against inputs xs [..., D]; returns (D, H).
 
-    `xs_axes` are the axes of xs for messages, "B T D" for a sequence or "B D" for a step.
+    D is the width of the inputs and H the hidden width. `xs_axes` are the axes of xs for messages,
+    "B T D" for a sequence or "B D" for a step. reset_after permits a recurrent bias. Raises
+    ValueError for shapes that do not fit, and TypeError for other classes or dtypes.
     """
     sizes = check_weights(GRUWeights, 3, weights, xs, xs_axes)
     check_recurrent_bias(weights.recurrent_bias, reset_after)
@@ -294,15 +311,16 @@ def _forward(
     """Runs the scan of `gru` and stores the arrays that its backward pass needs.
 
     xs is [B, T, D]; mask [B, T] is True at real steps, or None; initial is the carry [B, H];
-    dropout [B, H] is the mask m of recurrent dropout, or None; begins are the steps that start with
-    a new carry. form is the layout of the loop, and kind has the options of `gru`.
+    dropout [B, H] is the mask m of recurrent dropout, or None; begins has goes_on, bool [B, T],
+    False at the steps that start with a new carry, and that carry. form is the layout of the loop,
+    with states [H, B] or [B, H], and kind has the options of `gru`.
 
     Returns:
       ((final, outputs), (states, saved)): the final carry [B, H]; the outputs [B, T, H], 0 at
-      padding; the states [T, B, H] after each step; and saved = (r, z, c, stored) of each step. r,
-      z and c [T, ...] are in the layout of `form`. `stored` is the input of the candidate's
-      recurrent product, r m h [T, B, H], or with reset_after the product itself, in the layout of
-      `form`.
+      padding; the states [T, B, H] after each step; and saved = (r, z, c, stored): the reset gate,
+      the update gate and the candidate of each step, in the layout of `form`, [T, H, B] or
+      [T, B, H], and `stored`. It is the input of the candidate's recurrent product, r m h
+      [T, B, H], or with reset_after the product itself, in the layout of `form`.
     """
     size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype
     # sigmoid(a) = (1 + tanh(a / 2)) / 2, with the halves in the columns.
@@ -318,7 +336,12 @@ def _forward(
     drop, fresh = map(form.turn, (dropout, begins.carry))
 
     def body(h: Array, step: Tree) -> Tree:
-        """Computes a step: (h, (input, is real, goes on)) -> (new h, arrays of the step)."""
+        """Computes a step: (h, (input, is real, goes on)) -> (new h, (new h, saved)).
+
+        h is the state before the step, in the layout of the loop, and the two masks are bool [B] or
+        None. saved has r, z, c and stored of the step. The scan stacks the second result over the
+        steps.
+        """
         x, keep, h = sums.prepare(step[0]), step[1], form.select(step[2], h, fresh)
         fed = apply_dropout(h, drop)
         both = sums.of_both(x, fed.astype(dtype))
@@ -350,8 +373,10 @@ def _forward(
 def _run_forward(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> tuple[Array, Array]:
     """Returns (final, outputs) of `gru`, by a scan that JAX can differentiate in all modes.
 
-    `forms` are the layouts of a call without and with gradients, and `arguments` are the further
-    arguments of `_forward`.
+    `forms` are the layouts of the loop, with states [H, B] or [B, H], for calls without and with
+    gradients, and `arguments` are (weights, xs, mask, initial, dropout, begins), as in `_forward`.
+    The result is the final carry [B, H] and the outputs [B, T, H]. `kind` has the options
+    `reverse`, `reset_after` and `gradient_clip`.
     """
     return _forward(forms[0], kind, *arguments)[0]
 
@@ -360,7 +385,9 @@ def _run_forward(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> tup
 def _gru(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> tuple[Array, Array]:
     """Returns (final, outputs) like `_run_forward`, with the custom backward pass `_gru_bwd`.
 
-    `forms` are the layouts of a call without and with gradients.
+    `forms` are the layouts of the loop, with states [H, B] or [B, H], for calls without and with
+    gradients, and `arguments` are (weights, xs, mask, initial, dropout, begins), as in `_forward`.
+    `kind` has the options `reverse`, `reset_after` and `gradient_clip`.
     """
     return _run_forward(forms, kind, *arguments)
 
@@ -368,7 +395,10 @@ def _gru(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> tuple[Array
 def _gru_fwd(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> Tree:
     """Returns ((final, outputs), residuals): the result, and the arrays that `_gru_bwd` needs.
 
-    The layout of the loop is the second of `forms`, the layout of a call with gradients.
+    The layout of the loop is the second of `forms`, that of a call with gradients: states [H, B] or
+    [B, H]. The function takes the arguments of `_gru`. The residuals are (arguments, (states,
+    saved)), with the results of `_forward`. `kind` has the options `reverse`, `reset_after` and
+    `gradient_clip`.
     """
     result, saved = _forward(forms[1], kind, *arguments)
     return result, (arguments, saved)
@@ -384,9 +414,10 @@ def _loop_back(
     """Runs the steps of `gru` backwards.
 
     Args:
-      form: the layout of the loop.
+      form: the layout of the loop, with states [H, B] or [B, H].
       kind: the options `reverse`, `reset_after` and `gradient_clip` of `gru`.
-      residuals: (arguments, saved): the arguments of `_forward` after `kind`, and its saved arrays.
+      residuals: (arguments, (states, saved)): the arguments of `_forward` after `kind`, and the
+        states and saved arrays that it returns.
       cotangents: the gradients of the final carry [B, H] and of the outputs [B, T, H].
       recurrent: U [H, 3H] in the dtype of the products.
 
@@ -404,7 +435,7 @@ def _loop_back(
     bound = kind.gradient_clip
 
     def clip(change: Array) -> Array:
-        """Clips the gradient of a sum to the bound, if there is a bound."""
+        """Clips `change`, the gradient of a sum, to `gradient_clip`; None leaves it unchanged."""
         return change if bound is None else jnp.clip(change, -bound, bound)
 
     before = state_before(states, initial, kind.reverse, begins.goes_on, fresh)
@@ -413,7 +444,9 @@ def _loop_back(
         """Computes the gradients of a step.
 
         The carry is the gradient of the state after the step, and the summed gradient of the carry
-        of restarts.
+        of restarts. `step` has the scanned arrays of the step: the gradient of the output, the two
+        masks [B], the state before the step, and the saved arrays. Returns (the carry for the
+        previous step, the gradients of the sums inside r, z and c [B, 3H]).
         """
         dh, total = carry
         dy, keep, goes_on, h, r, z, candidate, inner = step
@@ -455,9 +488,11 @@ def _loop_back(
 def _gru_bwd(forms: tuple[Form, Form], kind: _Kind, residuals: Tree, cotangents: Tree) -> Tree:
     """Returns the gradients of the `arguments` of `_gru`, in their order.
 
-    The layout of the loop is the second of `forms`. `residuals` are (arguments, saved), as in
-    `_loop_back`, and `cotangents` the gradients of the final carry [B, H] and of the outputs [B, T,
-    H]. The mask has no gradient, None.
+    These are the weights, the inputs, the mask, the initial carry, the dropout mask and the
+    restarts; a mask has the gradient None. The layout of the loop is the second of `forms`.
+    `residuals` are (arguments, (states, saved)), as in `_loop_back`, and `cotangents` the gradients
+    of the final carry [B, H] and of the outputs [B, T, H]. `kind` has the options `reverse`,
+    `reset_after` and `gradient_clip`.
     """
     form = forms[1]
     (weights, xs, _, initial, dropout, _), (_, (r, *_, inner)) = residuals

@@ -27,9 +27,9 @@ def highway_mix(
         [0.25 1.  ]
 
     Args:
-      candidate: f, chosen where the gate is 1.
-      carry: y, kept where the gate is 0.
-      gate: T in [0, 1].
+      candidate: f, the new state, chosen where the gate is 1.
+      carry: y, the old state, kept where the gate is 0.
+      gate: T in [0, 1], a number for each feature.
 
     Returns:
       The mix; the three arguments broadcast and are promoted to a common dtype.
@@ -44,13 +44,13 @@ def highway_mix(
 
 @exportable
 class GatedStackWeights(NamedTuple):
-    """Weights of the layers 1 .. L-1 of `gated_stack`.
+    """Weights of the layers 1 .. L-1 of `gated_stack`, with states of width D.
 
-    The blocks of D columns are the gate T and the candidate f.
+    The blocks of D columns are the gate T and the candidate f, in this order.
 
     Attributes:
-      input: kernels of both blocks that multiply the selection vector s_l [L-1, D, 2D].
-      recurrent: kernels of f that multiply the state y_{l-1} of the layer below [L-1, D, D].
+      input: kernels [L-1, D, 2D] of both blocks that multiply the selection vector s_l.
+      recurrent: kernels [L-1, D, D] of f that multiply the state y_{l-1} of the layer below.
       bias: biases of both blocks [L-1, 2D].
     """
 
@@ -61,12 +61,12 @@ class GatedStackWeights(NamedTuple):
 
 @exportable
 class HighwayWeights(NamedTuple):
-    """Weights of L highway layers.
+    """Weights of L highway layers with states of width D.
 
-    The blocks of D columns are the gate T and the candidate f.
+    The blocks of D columns are the gate T and the candidate f, in this order.
 
     Attributes:
-      recurrent: kernels that multiply the state y_{l-1} of the layer below [L, D, 2D].
+      recurrent: kernels [L, D, 2D] that multiply the state y_{l-1} of the layer below.
       bias: biases of both blocks [L, 2D].
     """
 
@@ -93,8 +93,11 @@ def gated_stack(
         ((2, 4, 5), (2, 3, 5))
 
     Args:
-      selected: the selection vectors s_0 .. s_{L-1} (see `selection_vectors`).
-      weights: the weights of the layers 1 .. L-1. Products are in the dtype of selected.
+      selected: the selection vectors s_0 .. s_{L-1}, one of width D for each of L layers (see
+        `selection_vectors`).
+      weights: the weights of the layers 1 .. L-1: input has the columns of Wt_l and of Wf_l that
+        multiply s_l, recurrent has the part of Wf_l that multiplies y_{l-1}, and bias has bt_l and
+        bf_l. Products are in the dtype of selected.
 
     Returns:
       (states, gates): the states y_0 .. y_{L-1} and the gates T_1 .. T_{L-1}, in float32 or wider.
@@ -114,7 +117,11 @@ def gated_stack(
 
 
 def _gated_stack(selected: Array, weights: GatedStackWeights) -> tuple[Array, Array]:
-    """Computes `gated_stack` of `selected` [*B, L, D] without checks; returns (states, gates)."""
+    """Computes `gated_stack` of `selected` [*B, L, D] without checks; returns (states, gates).
+
+    The states are [*B, L, D] and the gates [*B, L-1, D], for L layers of width D. `weights` belong
+    to the layers 1 .. L-1.
+    """
     dtype, wide, width = selected.dtype, wide_dtype(selected), selected.shape[-1]
     # [L-1, *B, 2D]: the layers are the first axis, because `lax.scan` runs over it.
     # A single large product for all layers uses the matrix units better than a small product in
@@ -130,7 +137,12 @@ def _gated_stack(selected: Array, weights: GatedStackWeights) -> tuple[Array, Ar
     gates = jax.nn.sigmoid(drive[..., :width])
 
     def layer(carry: Array, inputs: tuple[Array, Array, Array]) -> tuple[Array, Array]:
-        """Computes a layer: (state below, arrays of the layer) -> (state, state)."""
+        """Computes a layer: (state below, arrays of the layer) -> (state, state).
+
+        The state below, `carry`, and the state are [*B, D]; `inputs` are the recurrent kernel
+        [D, D], the gate T_l, and the part of the candidate's sum that s_l contributes, with its
+        bias. The scan stacks the second result over the layers.
+        """
         kernel, gate, input_sum = inputs
         # The operands have the dtype of the inputs, but the carry stays in the wide dtype, because
         # rounding of the state would add up over the layers.
@@ -159,7 +171,7 @@ def highway_stack(
         ((2, 3, 5), (2, 3, 5))
 
     Args:
-      inputs: y_0, the input of the first layer.
+      inputs: y_0, the input of the first layer, a vector of width D.
       weights: Wt and Wf [L, D, 2D], side by side, and bt and bf [L, 2D]. Products are in the dtype
         of inputs.
 
@@ -180,11 +192,18 @@ def highway_stack(
 
 
 def _highway_stack(inputs: Array, weights: HighwayWeights) -> tuple[Array, Array]:
-    """Computes `highway_stack` of `inputs` [*B, D] without checks; returns (states, gates)."""
+    """Computes `highway_stack` of `inputs` [*B, D] without checks; returns (states, gates).
+
+    Both are [*B, L, D], for the L layers of `weights`.
+    """
     dtype, wide, width = inputs.dtype, wide_dtype(inputs), inputs.shape[-1]
 
     def layer(carry: Array, weights: HighwayWeights) -> tuple[Array, tuple[Array, Array]]:
-        """Computes a layer: (state below, weights) -> (state, (state, gate))."""
+        """Computes a layer: (state below, weights) -> (state, (state, gate)), each [*B, D].
+
+        `weights` belong to the layer, a kernel [D, 2D] and a bias [2D]. The scan stacks the second
+        result over the layers. `carry` is the state below.
+        """
         # Gate and candidate share a product, because both read the layer below.
         both = _product(carry, weights.recurrent, dtype)
         both = both + weights.bias.astype(wide).reshape((1,) * (both.ndim - 1) + (-1,))
@@ -197,7 +216,7 @@ def _highway_stack(inputs: Array, weights: HighwayWeights) -> tuple[Array, Array
 
 
 def _product(carry: Array, kernel: Array, dtype: jnp.dtype) -> Array:
-    """Multiplies the carry [..., D] and a kernel [D, E] in `dtype`.
+    """Multiplies the carry [..., D] and a kernel [D, E], from D to E features, in `dtype`.
 
     The result [..., E] has the dtype of the carry.
     """
@@ -210,6 +229,9 @@ def _product(carry: Array, kernel: Array, dtype: jnp.dtype) -> Array:
 
 
 def _per_layer(values: Array, like: Array) -> Array:
-    """Reshapes values [L, D] to [L, 1, ..., 1, D], with the rank and the dtype of `like`."""
+    """Reshapes values [L, D] to [L, 1, ..., 1, D], with the rank and the dtype of `like`.
+
+    `values` are a vector of width D for each of L layers, such as biases.
+    """
     shape = (values.shape[0], *(1,) * (like.ndim - 2), values.shape[1])
     return values.astype(like.dtype).reshape(shape)

@@ -41,9 +41,9 @@ class LSTMWeights(NamedTuple):
     output gate o. D is the width of the inputs and H that of the hidden state.
 
     Attributes:
-      input: W [D, 4H].
-      recurrent: U [H, 4H].
-      bias: b [4H].
+      input: the kernel W of the inputs [D, 4H].
+      recurrent: the kernel U of the hidden state [H, 4H].
+      bias: the biases b of the blocks [4H].
     """
 
     input: Float[Array, "D 4H"]
@@ -53,7 +53,7 @@ class LSTMWeights(NamedTuple):
 
 @exportable
 class LSTMState(NamedTuple):
-    """The carry of an LSTM.
+    """The carry of an LSTM, for B rows and H hidden units.
 
     Attributes:
       hidden: the hidden state h [B, H], which is also the output of a step.
@@ -84,9 +84,9 @@ def lstm_step(
 
     Args:
       weights: W, U and b.
-      carry: h and c.
-      x: inputs; the products are formed in its dtype.
-      recurrent_dropout_mask: m, a multiplicative mask; None means all ones.
+      carry: h and c before the step; B is the number of rows of the batch and H the hidden width.
+      x: inputs of width D; the products are formed in its dtype.
+      recurrent_dropout_mask: m, a multiplicative mask of h, 0 or 1 / keep; None means all ones.
 
     Returns:
       (carry, output): h' and c' in float32, or in float64 for float64 inputs; and h' in the dtype
@@ -150,8 +150,9 @@ def lstm(
 
     Args:
       weights: the parameters, of any floating dtype; their gradients have the same dtype.
-      xs: inputs; the products are formed in their dtype (bfloat16 saves time on accelerators),
-        carries and gates in float32 (float64 for float64 inputs).
+      xs: inputs, a vector of width D at each of T steps of B rows; the products are formed in their
+        dtype (bfloat16 saves time on accelerators), carries and gates in float32 (float64 for
+        float64 inputs).
       mask: True at real steps; None means all.
       lengths: instead of mask, the number of real steps of each row (see `length_mask`).
       initial: the carry before the first step; None means zeros.
@@ -206,7 +207,12 @@ def _prepare(
     reverse: bool = False,
     recurrent_dropout_mask: Array | None = None,
 ) -> Recurrence:
-    """Checks the arguments of `lstm`, and returns the call as a `Recurrence`."""
+    """Checks the arguments of `lstm`, and returns the call as a `Recurrence`.
+
+    The `Recurrence` has the function that runs the call, and its arrays with padding set to 0. The
+    function takes the arguments of `lstm` without `implementation`: the weights, the inputs xs
+    [B, T, D], their mask [B, T] or lengths [B], the carries with arrays [B, H], and the options.
+    """
     _, hidden = check_weights(LSTMWeights, 4, weights, xs, "B T D")
     xs, mask = real_steps(xs, mask, lengths)
     shape, wide = (xs.shape[0], hidden), wide_of(xs.dtype)
@@ -242,13 +248,15 @@ def _forward(
     """Runs the scan of `lstm` and stores the arrays that its backward pass needs.
 
     xs is [B, T, D]; mask [B, T] is True at real steps, or None; initial has arrays [B, H]; dropout
-    [B, H] is the mask m of recurrent dropout, or None; begins are the steps that start with a new
-    carry. form is the layout of the loop, and reverse is True from the last step to the first.
+    [B, H] is the mask m of recurrent dropout, or None; begins has goes_on, bool [B, T], False at
+    the steps that start with a new carry, and that carry. form is the layout of the loop, with
+    states [H, B] or [B, H], and reverse is True from the last step to the first.
 
     Returns:
       ((final, outputs), (states, saved)): the final `LSTMState`; the outputs [B, T, H], 0 at
-      padding; the hidden states [T, B, H] after each step; and saved = (c, i, f, g, o), the cell
-      before each step and the gates, [T, ...] in the layout of `form`.
+      padding; the hidden states [T, B, H] after each step; and saved = (c, i, f, g, o): the cell
+      state before each step, the input and the forget gate, the candidate and the output gate, in
+      the layout of `form`, [T, H, B] or [T, B, H].
     """
     size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.hidden.dtype
     # sigmoid(a) = (1 + tanh(a / 2)) / 2: with halved columns one tanh serves all four gates.
@@ -261,7 +269,12 @@ def _forward(
     drop, fresh_h, fresh_c = map(form.turn, (dropout, *begins.carry))
 
     def body(carry: tuple[Array, Array], step: Tree) -> Tree:
-        """Computes a step: ((h, c), (input, is real, goes on)) -> (carry, arrays of the step)."""
+        """Computes a step: ((h, c), (input, is real, goes on)) -> (carry, (new h, saved)).
+
+        h and c are the states before the step, in the layout of the loop, and the two masks are
+        bool [B] or None. saved has c, i, f, g and o of the step. The scan stacks the second result
+        over the steps.
+        """
         x, keep, goes_on = step
         h, c = form.select(goes_on, carry[0], fresh_h), form.select(goes_on, carry[1], fresh_c)
         fed = apply_dropout(h, drop).astype(dtype)
@@ -287,20 +300,28 @@ def _forward(
 def _run_forward(form: Form, reverse: bool, *arguments: Tree) -> tuple[LSTMState, Array]:
     """Returns (final, outputs) of `lstm`, by a scan that JAX can differentiate in all modes.
 
-    `form` is the layout of the loop, `reverse` its direction, and `arguments` are the further
-    arguments of `_forward`.
+    `form` is the layout of the loop, with states [H, B] or [B, H], `reverse` is True from the last
+    step to the first, and `arguments` are (weights, xs, mask, initial, dropout, begins), as in
+    `_forward`. The result is the final `LSTMState` and the outputs [B, T, H].
     """
     return _forward(form, reverse, *arguments)[0]
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _lstm(form: Form, reverse: bool, *arguments: Tree) -> tuple[LSTMState, Array]:
-    """Returns (final, outputs) like `_run_forward`, with the custom backward pass `_lstm_bwd`."""
+    """Returns (final, outputs) like `_run_forward`, with the custom backward pass `_lstm_bwd`.
+
+    The function takes the arguments form, reverse and `arguments` of `_run_forward`.
+    """
     return _run_forward(form, reverse, *arguments)
 
 
 def _lstm_fwd(form: Form, reverse: bool, *arguments: Tree) -> Tree:
-    """Returns ((final, outputs), residuals): the result, and the arrays that `_lstm_bwd` needs."""
+    """Returns ((final, outputs), residuals): the result, and the arrays that `_lstm_bwd` needs.
+
+    The function takes the arguments form, reverse and `arguments` of `_run_forward`. The residuals
+    are (arguments, (states, saved)), with the results of `_forward`.
+    """
     result, saved = _forward(form, reverse, *arguments)
     return result, (arguments, saved)
 
@@ -309,8 +330,11 @@ def _lstm_fwd(form: Form, reverse: bool, *arguments: Tree) -> Tree:
 def _lstm_bwd(form: Form, reverse: bool, residuals: Tree, cotangents: Tree) -> Tree:
     """Returns the gradients of the `arguments` of `_lstm`, in their order.
 
-    `residuals` are (arguments, saved arrays of `_forward`), and `cotangents` the gradients of the
-    final `LSTMState` and of the outputs [B, T, H]. The mask has no gradient, None.
+    These are the weights, the inputs, the mask, the initial carry, the dropout mask and the
+    restarts; a mask has the gradient None. `form` is the layout of the loop, and `reverse` is True
+    if the forward scan ran from the last step to the first. `residuals` are the second result of
+    `_lstm_fwd`, and `cotangents` the gradients of the final `LSTMState` and of the outputs
+    [B, T, H].
     """
     (weights, xs, mask, initial, dropout, begins), (states, saved) = residuals
     final, outputs = cotangents
@@ -322,8 +346,9 @@ def _lstm_bwd(form: Form, reverse: bool, residuals: Tree, cotangents: Tree) -> T
     def body(carry: tuple[Tree, Tree], step: Tree) -> Tree:
         """Computes the gradients of a step.
 
-        The carry is the gradients of the states after the step, and the summed gradients of the
-        carry of restarts.
+        The carry is the gradients of the states h and c after the step, and the summed gradients of
+        the carry of restarts. `step` has the scanned arrays of the step. Returns (the carry for the
+        previous step, the gradients of the sums inside i, f, g and o [B, 4H]).
         """
         (dh, dc), (total_h, total_c) = carry
         dy, keep, goes_on, (c, i, f, g, o) = step

@@ -82,7 +82,10 @@ def masked_scan(
     xs = real_alone(xs, mask)
 
     def check(name: str, carry: Carry) -> None:
-        """Raises unless a carry is like `initial`; `name` is in the message."""
+        """Raises unless a carry has the structure, the shapes and the dtypes of `initial`.
+
+        Raises ValueError for another shape, and TypeError otherwise; `name` is in the message.
+        """
         _check_like(initial, jax.tree.map(jnp.asarray, carry), name)
 
     begins = restarts(resets, reset_to, initial, mask, shape, reverse, check)
@@ -108,13 +111,19 @@ def scan_steps(
     """Runs `masked_scan` without checks of its inputs; its outputs at padding are not set to 0.
 
     step maps (carry [B, ...], x [B, ...]) to (carry, output [B, ...]), initial is a tree of arrays
-    [B, ...], and xs is a tree of arrays [B, T, ...]. mask is bool [B, T] or None for all steps,
-    begins are the steps with a new carry, and reverse is True from the last step to the first.
-    Returns the final carry and the outputs of all steps [B, T, ...].
+    [B, ...], and xs is a tree of arrays [B, T, ...], for B rows of T steps. mask is bool [B, T],
+    True at real steps, or None for all steps; begins has goes_on, bool [B, T], False at the steps
+    that start with a new carry, and that carry; and reverse is True from the last step to the
+    first. Returns the final carry and the outputs of all steps [B, T, ...].
     """
 
     def body(carry: Carry, inputs: Tree) -> tuple[Carry, Tree]:
-        """Computes a step: (carry, (x, is real, goes on)) -> (carry, output), for all rows."""
+        """Computes a step: (carry, (x, is real, goes on)) -> (carry, output), for all rows.
+
+        x is a tree of arrays [B, ...]. "is real" is bool [B], or None for all rows. "goes on" is
+        bool [B], False in rows that start with a new carry, or None if no row does. `inputs` has
+        the three of them for the step.
+        """
         x, real, goes_on = inputs
         if goes_on is not None:
             carry = _select_rows(goes_on, carry, begins.carry)

@@ -12,8 +12,9 @@ def multi_dimensional_scores(
     """Computes the scores of each feature: e_ijd = c tanh((q_i + k_j)_d / c).
 
     Args:
-      query: q; add a bias of the scores to it or to the key.
-      key: k.
+      query: q, a vector of D features for each of Q queries; add a bias of the scores to it or to
+        the key.
+      key: k, a vector for each of N keys.
       scale: c > 0, which bounds the scores.
 
     Returns:
@@ -36,11 +37,11 @@ def multi_dimensional_values(
 ) -> Float[Array, "*B Q D"]:
     """Sums values with separate weights per feature: o_id = sum_j W_ijd v_jd.
 
-    The weights W have an axis D of features in the place of heads, as in the scores of
-    `multi_dimensional_scores`; the value v has a vector per key j.
+    The weights W have an axis of D features, then Q queries and N keys, as in the scores of
+    `multi_dimensional_scores`; the value v has a vector of D features for each key j.
 
     Returns:
-      o in the dtype of value, summed in float32 or wider.
+      o in the dtype of value, a vector for each query, summed in float32 or wider.
     """
     check_floating(weights=weights, value=value)
     wide = value.astype(wide_dtype(value))

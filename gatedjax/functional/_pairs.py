@@ -16,8 +16,8 @@ from gatedjax.functional._types import ArrayLike
 def causal_pairs(positions: Int[Array, " Q"], size: int) -> Bool[Array, "Q N"]:
     """Returns the causal mask: True where the key is not after the query.
 
-    positions are the positions of the Q queries among the keys; the keys are at 0 .. N - 1 for N =
-    size.
+    positions are the positions of the Q queries among the keys; the N = size keys are at the
+    positions 0 .. N - 1.
     """
     return jnp.arange(size)[None, :] <= positions[:, None]
 
@@ -28,13 +28,15 @@ def pair_mask_of(
     """Combines a pair mask and the causal mask; None means that all pairs are allowed.
 
     Args:
-      pair_mask: [*B, Q, N], or with an axis of heads; any axis may be 1.
-      causal: exclude keys after the query.
-      shape: shape of the scores, [*B, M, Q, N].
-      positions: positions of the queries among the keys; None requires as many queries as keys.
+      pair_mask: bool [*B, Q, N], or with an axis of heads [*B, M, Q, N], True at allowed pairs of a
+        query and a key; any axis may be 1. None means that all are allowed.
+      causal: True excludes keys after the query.
+      shape: shape of the scores, [*B, M, Q, N] for M heads, Q queries and N keys.
+      positions: positions of the queries among the keys, from 0; None requires as many queries as
+        keys.
 
     Returns:
-      A mask with the rank of the scores, or None.
+      A bool mask with the rank of the scores, True at allowed pairs, or None.
     """
     allowed = None
     if pair_mask is not None:
@@ -57,10 +59,11 @@ def pair_mask_of(
 
 
 def check_key_mask(mask: ArrayLike, shape: tuple[int, ...], name: str = "mask") -> None:
-    """Raises unless a mask of real keys is bool and broadcasts to `shape`, such as [B, N].
+    """Raises unless a mask of real keys is bool and broadcasts to `shape`, such as (B, N).
 
-    The masks of Flax's attention, [B, 1, Q, N] of bool or float32, are masks of pairs; for them the
-    message names the argument `pair_mask`. None passes. `name` is the name of the argument.
+    The masks of Flax's attention, [B, 1, Q, N] of bool or float32 for Q queries, are masks of
+    pairs; for them the message names the argument `pair_mask`. None passes. `name` is the name of
+    the argument.
     """
     got = () if mask is None else jnp.shape(mask)
     fits = len(got) == len(shape) and all(g in (1, s) for g, s in zip(got, shape, strict=True))
@@ -75,8 +78,8 @@ def check_key_mask(mask: ArrayLike, shape: tuple[int, ...], name: str = "mask") 
 def both_allow(mask: Array | None, pairs: Array | None) -> Array | None:
     """Returns True where both masks are True; None stands for a mask that is True everywhere.
 
-    mask and pairs have the same rank, such as [B, 1, 1, N] and [B, M, Q, N]. The result is None if
-    both are None.
+    mask and pairs have the same rank, such as [B, 1, 1, N] and [B, M, Q, N] for M heads, Q queries
+    and N keys. The result is None if both are None.
     """
     if mask is None or pairs is None:
         return pairs if mask is None else mask
@@ -86,8 +89,9 @@ def both_allow(mask: Array | None, pairs: Array | None) -> Array | None:
 def put(places: Float[Array, "*B T H"], new: Float[Array, "*B n H"], position: Array) -> Array:
     """Returns `places` with `new` written at the tokens position .. position + n - 1.
 
-    T is the number of tokens for which there is room, and position is an int scalar. The result has
-    the shape and the dtype of places.
+    T is the number of tokens for which there is room, n that of the new tokens, H the width of
+    their vectors, and position is an int scalar, from 0. The result has the shape and the dtype of
+    places.
     """
     return lax.dynamic_update_slice_in_dim(places, new.astype(places.dtype), position, axis=-2)
 
@@ -130,12 +134,14 @@ def append_to_cache(
         1 [[1 0 0 0 0 0 0 0]]
 
     Args:
-      cache: the cache of the tokens before.
-      key, value, selector_key: entries of the new tokens, in any floating dtype.
-      mask: True at real tokens; None means all.
+      cache: the cache of the tokens before, with room for T tokens of B rows and M heads.
+      key, value: the key and the value of each of n new tokens, vectors of width H, in any floating
+        dtype.
+      selector_key: the keys of the selector for the new tokens; None for a cache without them.
+      mask: True at real tokens among the n new ones; None means all.
 
     Returns:
-      The new cache.
+      The new cache, an `AttentionCache` of the same shapes, with a position larger by n.
 
     Raises:
       ValueError: also if the cache is known to have no room. If its position is traced, the values

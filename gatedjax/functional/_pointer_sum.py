@@ -46,16 +46,16 @@ def pointer_sum(
         [0.66999996 0.32999998]
 
     Args:
-      logits: e, in nats.
-      occurrence: True if token i belongs to candidate c.
+      logits: e, an attention logit for each of N document tokens, in nats.
+      occurrence: True if token i belongs to candidate c, for K candidates.
       document_mask: True at real tokens; None means all. Logits at padding and at tokens of no
         candidate, NaN included, have no effect.
       candidate_mask: True at real candidates; None means all.
-      aggregation: the normalisation, see above.
+      aggregation: "paper" or "code", the normalisation in the equation above.
 
     Returns:
-      log Pr(c) in float32 or wider. A candidate that is masked or does not occur has -inf and a
-      zero gradient.
+      log Pr(c) for each candidate, in float32 or wider. A candidate that is masked or does not
+      occur has -inf and a zero gradient.
 
     Memory: [*B, N, K] floats, twice with gradients; `pointer_sum_indexed` takes lists instead.
 
@@ -97,17 +97,17 @@ def pointer_sum_indexed(
         [0.66999996 0.32999998]
 
     Args:
-      logits: e, in nats.
-      positions: the tokens of each candidate, without repetition, in any order. Numbers outside
-        0 .. N-1, such as -1, are padding.
+      logits: e, an attention logit for each of N document tokens, in nats.
+      positions: the tokens of each of K candidates, at most P and counted from 0, without
+        repetition, in any order. Numbers outside 0 .. N-1, such as -1, are padding.
       document_mask: True at real tokens; None means all.
       candidate_mask: True at real candidates; None means all.
       aggregation: "paper" divides the scores of the candidates by their sum, "code" by the
         attention of all tokens that belong to any candidate (see `pointer_sum`).
 
     Returns:
-      log Pr(c) in float32 or wider. A candidate that is masked or does not occur has -inf and a
-      zero gradient.
+      log Pr(c) for each candidate, in float32 or wider. A candidate that is masked or does not
+      occur has -inf and a zero gradient.
 
     Memory: [*B, K, P] floats, twice with gradients.
     """
@@ -128,7 +128,10 @@ def pointer_sum_indexed(
     places = jnp.where(member, positions, 0).reshape(*lead, -1)
 
     def at_places(values: Array) -> Array:
-        """Returns the values [*B, N] at the positions of the candidates, [*B, K, P]."""
+        """Returns the values [*B, N] of N tokens at the positions of the candidates, [*B, K, P].
+
+        There are K candidates with at most P positions each.
+        """
         return jnp.take_along_axis(values, places, axis=-1).reshape(positions.shape)
 
     if document_mask is not None:
@@ -142,9 +145,9 @@ def pointer_sum_indexed(
 
 
 def _check_logits(logits: Array, aggregation: str) -> Array:
-    """Checks that logits are floating [..., N] and the aggregation is known.
+    """Checks that logits are floating [..., N] and the aggregation is "paper" or "code".
 
-    Returns the logits in float32 or wider.
+    The logits are a number for each of N document tokens. Returns them in float32 or wider.
     """
     check_choice(Aggregation, aggregation=aggregation)
     check_floating(logits=logits)
@@ -187,7 +190,7 @@ def _log_sum_exp(values: Array, member: Array) -> Array:
 
 
 def _over_candidates(scores: Float[Array, "*B K"]) -> Float[Array, "*B K"]:
-    """Normalises log-scores over the candidates of a text, as "paper" does: [*B, K].
+    """Normalises log-scores over the K candidates of a text, as "paper" does: [*B, K].
 
     `scores` are the log-scores of `_scores`, -inf for a candidate that does not occur.
     """
@@ -198,8 +201,9 @@ def _over_candidates(scores: Float[Array, "*B K"]) -> Float[Array, "*B K"]:
 def _over_tokens(scores: Array, logits: Array, used: Array, top: Array) -> Float[Array, "*B K"]:
     """Normalises log-scores by the attention of all tokens of candidates, as "code" does: [*B, K].
 
-    `scores` [*B, K] and `top` [*B] are the results of `_scores`, `logits` [*B, N] belong to the
-    tokens, and `used` [*B, N] is True at tokens that belong to a candidate.
+    The result is the log-probabilities of K candidates. `scores` [*B, K] and `top` [*B] are the
+    results of `_scores`, `logits` [*B, N] belong to the N tokens of the document, and `used`
+    [*B, N] is True at tokens that belong to a candidate.
     """
     used = used & ~jnp.isneginf(logits)
     # The same shift as in `_scores`, so that it cancels in the quotient.
@@ -221,10 +225,11 @@ def _less(scores: Float[Array, "*B K"], total: Float[Array, "*B"]) -> Float[Arra
 
 
 def _mark_tokens(member: Array, places: Array, shape: tuple[int, ...]) -> Bool[Array, "*B N"]:
-    """Returns True at the document tokens that belong to a candidate.
+    """Returns True at the document tokens that belong to a candidate: bool [*B, N].
 
-    member [*B, K, P] is True at the positions that count, places [*B, K P] are the token of each
-    position, and shape is (*B, N).
+    member [*B, K, P] is True at the entries that are no padding, for P entries of each of K
+    candidates. places [*B, K P] is the token of each entry, from 0, and shape is (*B, N) for N
+    document tokens.
     """
     rows = math.prod(shape[:-1])
     flags = member.reshape(rows, -1).astype(jnp.int32)

@@ -15,11 +15,11 @@ def example_keys(key: Key[Array, ""], example_id: Int[Array, " B"]) -> Key[Array
         (3,)
 
     Args:
-      key: the key of the step, for example fold_in(seed, step).
-      example_id: a number that identifies the example in all batches.
+      key: the PRNG key of the step, for example fold_in(seed_key, step).
+      example_id: a number for each of B examples that identifies it in all batches.
 
     Returns:
-      A typed key per example.
+      A typed PRNG key for each example.
     """
     return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, example_id)
 
@@ -32,11 +32,11 @@ def example_noise(keys: Key[Array, " B"], size: int) -> Float[Array, "B size"]:
         True
 
     Args:
-      keys: one key per example (see `example_keys`).
+      keys: a PRNG key for each of B examples (see `example_keys`).
       size: padded length T; the noise of a longer row continues that of a shorter row.
 
     Returns:
-      float32 noise.
+      float32 noise, log u - log(1 - u) for uniform u, at each of the T positions.
     """
     return jax.vmap(lambda key: logistic_noise(key, (size,)))(keys)
 
@@ -55,7 +55,7 @@ def example_dropout(
     Args:
       inputs: activations; axis 0 is the example, axis 1 (if any further) time.
       rate: probability of a zero, in [0, 1); 0 returns inputs unchanged.
-      keys: one key per example (see `example_keys`).
+      keys: a PRNG key for each of B examples (see `example_keys`).
 
     Returns:
       y in the dtype of inputs.

@@ -74,22 +74,27 @@ def rau(
     Args:
       weights: the parameters, see `rau_step`, of any floating dtype; their gradients have the same
         dtype.
-      xs: inputs; the products are formed in their dtype (bfloat16 saves time on accelerators),
-        carries, gates and softmax in float32 (float64 for float64 inputs).
+      xs: inputs, a vector of width D at each of T steps of B rows; the products are formed in their
+        dtype (bfloat16 saves time on accelerators), carries, gates and softmax in float32 (float64
+        for float64 inputs).
       mask: True at real steps; None means all.
       lengths: instead of mask, the number of real steps of each row (see `length_mask`).
-      initial: the carry before the first step; None means zeros (for time_causal: no step yet).
-      resets: True at the first step of each segment of a row, see `lstm`; None means one segment.
+      initial: the carry before the first step: a hidden state [B, H], or a `RAUTimeState` for
+        time_causal; None means zeros (for time_causal: no step yet).
+      resets: True at the first step of each segment of a row, such as a sentence of a packed row,
+        where the carry is replaced (see `lstm`); None means one segment.
       reset_to: the carry at the start of a segment; None means initial. Unused without resets.
       reverse: run from the last step to the first; outputs stay in the order of xs.
-      attention: the form of the attention, see `rau_step`. matrix keeps [B, H, D + H] per step
-        and is meant for small sizes.
-      rescale: give the attention weights mean 1, see `rau_step`.
+      attention: the form of the attention: "feature_proj", "sigmoid", "concat", "matrix",
+        "time_causal" or "additive_relu", with the equations of `rau_step`. matrix keeps
+        [B, H, D + H] per step and is meant for small sizes.
+      rescale: True gives the attention weights of a step the mean 1 instead of the sum 1.
       reset_after: apply the reset gate after the recurrent product, see `gru_step`.
       recurrent_dropout_mask: multiplies the hidden state that enters the products and the
         attention, the same at every step (variational dropout), with 1 / keep already in it.
-      implementation: "auto", "scan" or "persistent", see `lstm`. "persistent" is for feature_proj
-        with `RAUWeights` and without reset_after.
+      implementation: "scan", a loop of XLA; "persistent", one launch for all steps on an NVIDIA
+        GPU, for feature_proj with `RAUWeights` and without reset_after; or "auto", the faster of
+        both.
 
     Returns:
       The final carry (float32 or float64) and the hidden state of every step in the dtype of xs,
@@ -133,7 +138,12 @@ def _prepare(
     reset_after: bool = False,
     recurrent_dropout_mask: Array | None = None,
 ) -> Recurrence:
-    """Checks the arguments of `rau`, and returns the call as a `Recurrence`."""
+    """Checks the arguments of `rau`, and returns the call as a `Recurrence`.
+
+    The `Recurrence` has the function that runs the call, and its arrays with padding set to 0. The
+    function takes the arguments of `rau` without `implementation`: the weights, the inputs xs
+    [B, T, D], their mask [B, T] or lengths [B], the carries, and the options.
+    """
     options = check_options(attention, rescale, reset_after)
     _, size = check_rau_weights(weights, xs, "B T D", options)
     xs, mask = real_steps(xs, mask, lengths)
@@ -180,17 +190,20 @@ def rau_attention(
 
     Args:
       weights: the parameters, of the class that the attention needs (see `rau_step`).
-      xs: inputs.
+      xs: inputs, a vector of width D at each of T steps of B rows.
       mask: True at real steps; None means all.
       lengths: instead of mask, the number of real steps of each row (see `length_mask`).
-      resets: True at the first step of each segment of a row; None means one segment.
-      attention: the form of the attention, see `rau_step`.
+      resets: True at the first step of each segment of a row, where the state is set to zero; None
+        means one segment.
+      attention: the form of the attention: "feature_proj", "sigmoid", "concat", "matrix",
+        "time_causal" or "additive_relu" (see `rau_step`).
       rescale: give the attention weights mean 1; they are returned with this mean.
       reset_after: apply the reset gate after the recurrent product, see `gru_step`.
 
     Returns:
-      The weights in float32 (float64 for float64 inputs), 0 where the mask is False: [B, T, H];
-      concat [B, T, D + H]; matrix [B, T, H, D + H]; time_causal [B, T, 1].
+      The attention weights in float32 (float64 for float64 inputs), 0 where the mask is False:
+      [B, T, H], a weight for each of H features; concat [B, T, D + H]; matrix [B, T, H, D + H];
+      time_causal [B, T, 1].
     """
     options = check_options(attention, rescale, reset_after)
     _, size = check_rau_weights(weights, xs, "B T D", options)
@@ -210,14 +223,16 @@ def _attention(
     initial: Carry,
     begins: Restarts,
 ) -> Array:
-    """Returns the attention weights p of all steps [B, T, ...], 0 at padding (see `rau_attention`).
+    """Returns the attention weights p of all steps [B, T, ...], 0 at padding.
 
-    `xs` is [B, T, D], mask [B, T] is True at real steps or None, `initial` is the carry before the
-    first step, and `begins` are the steps that start with a new carry.
+    The further axes are H; D + H for concat; H, D + H for matrix; and 1 for time_causal. `xs` is
+    [B, T, D], mask [B, T] is True at real steps or None, and `initial` is the carry before the
+    first step. `begins` has goes_on, bool [B, T], False at the steps that start with a new carry,
+    and that carry. `options` are the attention form, rescale and reset_after.
     """
 
     def step(carry: Carry, x: Array) -> tuple[Carry, Array]:
-        """Computes a step: returns the next carry, and the attention weights."""
+        """Computes a step from x [B, D]; returns (next carry, attention weights [B, ...])."""
         return advance_and_attend(options, weights, carry, x, None)
 
     _, p = scan_steps(step, initial, xs, mask, begins)
@@ -236,14 +251,16 @@ def _plain(
 ) -> tuple[Tree, Array]:
     """Runs `rau` as a scan of the step, where there is no custom derivative.
 
-    The attention may have any form. xs is [B, T, D]; mask [B, T] is True at real steps, or None;
-    initial is the carry before the first step; dropout [B, H] is the mask m of recurrent dropout,
-    or None; begins are the steps that start with a new carry. Returns the final carry and the
-    outputs [B, T, H], 0 at padding; JAX differentiates the scan.
+    The attention may have any form. reverse is True from the last step to the first. xs is
+    [B, T, D]; mask [B, T] is True at real steps, or None; initial is the carry before the first
+    step; dropout [B, H] is the mask m of recurrent dropout, or None; begins has goes_on, bool
+    [B, T], False at the steps that start with a new carry, and that carry. Returns the final carry
+    and the outputs [B, T, H], 0 at padding; JAX differentiates the scan. `options` are the
+    attention form, rescale and reset_after. `weights` fit the attention.
     """
 
     def step(carry: Carry, x: Array) -> tuple[Carry, Array]:
-        """Computes a step: returns the next carry, and its hidden state."""
+        """Computes a step from inputs x [B, D]; returns (next carry, its hidden state [B, H])."""
         new = advance(options, weights, carry, x, dropout)
         return new, hidden_of(new)
 
@@ -282,11 +299,12 @@ def _gate_sums(
 ) -> tuple[GateSums, Array]:
     """Returns the `GateSums` x W + h U + b of the blocks of a step, and the bias of h U_c.
 
-    x are the inputs and h is the hidden state. The blocks are reset gate r, update gate z,
-    attention logits a, values u and candidate c, in this order. `form` is the layout of the loop.
+    x are the inputs [B, D] and h is the hidden state [B, H]. The blocks of H columns are reset gate
+    r, update gate z, attention logits a, values u and candidate c, in this order; the last is a
+    late column of the `GateSums`. `form` is the layout of the loop, with states [H, B] or [B, H].
     Products are in `dtype`, sums in `wide`. The columns of the sigmoids are halved, because
     sigmoid(s) = (1 + tanh(s / 2)) / 2. The bias is `recurrent_bias` [H] in the layout of `form`, or
-    a scalar 0.
+    a scalar 0. `options` are the attention form, rescale and reset_after.
     """
     size = weights.recurrent.shape[0]
     # sigmoid(a) = (1 + tanh(a / 2)) / 2, with the halves in the columns.
@@ -294,7 +312,10 @@ def _gate_sums(
     half = jnp.repeat(jnp.array([0.5, 0.5, 1.0, logit, 1.0], wide), size)
 
     def halve(kernel: Array) -> Array:
-        """Halves the columns of the sigmoids of a kernel, in the dtype of the products."""
+        """Halves the columns of the sigmoids of a kernel [D, 5H] or [H, 5H].
+
+        The result has the dtype of the products. D is the width of the inputs.
+        """
         return (kernel.astype(wide) * half[None]).astype(dtype)
 
     kernel, recurrent, bias = (
@@ -324,15 +345,17 @@ def _forward(
     """Runs the scan of `rau` and stores the arrays that its backward pass needs.
 
     xs is [B, T, D]; mask [B, T] is True at real steps, or None; initial is the carry [B, H];
-    dropout [B, H] is the mask m of recurrent dropout, or None; begins are the steps that start with
-    a new carry. The attention is "feature_proj" or "sigmoid".
+    dropout [B, H] is the mask m of recurrent dropout, or None; begins has goes_on, bool [B, T],
+    False at the steps that start with a new carry, and that carry. form is the layout of the loop,
+    with states [H, B] or [B, H], and reverse is True from the last step to the first. The attention
+    in options is "feature_proj" or "sigmoid".
 
     Returns:
       ((final, outputs), (states, saved)): the final carry [B, H]; the outputs [B, T, H], 0 at
       padding; the states [T, B, H] after each step; and saved = (r, z, c, p, V(u), stored) of each
-      step, in the terms of `rau_step`. All but the last are [T, ...] in the layout of `form`.
-      `stored` is the input of the candidate's recurrent product, r m h [T, B, H], or with
-      reset_after the product itself, in the layout of `form`.
+      step: reset gate, update gate, candidate, attention weights and values, in the layout of
+      `form`, [T, H, B] or [T, B, H], and `stored`. It is the input of the candidate's recurrent
+      product, r m h [T, B, H], or with reset_after the product itself, in the layout of `form`.
     """
     size, dtype = weights.recurrent.shape[0], xs.dtype
     scale = size if options.rescale else 1
@@ -340,7 +363,12 @@ def _forward(
     drop, fresh = map(form.turn, (dropout, begins.carry))
 
     def body(h: Array, step: Tree) -> Tree:
-        """Computes a step: (h, (input, is real, goes on)) -> (new h, arrays of the step)."""
+        """Computes a step: (h, (input, is real, goes on)) -> (new h, (new h, saved)).
+
+        h is the state before the step, in the layout of the loop, and the two masks are bool [B] or
+        None. saved has r, z, c, p, V(u) and stored of the step. The scan stacks the second result
+        over the steps.
+        """
         x, keep, h = sums.prepare(step[0]), step[1], form.select(step[2], h, fresh)
         fed = apply_dropout(h, drop)
         early = sums.of_both(x, fed.astype(dtype))
@@ -380,20 +408,29 @@ def _run_forward(
 ) -> tuple[Array, Array]:
     """Returns (final, outputs) of `rau`, by a scan that JAX can differentiate in all modes.
 
-    `form` is the layout of the loop, `reverse` its direction, and `arguments` are the further
-    arguments of `_forward`.
+    `form` is the layout of the loop, with states [H, B] or [B, H], `reverse` is True from the last
+    step to the first, and `arguments` are (weights, xs, mask, initial, dropout, begins), as in
+    `_forward`. The result is the final carry [B, H] and the outputs [B, T, H]. `options` are the
+    attention form, rescale and reset_after.
     """
     return _forward(form, reverse, options, *arguments)[0]
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
 def _rau(form: Form, reverse: bool, options: RAUOptions, *arguments: Tree) -> tuple[Array, Array]:
-    """Returns (final, outputs) like `_run_forward`, with the custom backward pass `_rau_bwd`."""
+    """Returns (final, outputs) like `_run_forward`, with the custom backward pass `_rau_bwd`.
+
+    The function takes the arguments form, reverse, options and `arguments` of `_run_forward`.
+    """
     return _run_forward(form, reverse, options, *arguments)
 
 
 def _rau_fwd(form: Form, reverse: bool, options: RAUOptions, *arguments: Tree) -> Tree:
-    """Returns ((final, outputs), residuals): the result, and the arrays that `_rau_bwd` needs."""
+    """Returns ((final, outputs), residuals): the result, and the arrays that `_rau_bwd` needs.
+
+    The function takes the arguments form, reverse, options and `arguments` of `_run_forward`. The
+    residuals are (arguments, (states, saved)), with the results of `_forward`.
+    """
     result, saved = _forward(form, reverse, options, *arguments)
     return result, (arguments, saved)
 
@@ -409,18 +446,19 @@ def _loop_back(
     """Runs the steps of `rau` backwards.
 
     Args:
-      form: the layout of the loop.
+      form: the layout of the loop, with states [H, B] or [B, H].
       reverse: True if the scan runs from the last step to the first.
       options: the attention, rescale and reset_after of `rau_step`.
-      residuals: (arguments, saved): the arguments of `_forward` after `options`, and its saved
-        arrays.
+      residuals: (arguments, (states, saved)): the arguments of `_forward` after `options`, and the
+        states and saved arrays that it returns.
       cotangents: the gradients of the final carry [B, H] and of the outputs [B, T, H].
-      blocks: the blocks of U in the order of `_split_blocks`, [H, 4H] and [H, H].
+      blocks: the recurrent kernel U as blocks (r, z, a, u) [H, 4H] and c [H, H], in the dtype of
+        the products.
 
     Returns:
       The state before each step [T, B, H]; the gradients of the initial carry and of the carry of
       restarts (None without restarts), in the layout of `form`; and the gradients of the sums of
-      each step in the order of `_split_blocks`, [T, B, 4H] and [T, B, H].
+      each step, [T, B, 4H] for the blocks (r, z, a, u) and [T, B, H] for c.
     """
     (_, xs, mask, initial, dropout, begins), (states, (*stored, inner)) = residuals
     final, outputs = cotangents
@@ -434,7 +472,9 @@ def _loop_back(
         """Computes the gradients of a step.
 
         The carry is the gradient of the state after the step, and the summed gradient of the carry
-        of restarts.
+        of restarts. `step` has the scanned arrays of the step: the gradient of the output, the two
+        masks [B], the state before the step, and the saved arrays. Returns (the carry for the
+        previous step, the gradients of the sums, [B, 4H] and [B, H]).
         """
         dh, total = carry
         dy, keep, goes_on, h, (r, z, candidate, p, value), inner = step
@@ -484,8 +524,11 @@ def _rau_bwd(
 ) -> Tree:
     """Returns the gradients of the `arguments` of `_rau`, in their order.
 
-    `residuals` are (arguments, saved arrays of `_forward`), and `cotangents` the gradients of the
-    final carry [B, H] and of the outputs [B, T, H]. The mask has no gradient, None.
+    These are the weights, the inputs, the mask, the initial carry, the dropout mask and the
+    restarts; a mask has the gradient None. `form` is the layout of the loop, and `reverse` is True
+    if the forward scan ran from the last step to the first. `residuals` are the second result of
+    `_rau_fwd`, and `cotangents` the gradients of the final carry [B, H] and of the outputs
+    [B, T, H]. `options` are the attention form, rescale and reset_after.
     """
     (weights, xs, _, initial, dropout, _), (_, (r, *_, inner)) = residuals
     size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype

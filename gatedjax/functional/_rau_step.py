@@ -31,7 +31,8 @@ class RAUWeights(NamedTuple):
     """Weights for the attention forms feature_proj, sigmoid and additive_relu.
 
     Kernels multiply from the right, in blocks of H columns: reset gate r, update gate z, candidate
-    c, attention logits a and values u. D is the width of the inputs, H that of the hidden state.
+    c, attention logits a and values u, in this order. D is the width of the inputs, H that of the
+    hidden state.
 
     Attributes:
       input: kernels that multiply the input x [D, 5H].
@@ -50,9 +51,10 @@ class RAUWeights(NamedTuple):
 class RAUHiddenWeights(NamedTuple):
     """Weights with attention logits from a tanh layer of width K.
 
-    The blocks of H columns are r, z, c and u (reset gate, update gate, candidate, values).
-    S = H for the attention forms of `RAUWeights`. S = 1 for time_causal, where score_bias cancels
-    and may be None (zeros).
+    The blocks of H columns are r, z, c and u (reset gate, update gate, candidate, values). D is the
+    width of the inputs x, H that of the hidden state h, and S the number of logits. S = H for the
+    attention forms of `RAUWeights`. S = 1 for time_causal, where score_bias cancels and may be None
+    (zeros).
 
         >>> from gatedjax.functional import rau
         >>> blocks = jnp.ones((3, 16)), jnp.ones((4, 16)), jnp.zeros(16)
@@ -82,7 +84,8 @@ class RAUHiddenWeights(NamedTuple):
 class RAUConcatWeights(NamedTuple):
     """Weights for the attention form concat, with logits over the D + H entries of [x, h].
 
-    The blocks of H columns are r, z and c (reset gate, update gate, candidate).
+    The blocks of H columns are r, z and c (reset gate, update gate, candidate). D is the width of
+    the inputs x, and H that of the hidden state h.
 
         >>> from gatedjax.functional import rau
         >>> blocks = jnp.ones((3, 12)), jnp.ones((4, 12)), jnp.zeros(12)
@@ -113,7 +116,8 @@ class RAUConcatWeights(NamedTuple):
 class RAUMatrixWeights(NamedTuple):
     """Weights for the attention form matrix, with logits over [x, h] for each of the H features.
 
-    The blocks of H columns are r, z and c (reset gate, update gate, candidate).
+    The blocks of H columns are r, z and c (reset gate, update gate, candidate). D is the width of
+    the inputs x, and H that of the hidden state h.
 
         >>> from gatedjax.functional import rau
         >>> blocks = jnp.ones((3, 12)), jnp.ones((4, 12)), jnp.zeros(12)
@@ -152,7 +156,7 @@ class RAUTimeState(NamedTuple):
         (2, 4)
 
     Attributes:
-      hidden: h [B, H].
+      hidden: the hidden state h [B, H] of B rows.
       log_norm: log sum exp of the logits so far [B, 1], -inf before the first step.
       steps: the number of steps so far [B, 1].
     """
@@ -165,7 +169,8 @@ class RAUTimeState(NamedTuple):
 def initial_state(attention: str, rows: int, size: int, dtype: Dtype) -> Tree:
     """Returns the carry before the first step: h = 0 [B, H] with B = rows and H = size.
 
-    attention is a form of `RAUAttention`; for "time_causal" the carry is a `RAUTimeState`.
+    attention is the form of the attention, such as "feature_proj". For "time_causal" the carry is a
+    `RAUTimeState` without steps, else the array h. Its dtype is `dtype`.
     """
     hidden = jnp.zeros((rows, size), dtype)
     if attention != "time_causal":
@@ -179,7 +184,8 @@ class RAUOptions(NamedTuple):
     """The options of `rau_step` that are known while tracing.
 
     Attributes:
-      attention: the form of the attention, such as "feature_proj".
+      attention: the form of the attention: "feature_proj", "sigmoid", "concat", "matrix",
+        "time_causal" or "additive_relu".
       rescale: True gives the attention weights mean 1.
       reset_after: True applies the reset gate after the recurrent product.
     """
@@ -222,13 +228,13 @@ def rau_step(
     Args:
       weights: `RAUWeights` or `RAUHiddenWeights`, for concat `RAUConcatWeights`, for matrix
         `RAUMatrixWeights`, for time_causal `RAUHiddenWeights`.
-      carry: h, or the state of time_causal.
-      x: inputs; the products are formed in its dtype, softmax and sums in float32.
-      attention: one of the forms above.
+      carry: h, the hidden state of B rows, or a `RAUTimeState` for time_causal.
+      x: inputs of width D; the products are formed in its dtype, softmax and sums in float32.
+      attention: the form of the attention, a name of the table above.
       rescale: multiply p by the length of the softmax's axis (the steps so far for time_causal),
         so that its mean is 1; otherwise s is near 0 for wide layers. Not for sigmoid.
       reset_after: apply the reset gate after the recurrent product, see `gru_step`.
-      recurrent_dropout_mask: m, a multiplicative mask; None means all ones.
+      recurrent_dropout_mask: m, a multiplicative mask of h, 0 or 1 / keep; None means all ones.
 
     Returns:
       (carry, output): the next carry in float32, or in float64 for float64 inputs; and h' in the
@@ -259,7 +265,7 @@ def rau_step(
 
 
 def hidden_of(carry: Carry) -> Array:
-    """Returns the hidden state h [B, H] of a carry of `rau_step`."""
+    """Returns the hidden state h [B, H] of a carry, which is h or a `RAUTimeState`."""
     return carry.hidden if isinstance(carry, RAUTimeState) else carry
 
 
@@ -268,8 +274,9 @@ def advance(
 ) -> Tree:
     """Returns the next carry, as `rau_step` does, without checks.
 
-    options and weights fit each other, carry is h [B, H] or a `RAUTimeState`, x is [B, D], and
-    dropout is the mask m [B, H] or None.
+    options and weights, such as `RAUWeights`, fit each other, carry is h [B, H] or a
+    `RAUTimeState`, and x are the inputs [B, D]. dropout is the mask m of recurrent dropout [B, H]
+    or None. The next carry has the form of carry.
     """
     return advance_and_attend(options, weights, carry, x, dropout)[0]
 
@@ -280,8 +287,9 @@ def advance_and_attend(
     """Returns the next carry, and the attention weights p of the step, without checks.
 
     carry is h [B, H] or a `RAUTimeState`, x is [B, D], and dropout is the mask m of recurrent
-    dropout [B, H] or None. p is [B, H] for feature_proj, sigmoid and additive_relu,
-    [B, D + H] for concat, [B, H, D + H] for matrix and [B, 1] for time_causal.
+    dropout [B, H] or None. p is [B, H] for feature_proj, sigmoid and additive_relu, [B, D + H] for
+    concat, [B, H, D + H] for matrix and [B, 1] for time_causal. `options` are the attention form,
+    rescale and reset_after. `weights` fit the attention.
     """
     timed = isinstance(carry, RAUTimeState)
     h = hidden_of(carry)
@@ -307,7 +315,7 @@ class _Inputs(NamedTuple):
 
     Attributes:
       u: [x, m h], the input and the hidden state after recurrent dropout, [B, D + H].
-      size: H.
+      size: the hidden width H.
       dtype: the dtype of products; sums are in the dtype of u.
     """
 
@@ -318,6 +326,8 @@ class _Inputs(NamedTuple):
     def affine(self, inputs: Array, kernel: Array, bias: Array | None) -> Array:
         """Computes inputs W + b [B, K] from inputs [B, N], a kernel W [N, K] and a bias b [K].
 
+        N is the width of the inputs and K that of the result.
+
         The result has the dtype of u. A bias of None means zeros.
         """
         wide = self.u.dtype
@@ -325,7 +335,7 @@ class _Inputs(NamedTuple):
         return product if bias is None else product + jnp.asarray(bias, wide)[None]
 
     def block(self, weights: Weights, index: int) -> Array:
-        """Computes u W + b [B, H] with the block `index` of H columns in the weights.
+        """Computes u W + b [B, H] with the block `index`, from 0, of H columns in the weights.
 
         W consists of these columns of weights.input and weights.recurrent, b of the same columns of
         weights.bias.
@@ -340,9 +350,9 @@ class _Inputs(NamedTuple):
     def logits_and_value(self, weights: Weights) -> tuple[Array, Array]:
         """Returns the attention logits A(u) and the values V(u) of `rau_step`, from u = [x, m h].
 
-        A(u) [B, H] is u W_a + b_a, and V(u) [B, H] is u W_u + b_u. With `RAUHiddenWeights` A acts
-        on a tanh layer of u, and A(u) is [B, 1] for time_causal. The forms with a value per feature
-        use it.
+        The weights are `RAUWeights` or `RAUHiddenWeights`. A(u) [B, H] is u W_a + b_a, and V(u)
+        [B, H] is u W_u + b_u. With `RAUHiddenWeights` A acts on a tanh layer of u, and A(u) is
+        [B, 1] for time_causal. The forms with a value per feature use it.
         """
         if isinstance(weights, RAUWeights):
             return self.block(weights, 3), self.block(weights, 4)
@@ -351,7 +361,10 @@ class _Inputs(NamedTuple):
 
 
 def _softmax(logits: Array, rescale: bool) -> Array:
-    """Returns the softmax of the logits over the last axis; with `rescale` times the axis size."""
+    """Returns the softmax of the logits over the last axis, in their shape.
+
+    With `rescale` it is multiplied by the size of that axis, so that its mean is 1.
+    """
     return jax.nn.softmax(logits, axis=-1) * (logits.shape[-1] if rescale else 1)
 
 
@@ -359,14 +372,23 @@ def _softmax(logits: Array, rescale: bool) -> Array:
 
 
 def _feature_proj(weights: Weights, inputs: _Inputs, rescale: bool) -> tuple[Array, Array]:
-    """Returns (p, s) of feature_proj: attention weights [B, H] and candidate [B, H]."""
+    """Returns (p, s) of feature_proj: attention weights [B, H] and candidate [B, H].
+
+    p is the softmax of the logits over the H features, times H with `rescale`. The candidate is
+    s = tanh(p V(u)). `inputs` has u = [x, m h], the inputs and the hidden state after recurrent
+    dropout [B, D + H].
+    """
     logits, value = inputs.logits_and_value(weights)
     p = _softmax(logits, rescale)
     return p, jnp.tanh(p * value)
 
 
 def _sigmoid(weights: Weights, inputs: _Inputs, rescale: bool) -> tuple[Array, Array]:
-    """Returns (p, s) of sigmoid: attention weights [B, H] and candidate [B, H]."""
+    """Returns (p, s) of sigmoid: attention weights [B, H] and candidate [B, H].
+
+    p is the sigmoid of the logits, and s = tanh(p V(u)). `rescale` is not used. `inputs` has
+    u = [x, m h], the inputs and the hidden state after recurrent dropout [B, D + H].
+    """
     logits, value = inputs.logits_and_value(weights)
     # `rescale` has no effect, because a sigmoid has no sum over the features. `check_options`
     # refuses it.
@@ -375,20 +397,34 @@ def _sigmoid(weights: Weights, inputs: _Inputs, rescale: bool) -> tuple[Array, A
 
 
 def _additive_relu(weights: Weights, inputs: _Inputs, rescale: bool) -> tuple[Array, Array]:
-    """Returns (p, p relu(V(u))) of the form additive_relu, both [B, H]."""
+    """Returns (p, p relu(V(u))) of the form additive_relu, both [B, H].
+
+    p is the softmax of the logits over the H features, times H with `rescale`. `inputs` has
+    u = [x, m h], the inputs and the hidden state after recurrent dropout [B, D + H].
+    """
     logits, value = inputs.logits_and_value(weights)
     p = _softmax(logits, rescale)
     return p, p * jax.nn.relu(value)
 
 
 def _concat(weights: RAUConcatWeights, inputs: _Inputs, rescale: bool) -> tuple[Array, Array]:
-    """Returns (p, s) of concat: attention weights [B, D + H] and candidate [B, H]."""
+    """Returns (p, s) of concat: attention weights [B, D + H] and candidate [B, H].
+
+    p is the softmax over the entries of u = [x, m h], times D + H with `rescale`. The candidate is
+    s = tanh(V(p u)). `inputs` has u = [x, m h], the inputs and the hidden state after recurrent
+    dropout [B, D + H].
+    """
     p = _softmax(inputs.affine(inputs.u, weights.score, weights.score_bias), rescale)
     return p, jnp.tanh(inputs.affine(p * inputs.u, weights.value, weights.value_bias))
 
 
 def _matrix(weights: RAUMatrixWeights, inputs: _Inputs, rescale: bool) -> tuple[Array, Array]:
-    """Returns (p, s) of matrix: attention weights [B, H, D + H] and candidate [B, H]."""
+    """Returns (p, s) of matrix: attention weights [B, H, D + H] and candidate [B, H].
+
+    p is, for each of H features, the softmax over the entries of u = [x, m h], times D + H with
+    `rescale`, and s = tanh(p u). `inputs` has u = [x, m h], the inputs and the hidden state after
+    recurrent dropout [B, D + H].
+    """
     logits = inputs.affine(inputs.u, weights.score, weights.score_bias)[:, None, :]
     # The affinity [H, D + H] is the same for all examples, and only the logits depend on the input.
     p = _softmax(logits + jnp.asarray(weights.affinity, logits.dtype)[None], rescale)
@@ -400,8 +436,10 @@ def _time_causal(
 ) -> tuple[Array, Array, Array, Array]:
     """Returns (p, s, log_norm, steps) of the form time_causal.
 
-    p [B, 1] is the weight of the step, s [B, H] the attention candidate, and `log_norm` and `steps`
-    [B, 1] are the fields of the next `RAUTimeState`.
+    p [B, 1] is the weight of the step among the steps so far, times their number with `rescale`, s
+    [B, H] the attention candidate, and `log_norm` and `steps` [B, 1] are the fields of the next
+    `RAUTimeState`. `inputs` has u = [x, m h], the inputs and the hidden state after recurrent
+    dropout [B, D + H]. `carry` is the state before the step.
     """
     logits, value = inputs.logits_and_value(weights)
     # The sum runs in log space, because a later logit may exceed all logits so far and no maximum
@@ -423,8 +461,9 @@ _FORMS: dict[str, Callable[[Any, _Inputs, bool], tuple[Array, Array]]] = {
 def check_options(attention: Any, rescale: Any, reset_after: Any) -> RAUOptions:
     """Checks the options `attention`, `rescale` and `reset_after` of `rau_step`.
 
-    Raises ValueError for an unknown attention or for rescale with "sigmoid", and TypeError for a
-    flag that is not a bool.
+    attention is a name such as "feature_proj", and the flags are bools. Returns them as
+    `RAUOptions`. Raises ValueError for an unknown attention or for rescale with "sigmoid", and
+    TypeError for a flag that is not a bool.
     """
     if attention == "time":
         raise ValueError(
@@ -448,7 +487,8 @@ def check_rau_weights(
 ) -> tuple[int, int]:
     """Checks type, shapes and dtypes of weights against xs [..., D]; returns (D, H).
 
-    xs_axes are the axes of xs, "B T D" for a sequence or "B D" for a step.
+    D is the width of the inputs and H the hidden width. xs_axes are the axes of xs, "B T D" for a
+    sequence or "B D" for a step. options determine the class of weights that the attention needs.
     """
     kinds: dict[str, tuple[type[AnyRAUWeights], ...]] = {
         "concat": (RAUConcatWeights,),
@@ -483,7 +523,10 @@ def _shapes_of(
     """
 
     def shapes(features: int, hidden: int) -> dict[str, tuple[int, ...]]:
-        """Returns {field: shape} for inputs of width `features` and states of width `hidden`."""
+        """Returns {field: shape} for inputs of width `features` and states of width `hidden`.
+
+        The fields of the attention in the class of weights, such as "score", are included.
+        """
         both = features + hidden
         if isinstance(weights, RAUConcatWeights):
             value = {"value": (both, hidden), "value_bias": (hidden,)}
@@ -506,7 +549,7 @@ def check_carry(name: str, carry: Carry, shape: tuple[int, int], options: RAUOpt
     """Raises unless the carry has the type of the attention form and the shape [B, H].
 
     shape is (B, H), and name is the name of the carry in the message. A carry of "time_causal" is a
-    `RAUTimeState`, that of another form an array.
+    `RAUTimeState`, that of another form an array. `options` has the attention form.
     """
     timed = options.attention == "time_causal"
     if timed != isinstance(carry, RAUTimeState):

@@ -27,9 +27,11 @@ class Form(NamedTuple):
     """The layout of a fast scan; all layouts give the same numbers up to rounding.
 
     Attributes:
-      feature_major: states and gates are [H, B] inside the loop instead of [B, H].
-      hoist_input: form `x W` of all steps in one product before the loop. Otherwise the loop forms
-        it, in the batch-major layout together with `h U` as one product of [x, h].
+      feature_major: True if states and gates are [H, B] inside the loop, for H hidden units and B
+        rows. Otherwise they are [B, H], the batch-major layout.
+      hoist_input: True forms the products `x W` of the inputs with their kernel for all steps at
+        once before the loop. Otherwise the loop forms it, in the batch-major layout together with
+        the recurrent product `h U` as one product of [x, h].
       unroll: steps per iteration of the loop.
     """
 
@@ -39,50 +41,63 @@ class Form(NamedTuple):
 
     @property
     def axis(self) -> int:
-        """Returns the axis of features inside the loop: 0 for [H, B], 1 for [B, H]."""
+        """Returns the axis of the H features inside the loop: 0 for [H, B], 1 for [B, H]."""
         return 0 if self.feature_major else 1
 
     def turn(self, x: Tree) -> Tree:
         """Converts x [..., B, N] to the layout of the loop, or back: swaps the last two axes.
+
+        B is the number of rows and N that of the features, such as H.
 
         In the batch-major layout x is returned unchanged. None stays None.
         """
         return x if x is None or not self.feature_major else jnp.swapaxes(x, -1, -2)
 
     def spread(self, x: Array) -> Array:
-        """Returns a vector x [N] with an axis for the rows of a batch: [N, 1] or [1, N]."""
+        """Returns a vector x [N] of N features with an axis of size 1 for the rows of a batch.
+
+        The result is [N, 1] in the feature-major layout and [1, N] in the batch-major layout.
+        """
         return jnp.expand_dims(x, 1 - self.axis)
 
     def part(self, x: Array, start: int, stop: int) -> Array:
         """Returns the features start .. stop - 1 of gates, or these columns of a turned kernel.
 
-        x has the layout of the loop.
+        x has the layout of the loop: [N, B] or [B, N] for N features, or a kernel [K, N] from K to
+        N features after `turn`.
         """
         return lax.slice_in_dim(x, start, stop, axis=self.axis)
 
     def join(self, parts: Sequence[Array]) -> Array:
-        """Concatenates `parts`, arrays in the layout of the loop, along their features."""
+        """Concatenates `parts`, arrays [N, B] or [B, N] in the layout of the loop, along N.
+
+        N is the number of features of a part and B that of the rows.
+        """
         return jnp.concatenate(parts, axis=self.axis)
 
     def product(self, kernel: Array, x: Array, dtype: Dtype) -> Array:
         """Returns x times a turned kernel, in the layout of the loop, accumulated in dtype.
 
-        kernel is `turn` of [K, N], and x has K features; the result has N features and the dtype.
+        kernel is `turn` of a kernel [K, N], and x [K, B] or [B, K] has K features for B rows; the
+        result has N features and the dtype.
         """
         return matmul(kernel, x, dtype) if self.feature_major else matmul(x, kernel, dtype)
 
     def select(self, mask: Array | None, new: Array, old: Array | float) -> Array:
         """Returns `new` in the rows where mask [B] is True, and `old` elsewhere.
 
-        new and old are in the layout of the loop; old may be a number. None as the mask gives
-        `new`.
+        new and old are in the layout of the loop, [N, B] or [B, N] for N features; old may be a
+        number. None as the mask gives `new`.
         """
         if mask is None:
             return new
         return jnp.where(jnp.expand_dims(mask, self.axis), new, old)
 
     def split(self, goes_on: Array | None, change: Array, total: Tree) -> tuple[Array, Tree]:
-        """Divides the gradient of the state before a step (see `Restarts`).
+        """Divides the gradient of the state before a step between its two sources.
+
+        They are the state after the previous step and, in rows that start a segment at this step,
+        the new carry.
 
         Args:
           goes_on: bool [B], False in rows that start with a new carry at this step; None means no
@@ -105,8 +120,9 @@ class Restarts(NamedTuple):
     """The steps at which a recurrence starts a segment of a row with a new carry.
 
     Attributes:
-      goes_on: bool [B, T], False at the real steps that start with `carry`, True at steps that
-        continue from the state after the previous step; None means that all steps continue.
+      goes_on: bool [B, T] for B rows of T steps, False at the real steps that start with `carry`,
+        True at steps that continue from the state after the previous step; None means that all
+        steps continue.
       carry: the carry at the start of a segment: an array [B, H], or a tree of arrays [B, ...] such
         as an `LSTMState`. Its leaves are None if all steps continue.
     """
@@ -138,14 +154,14 @@ def form_for(
     reset_before: bool = False,
     reset_after_gradient: bool = False,
 ) -> Form:
-    """Returns the layout of the fast scans for a batch, a hidden width and a backend.
+    """Returns the fastest layout of the scans of `lstm`, `gru` and `rau` for a size and a backend.
 
     Args:
       batch: B, the rows of the batch.
       hidden: H, the hidden width.
       backend: the name of a JAX backend, such as "cpu"; None means the default backend of JAX.
-      reset_before: True for a GRU that resets before the product, which needs two products of
-        [x, h].
+      reset_before: True for a GRU that resets before the product, which needs two products of the
+        concatenated inputs and states [x, h].
       reset_after_gradient: True for the gradients of a GRU that resets after the product.
     """
     if (backend or jax.default_backend()) != "cpu":
@@ -178,9 +194,10 @@ def check_weights(
 ) -> tuple[int, int]:
     """Checks the class, shapes and dtypes of weights against xs [..., D]; returns (D, H).
 
-    kind is the class of the weights, such as `GRUWeights`, and num_gates the number of blocks of H
-    columns in its kernels. xs_axes are the axes of xs, "B T D" for a sequence or "B D" for a step.
-    `more_shapes` maps (D, H) to the shapes of further fields of the weights.
+    D is the width of the inputs and H the hidden width. kind is the class of the weights, such as
+    `GRUWeights`, and num_gates the number of blocks of H columns in its kernels. xs_axes are the
+    axes of xs, "B T D" for a sequence or "B D" for a step. `more_shapes` maps (D, H) to the shapes
+    of further fields of the weights.
     """
     if not isinstance(weights, kind):
         raise TypeError(f"weights must be {kind.__name__}, got {type(weights).__name__}")
@@ -259,8 +276,9 @@ def dropout_mask(dropout: Array | None, shape: tuple[int, ...], wide: np.dtype) 
 def step_mask(shape: tuple[int, ...], mask: ArrayLike, lengths: ArrayLike) -> Array | None:
     """Returns the mask [B, T] from `mask` or `lengths`; at most one of them may be given.
 
-    mask is bool [B, T], lengths is int [B], and shape is (B, T). None for both means that all steps
-    are real, and the result is None. All recurrences use this function.
+    mask is bool [B, T], True at real steps, lengths is int [B], the numbers of real steps, and
+    shape is (B, T). None for both means that all steps are real, and the result is None. All
+    recurrences use this function.
     """
     if lengths is not None:
         check_not_both(mask=mask, lengths=lengths)
@@ -296,9 +314,11 @@ def real_alone(tree: Tree, mask: Array | None) -> Tree:
 def real_steps(
     xs: ArrayLike, mask: ArrayLike, lengths: ArrayLike = None
 ) -> tuple[Array, Array | None]:
-    """Returns xs [B, T, D] with zeros at padding, and the mask [B, T] of `step_mask`, or None.
+    """Returns xs [B, T, D] with zeros at padding, and the mask [B, T], or None if all is real.
 
-    Values at padding, NaN included, then have no effect on values or gradients.
+    mask is bool [B, T], True at real steps, and lengths int [B] is the number of real steps; at
+    most one may be given. Values at padding, NaN included, then have no effect on values or
+    gradients.
     """
     xs = jnp.asarray(xs)
     mask = step_mask(xs.shape[:2], mask, lengths)
@@ -316,10 +336,11 @@ def restarts(
 ) -> Restarts:
     """Returns the `Restarts` of rows that consist of several segments.
 
-    resets is bool [B, T], True at the first step of each segment; None means a single segment. A
-    segment starts with the carry `reset_to`, or with `initial` if it is None. mask is bool [B, T]
-    or None, shape is (B, T), and reverse is True for the backward direction. `check(name, carry)`
-    raises unless the carry fits the recurrence.
+    The result has goes_on, bool [B, T], False at the steps that start with a new carry, and that
+    carry. resets is bool [B, T], True at the first step of each segment; None means a single
+    segment. A segment starts with the carry `reset_to`, or with `initial` if it is None. mask is
+    bool [B, T] or None, True at real steps, shape is (B, T), and reverse is True for the backward
+    direction. `check(name, carry)` raises unless the carry fits the recurrence.
     """
     if reset_to is not None:
         check("reset_to", reset_to)
@@ -337,7 +358,10 @@ def restarts(
 
 
 def _goes_on(reverse: bool, resets: Array, mask: Array | None) -> Array:
-    """Returns bool [B, T], False at the steps that start with a new carry (see `Restarts`).
+    """Returns bool [B, T], False at the real steps that start with a new carry, True elsewhere.
+
+    In the backward direction such a step is the last real step before the start of a further
+    segment.
 
     `resets` [B, T] is True at the first step of each segment, mask [B, T] is True at real steps or
     None, and `reverse` is True for the backward direction.
@@ -359,7 +383,10 @@ def _goes_on(reverse: bool, resets: Array, mask: Array | None) -> Array:
 
 
 def time_major(x: Tree) -> Tree:
-    """Swaps the first two axes, [B, T, ...] <-> [T, B, ...]; None stays None."""
+    """Swaps the first two axes, [B, T, ...] <-> [T, B, ...]; None stays None.
+
+    x is an array with B rows and T steps.
+    """
     return None if x is None else jnp.swapaxes(x, 0, 1)
 
 
@@ -403,19 +430,23 @@ def matmul(a: Array, b: Array, dtype: Dtype) -> Array:
 
 
 def matmul_t(a: Array, b: Array, dtype: Dtype) -> Array:
-    """Returns a b^T: a [N, K] and b [B, K] give [N, B], accumulated and returned in dtype."""
+    """Returns a b^T, accumulated and returned in dtype.
+
+    a is [N, K], such as a turned kernel from K to N features, b [B, K] are inputs, and the result
+    is [N, B].
+    """
     return lax.dot_general(a, b, (((1,), (1,)), ((), ())), preferred_element_type=dtype)
 
 
 class GateSums:
     """The sums x W + s U + b inside a loop, with access to early and late columns separately.
 
-    x are the inputs and s is the state of a step; a column is a feature of the sums. Columns before
-    `cut` are early, the others are late. They are cut in the constructor, because slices inside the
-    loop would copy the weights at each step.
+    x are the inputs [B, D] and s is the state [B, H] of a step; a column is a feature of the N
+    sums. Columns before `cut` are early, the others are late. They are cut in the constructor,
+    because slices inside the loop would copy the weights at each step.
 
     Args:
-      form: the layout of the loop.
+      form: the layout of the loop: sums and states are [N, B] and [H, B], or [B, N] and [B, H].
       kernel, recurrent: W [D, N] and U [H, N], in the dtype of the products.
       bias: b [N], in the dtype of the sums.
       cut: the number of early columns; None means all.
@@ -435,15 +466,19 @@ class GateSums:
         self.joints = self._cut(jnp.concatenate([kernel, recurrent])) if self.is_joint else ()
 
     def _cut(self, columns: Array) -> tuple[Array, ...]:
-        """Returns the early and the late columns of W, U or b, in the layout of the loop."""
+        """Returns the early and the late columns of W, U or b, in the layout of the loop.
+
+        `columns` is a kernel [K, N] from K features to the N sums, or b [N]. The result has two
+        arrays with `cut` and N - `cut` columns.
+        """
         turned = self.form.spread(columns) if columns.ndim == 1 else self.form.turn(columns)
         return tuple(self.form.part(turned, start, stop) for start, stop in self.spans)
 
     def steps(self, inputs: Array) -> Array:
         """Returns the array [T, B, ...] that is scanned, from the inputs [T, B, D].
 
-        It is x W [T, B, N] if the products with the inputs are formed before the loop, and the
-        inputs otherwise.
+        It is x W [T, B, N] for all N columns if the products with the inputs are formed before the
+        loop, and the inputs otherwise.
         """
         if self.form.hoist_input:
             return matmul(inputs, self.form.turn(self.kernel), self.wide)
@@ -452,7 +487,9 @@ class GateSums:
     def prepare(self, step: Array) -> Array:
         """Prepares the scanned array of a step for the methods `of_input` and `of_both`.
 
-        step is a row [B, ...] of the array of `steps`. The result is their argument x.
+        step is the part of the array of `steps` that belongs to a step, the N sums x W [B, N] or
+        the inputs [B, D]. The result is the argument x of these methods; its form depends on the
+        layout.
         """
         if self.is_joint:
             return step
@@ -463,20 +500,24 @@ class GateSums:
     def of_input(self, x: Array, *, late: bool = False) -> Array:
         """Returns x W + b for the early or the late columns, in the layout of the loop.
 
-        x is the result of `prepare`.
+        x is the result of `prepare`; late=True gives the columns from `cut` on.
         """
         if self.is_joint:
             return self.form.product(self.kernels[late], x, self.wide) + self.biases[late]
         return self.form.part(x, *self.spans[late])
 
     def of_state(self, state: Array, *, late: bool = False) -> Array:
-        """Returns s U for the early or late columns, from a state s in the layout of the loop."""
+        """Returns s U for the early or late columns, from a state s in the layout of the loop.
+
+        late=True gives the columns from `cut` on. The result has the layout of the loop.
+        """
         return self.form.product(self.recurrents[late], state, self.wide)
 
     def of_both(self, x: Array, state: Array, *, late: bool = False) -> Array:
         """Returns x W + s U + b for the early or the late columns, in the layout of the loop.
 
-        x is the result of `prepare`, and the state s is in the layout of the loop.
+        x is the result of `prepare`, and the state s is in the layout of the loop. late=True gives
+        the columns from `cut` on.
         """
         if self.is_joint:
             fed = self.form.join([x, state])
@@ -487,8 +528,9 @@ class GateSums:
 def weight_gradient(inputs: Array, gates: Array, dtype: Dtype) -> Array:
     """Returns the gradient sum_t inputs_t^T gates_t of a kernel [K, N], as a single product.
 
-    inputs [T, B, K] are multiplied with the kernel, and gates [T, B, N] are the gradients of the
-    products. The sum runs over the B rows, too. It is accumulated and returned in dtype.
+    inputs [T, B, K] are multiplied with the kernel from K to N features, and gates [T, B, N] are
+    the gradients of the products, for T steps of B rows. The sum runs over the B rows, too. It is
+    accumulated and returned in dtype.
     """
     return lax.dot_general(
         inputs, gates, (((0, 1), (0, 1)), ((), ())), preferred_element_type=dtype
@@ -498,6 +540,7 @@ def weight_gradient(inputs: Array, gates: Array, dtype: Dtype) -> Array:
 def apply_dropout(hidden: Array, dropout: Array | None) -> Array:
     """Returns the hidden state times the dropout mask, the input of the recurrent product.
 
-    Both have the same shape, in any layout; None means no dropout.
+    Both have the same shape, [B, H] or [H, B], and the entries of the dropout mask are 0 or the
+    inverse of the keep probability. None means no dropout.
     """
     return hidden if dropout is None else hidden * jnp.asarray(dropout, hidden.dtype)

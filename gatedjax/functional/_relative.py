@@ -18,9 +18,10 @@ def relative_bias(
         [[[-1.  0.  1.  1.]]]
 
     Args:
-      table: t, with a column for each of the offsets -K .. K in this order: O = 2K + 1.
-      queries: positions i.
-      keys: positions j.
+      table: t, with a row for each of M heads and a column for each of the offsets -K .. K in this
+        order: O = 2K + 1.
+      queries: positions i of Q queries.
+      keys: positions j of N keys, counted like the positions of the queries.
 
     Returns:
       b in the dtype of table, to be added to scores before their mask and softmax.

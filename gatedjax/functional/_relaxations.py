@@ -81,9 +81,9 @@ def _straight_through(hard: Array, soft: Array) -> Array:
 
 @_straight_through.defjvp
 def _straight_through_jvp(primals, tangents):
-    """Returns (hard, change of soft) for `jax.custom_jvp`.
+    """Returns (hard, tangent of soft), as `jax.custom_jvp` wants them.
 
-    `primals` are the arguments of `_straight_through`, and `tangents` their changes.
+    `primals` are (hard, soft), the arguments of `_straight_through`, and `tangents` their tangents.
     """
     return _straight_through(*primals), tangents[1]
 
@@ -118,9 +118,10 @@ def _divide(perturbed: Array, temperature: Array) -> Array:
 
 @_divide.defjvp
 def _divide_jvp(primals, tangents):
-    """Returns (quotient, its change) for `jax.custom_jvp`.
+    """Returns (quotient, its tangent), as `jax.custom_jvp` wants them.
 
-    `primals` are the arguments of `_divide`, and `tangents` their changes.
+    `primals` are (perturbed, temperature), the arguments of `_divide`, and `tangents` their
+    tangents.
     """
     perturbed, temperature = primals
     # -perturbed / tau^2 would be infinite there, and NaN after the product with a cotangent of 0.
@@ -133,6 +134,8 @@ def relax_or_limit(
     relax: Callable[[Array], Array], perturbed: Array, temperature: Any, limit: Array
 ) -> Array:
     """Returns relax(perturbed / tau), or `limit` for a traced tau of 0 or less.
+
+    perturbed are logits plus noise, and limit is the hard draw that relax approaches as tau -> 0.
 
     perturbed and limit have the same shape, and `relax` acts on each element; tau = temperature is
     a number or a traced scalar. The limit has gradients of 0. The caller checks a tau that is known
@@ -205,7 +208,7 @@ def log_gumbel_sigmoid(
 
     Args:
       logits: a, log-odds of an open gate, in nats.
-      noise: logistic noise of the same shape.
+      noise: L, logistic noise of the same shape (see `logistic_noise`).
       temperature: tau > 0. A traced tau of 0 or less returns the logarithm of the hard draw, 0 or
         -inf, without a gradient.
 
@@ -333,7 +336,7 @@ def ensure_open(
         [ True False]
 
     Args:
-      gates: hard gates.
+      gates: hard gates, 0 or 1 for each of T positions of a row.
       logits: log-odds by which the gate is chosen (the first of equal maxima).
       mask: True at real positions.
 
@@ -460,8 +463,8 @@ def score_function_loss(
         0.5
 
     Args:
-      log_prob: log-probability of the sampled gates, in nats.
-      reward: R, larger is better.
+      log_prob: log pi, the log-probability of the sampled gates of each example, in nats.
+      reward: R of each example, larger is better.
       baseline: b, any value that does not depend on the sample; lowers the variance.
 
     Returns:

@@ -28,15 +28,17 @@ def selection_vectors(
         ((2, 4, 3), (2, 4, 5))
 
     Args:
-      words: b.
-      kernels: W, one matrix per layer; with a first axis of 1, one matrix for all layers.
-      vectors: w.
+      words: b, a vector of width D for each of N words.
+      kernels: W, a matrix from the K features of a key to A attention units for each of L layers;
+        with a first axis of 1, one matrix for all layers.
+      vectors: w, a vector of A attention units for each layer.
       mask: True at real words; None means all. Values at padding, NaN included, have no effect.
       keys: k, the inputs of the attention scores; None takes the words, so that K = D.
 
     Returns:
-      (selected, attention): s in the dtype of words, a in float32 or wider. a is exactly 0 at
-      padding; a row without words has a = 0 and s = 0, with a zero gradient.
+      (selected, attention): s, a vector of width D for each layer, in the dtype of words; and a,
+      the attention of each layer over the N words, in float32 or wider. a is exactly 0 at padding;
+      a row without words has a = 0 and s = 0, with a zero gradient.
 
     Reverse-mode derivatives of any order are supported, forward mode alone is not.
 
@@ -73,7 +75,8 @@ def selection_vectors(
 def _scores(keys: Array, kernels: Array, vectors: Array) -> Float[Array, "*B N L"]:
     """Returns the scores m = w . tanh(k W) of N words in L layers, in float32 or wider.
 
-    keys k are [*B, N, K], kernels W are [L, K, A] or [1, K, A], and vectors w are [L, A].
+    keys k are [*B, N, K], vectors of width K; kernels W are [L, K, A] or [1, K, A] for A attention
+    units, and vectors w are [L, A].
     """
     kernels, vectors = kernels.astype(keys.dtype), vectors.astype(keys.dtype)
     rows = keys.reshape(-1, keys.shape[-1])
@@ -97,7 +100,7 @@ def _layer_scores(
 ) -> Float[Array, "R L"]:
     """Computes w_l . tanh(k W_l) for R vectors k and L layers, with a custom backward pass.
 
-    `rows` are the vectors k of width K, `kernels` are W, and `vectors` are w of width A.
+    `rows` are the vectors k of width K, `kernels` are W, and `vectors` are w for A attention units.
     """
     return _forward(rows, kernels, vectors)[0]
 
@@ -105,6 +108,7 @@ def _layer_scores(
 def _forward(rows: Array, kernels: Array, vectors: Array) -> tuple[Array, tuple[Array, ...]]:
     """Returns the scores [R, L] of `_layer_scores`, and the arrays that `_backward` needs.
 
+    R is the number of vectors, K their width, L the number of layers and A that of attention units.
     The saved arrays are `rows` [R, K]; the kernels side by side [K, L A]; `vectors` [L, A]; and the
     activity tanh(k W) [R, L A].
     """
@@ -124,7 +128,9 @@ def _forward(rows: Array, kernels: Array, vectors: Array) -> tuple[Array, tuple[
 def _backward(saved: tuple[Array, ...], change: Float[Array, "R L"]) -> tuple[Array, ...]:
     """Returns the gradients of the three arguments of `_layer_scores`, in their shapes.
 
-    `saved` are the arrays of `_forward`, and `change` is the gradient of the scores.
+    They are the gradients of R vectors `rows` [R, K] of width K, of the kernels [L, K, A] of L
+    layers with A attention units, and of the vectors [L, A]. `saved` are the arrays of `_forward`,
+    and `change` is the gradient of the scores.
     """
     rows, flat, vectors, activity = saved
     layers, hidden = vectors.shape

@@ -30,8 +30,9 @@ Empty = Literal["zero", "self", "all"]
 def _hard_weights(scores: Array, gates: Array, cap: float, eps: float) -> Array:
     """Computes attention weights [..., N] under hard gates; a score of -inf marks padding.
 
-    scores and gates (0 or 1) are [..., N]. `cap` bounds the exponents of the derivative, and eps is
-    added to the sum of the exponentials. The weights are 0 in a row without selected keys.
+    scores and gates (1 at the selected keys, else 0) are [..., N] for N keys. `cap` bounds the
+    exponents of the derivative, and eps is added to the sum of the exponentials. The weights are 0
+    in a row without selected keys.
     """
     # `cap` only affects the derivative, so the values are a plain softmax of the selected keys.
     among = _selected_scores(scores, gates)
@@ -45,7 +46,7 @@ def _hard_weights(scores: Array, gates: Array, cap: float, eps: float) -> Array:
 def _selected_scores(scores: Array, gates: Array) -> Array:
     """Returns the scores where the gate is above 0, else -inf; NaN where a score or a gate is NaN.
 
-    scores, gates and the result are [..., N].
+    scores, gates and the result are [..., N] for N keys.
     """
     left_out = jnp.where(jnp.isnan(scores + gates), jnp.nan, -jnp.inf)
     return jnp.where(gates > 0, scores, left_out)
@@ -54,8 +55,9 @@ def _selected_scores(scores: Array, gates: Array) -> Array:
 def _hard_parts(scores: Array, gates: Array, cap: float, eps: float) -> tuple[Array, Array]:
     """Returns weights [..., N], and their derivative by the gate of the same key at a constant sum.
 
-    scores (-inf at padding) and gates (0 or 1) are [..., N], cap bounds the exponents of the
-    derivative, and eps is added to the sum of the exponentials. The derivative, too, is [..., N].
+    scores (-inf at padding) and gates (0 or 1) are [..., N] for N keys, cap bounds the exponents of
+    the derivative, and eps is added to the sum of the exponentials. The derivative, too, is
+    [..., N].
     """
     among = jnp.max(_selected_scores(scores, gates), axis=-1, keepdims=True)
     any_key = jnp.max(scores, axis=-1, keepdims=True)
@@ -72,9 +74,10 @@ def _hard_parts(scores: Array, gates: Array, cap: float, eps: float) -> tuple[Ar
 
 @_hard_weights.defjvp
 def _hard_weights_jvp(cap, eps, primals, tangents):
-    """Returns (weights, their change) for `jax.custom_jvp`.
+    """Returns (weights, their tangent), as `jax.custom_jvp` wants them.
 
-    `primals` are the scores and gates of `_hard_weights`, and `tangents` their changes.
+    `primals` are the scores and gates [..., N] of N keys, and `tangents` their tangents; cap and
+    eps are its further arguments.
     """
     (scores, gates), (d_scores, d_gates) = primals, tangents
     weights, ratios = _hard_parts(scores, gates, cap, eps)
@@ -112,13 +115,14 @@ def selective_weights(
     dL/dA_ij = exp(min(e_ij - m_i, cap)) (g_ij - sum_k g_ik W_ik) / (sum_k w_ik + eps), g = dL/dW.
 
     Args:
-      scores: e, in nats.
-      gates: A >= 0; any axis may be 1 to broadcast. Under `jit`, where no value is known, a
-        negative gate counts as closed without `hard`. Logarithms of gates are for
-        `relaxed_gated_softmax`.
+      scores: e, an attention score for each of Q queries and N keys, in nats.
+      gates: A >= 0, 0 for a key that the query has not selected; any axis may be 1 to broadcast.
+        Under `jit`, where no value is known, a negative gate counts as closed without `hard`.
+        Logarithms of gates are for `relaxed_gated_softmax`.
       mask: True at real keys, same rank as scores (an axis may be 1 to broadcast). Values at
         padding, NaN included, have no effect.
-      hard: the form above, for gates in {0, 1}; False for gates in [0, 1], without cap and eps.
+      hard: True takes the second form above, for gates in {0, 1}; False takes the first, for gates
+        in [0, 1], without cap and eps.
       empty: the rule for a query without selected keys. It attends to no key ("zero"), to the key
         at its own position ("self", if real), or to all keys ("all").
       cap: bounds the straight-through gradient of unselected keys by exp(cap); no effect on values.
@@ -129,7 +133,7 @@ def selective_weights(
       positions: positions of the queries among the keys, for "self"; None is 0 .. Q-1.
 
     Returns:
-      Weights in the dtype of scores, computed in float32 or wider. 0 at padding; a row without
+      Weights W in the dtype of scores, computed in float32 or wider. 0 at padding; a row without
       real keys is 0, with zero gradients.
 
     Raises:
@@ -183,6 +187,8 @@ def selective_weights(
 def _fill_closed(gates: Array, keep: Array | None, empty: Empty, positions: Array | None) -> Array:
     """Opens gates [..., Q, N] in rows that are all closed, by the rule `empty`.
 
+    A row has the gates of one of Q queries for N keys. The rule is "self" or "all".
+
     With "self" the key at the position of the query opens, and with "all" each key. keep is True at
     the keys that may be selected, or None for all. positions [Q] are the positions of the
     queries among the keys; None means 0 .. Q - 1. Returns gates of the same shape.
@@ -229,14 +235,16 @@ def selective_attention(
          [0.  0.  1. ]]
 
     Args:
-      query, key, value: arrays with an optional axis of heads at axis -3.
-      gates: A, from `gumbel_sigmoid`, `threshold_gates` or another source; an axis may be 1, such
-        as the axis of heads if they share a selection. Logarithms of gates are for
-        `relaxed_selective_attention`; under `jit` see `selective_weights`.
-      mask: True at real keys, with or without the axis of heads.
+      query: a vector of width H for each of Q queries, with an optional axis of M heads at axis -3.
+      key, value: vectors of width H and D for each of N keys, with the same leading axes.
+      gates: A >= 0, 0 for a key that the query has not selected, from `gumbel_sigmoid`,
+        `threshold_gates` or another source; an axis may be 1, such as the axis of heads if they
+        share a selection. Logarithms of gates are for `relaxed_selective_attention`; under `jit`
+        see `selective_weights`.
+      mask: True at real keys, with or without the axis of heads; None means all.
       pair_mask: True where a query may see a key, with or without the axis of heads (an axis may
         be 1). Unlike padding, keys that may not be seen must be finite.
-      causal: exclude keys after the query; requires as many queries as keys.
+      causal: True excludes keys after the query; requires as many queries as keys.
       hard: True for gates in {0, 1} with a straight-through gradient; False for gates in [0, 1].
       empty: the rule for a query without selected keys. It attends to no key ("zero"), to the key
         at its own position ("self") or to all keys ("all").
@@ -280,7 +288,8 @@ def relaxed_selective_attention(
         [0.5  0.25 0.25]
 
     Args:
-      query, key, value: arrays with an optional axis of heads at axis -3.
+      query: a vector of width H for each of Q queries, with an optional axis of M heads at axis -3.
+      key, value: vectors of width H and D for each of N keys, with the same leading axes.
       log_gates: log A <= 0 (see `log_gumbel_sigmoid`); an axis may be 1 to broadcast. Gates
         themselves are for `selective_attention`; under `jit` see `relaxed_gated_softmax`.
       mask: True at real keys, with or without the axis of heads; None means all.
@@ -313,8 +322,8 @@ def attention_scores(
 ) -> tuple[Array, Array | None, Array]:
     """Returns (scores, mask, value) of an attention, with the checks of its arguments.
 
-    query is [..., Q, H], key [..., N, H] and value [..., N, D]; mask is True at real keys, [*B, N]
-    or [*B, M, N], or None.
+    query is [..., Q, H], key [..., N, H] and value [..., N, D], for Q queries and N keys; mask is
+    True at real keys, [*B, N] or [*B, M, N] with an axis of M heads, or None for all.
 
     Returns:
       The scores query key^T / sqrt(H) [..., Q, N] in float32 or wider; the mask [..., 1, N] with
@@ -337,7 +346,7 @@ def attention_scores(
 def _key_mask(mask: Array, shape: tuple[int, ...]) -> Array:
     """Reshapes a mask of keys, [*B, N] or [*B, M, N], to [..., 1, N] with an axis of heads.
 
-    shape is that of the keys, [*B, M, N, H].
+    shape is that of the keys, (*B, M, N, H) for M heads, N keys and vectors of width H.
     """
     mask = jnp.asarray(mask)
     if mask.ndim == len(shape) - 2 and mask.ndim > 0:
@@ -349,7 +358,8 @@ def _key_mask(mask: Array, shape: tuple[int, ...]) -> Array:
 def weighted_values(weights: Array, value: Array) -> Array:
     """Computes W value [..., Q, D] from weights W [..., Q, N] and values [..., N, D].
 
-    The sum is formed in float32 or wider, and the result has the dtype of value.
+    Q is the number of queries, and N that of the keys. The sum is formed in float32 or wider, and
+    the result has the dtype of value.
     """
     wide = wide_dtype(value)
     output = jnp.einsum(
@@ -372,12 +382,12 @@ def source_to_token(
         [2. 3.]
 
     Args:
-      states: h.
-      logits: l, in nats.
+      states: h, a vector of D features for each of N tokens.
+      logits: l, an attention logit for each feature of each token, in nats.
       mask: True at real tokens; values at padding, NaN included, have no effect.
 
     Returns:
-      s in the dtype of states; 0 for a text without tokens.
+      s in the dtype of states, a vector of D features per text; 0 for a text without tokens.
 
     Reference: Shen et al. 2018 (DiSAN), multi-dimensional source2token attention, as used by
       Geng et al. 2020 for natural language inference.

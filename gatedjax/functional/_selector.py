@@ -43,8 +43,8 @@ def uniform_sigmoid(
         [0. 1. 0.]
 
     Args:
-      logits: a, the log-odds that a gate is open, in nats.
-      uniform: u in (0, 1), of the same shape.
+      logits: a, the log-odds that a gate is open, in nats, of any shape.
+      uniform: u in (0, 1), random numbers of the same shape, such as the draws of `pair_uniform`.
       temperature: tau > 0. A traced tau of 0 or less returns the hard draw, without a gradient.
       straight_through: return the hard draw [r < 1], with the gradient of the soft gate.
 
@@ -81,7 +81,7 @@ def _odds_against(a: Array, u: Array) -> Array:
 def _uniform_sigmoid(a: Array, u: Array, temperature: float) -> Array:
     """Computes 1 / (1 + r^(1/tau)) with the odds r of `_odds_against` and tau = temperature.
 
-    The logits a and the uniform numbers u have the same shape.
+    The result is the soft gates. The logits a and the uniform numbers u have the same shape.
     """
     odds = _odds_against(a, u)
     # A general power costs a logarithm and an exponential per pair, a square only a product.
@@ -94,10 +94,10 @@ def _uniform_sigmoid(a: Array, u: Array, temperature: float) -> Array:
 
 @_uniform_sigmoid.defjvp
 def _uniform_sigmoid_jvp(temperature, primals, tangents):
-    """Returns (soft gates, their change) for `jax.custom_jvp`.
+    """Returns (soft gates, their tangent), as `jax.custom_jvp` wants them.
 
     `primals` are the logits and uniform numbers of `_uniform_sigmoid`, and `tangents` their
-    changes.
+    tangents. `temperature` is tau.
     """
     a, u = primals
     soft = _uniform_sigmoid(a, u, temperature)
@@ -108,7 +108,7 @@ def _uniform_sigmoid_jvp(temperature, primals, tangents):
 
 @exportable
 class SelectionStatistics(NamedTuple):
-    """Statistics of a selection over the real pairs of each example and head.
+    """Statistics of a selection over the real pairs of each of B examples and M heads.
 
     Attributes:
       rate: share of the pairs of a query and a key that are selected [B, M].
@@ -133,8 +133,10 @@ def selection_counts(
         [[[2. 0.]]]
 
     Args:
-      gates: A, before a rule for queries without selected keys is applied.
-      mask: True at real keys.
+      gates: A, 1 where a query has selected a key, else 0 (or soft gates between), before a rule
+        for queries without selected keys is applied. The axes are B examples, M heads, Q queries
+        and N keys.
+      mask: True at real keys; None means all.
       pair_mask: True at pairs that count, [B, Q, N] or with an axis of heads; an axis may be 1.
 
     Returns:
@@ -158,14 +160,16 @@ def selection_statistics(
         [[0.25]] [[0.25]] [[1.]]
 
     Args:
-      counts: the number of selected keys per query.
-      mask: True at real queries.
+      counts: the number of selected keys for each of B examples, M heads and Q queries.
+      mask: True at real queries; None means all.
       num_keys: the number of keys that each query could select (the axis of heads may be 1). None
         requires as many queries as keys and means the real positions of the mask.
 
     Returns:
-      Three arrays [B, M] in float32 or wider; 0 for an example without real positions. Gradients
-      flow through rate and selected.
+      (rate, empty, selected), arrays [B, M] in float32 or wider: the share of the pairs that are
+      selected, the share of the queries without selected keys, and the mean number of selected keys
+      per query. They are 0 for an example without real positions. Gradients flow through rate and
+      selected.
     """
     check_floating(counts=counts)
     selected = _mean_over_queries(counts, mask)
@@ -188,13 +192,14 @@ def selection_entropy(
         [[[4.]]]
 
     Args:
-      logits: a, log-odds of a selection; infinite for a certain selection. Values at pairs that do
-        not count, NaN included, have no effect.
-      mask: True at real keys.
+      logits: a, log-odds that a query selects a key, for B examples, M heads, Q queries and N keys;
+        infinite for a certain selection. Values at pairs that do not count, NaN included, have no
+        effect.
+      mask: True at real keys; None means all.
       pair_mask: True at pairs that count, [B, Q, N] or with an axis of heads; an axis may be 1.
 
     Returns:
-      The entropy in nats, in float32 or wider.
+      The entropy of each query's selection in nats, in float32 or wider.
     """
     check_floating(logits=logits)
     a = _zero_elsewhere(jnp.asarray(logits, wide_dtype(logits)), mask, pair_mask)
@@ -219,14 +224,15 @@ def selection_log_prob(
         [[[0.25]]]
 
     Args:
-      logits: a, log-odds of a selection; infinite for a certain selection. Values at pairs that do
-        not count, NaN included, have no effect.
-      gates: A in {0, 1}; they get no gradient.
-      mask: True at real keys.
+      logits: a, log-odds that a query selects a key, for B examples, M heads, Q queries and N keys;
+        infinite for a certain selection. Values at pairs that do not count, NaN included, have no
+        effect.
+      gates: A in {0, 1}, 1 where the query has selected the key; they get no gradient.
+      mask: True at real keys; None means all.
       pair_mask: True at pairs that count, [B, Q, N] or with an axis of heads; an axis may be 1.
 
     Returns:
-      The log-probability in nats, in float32 or wider.
+      The log-probability of each query's selection in nats, in float32 or wider.
     """
     check_floating(logits=logits, gates=gates)
     check_same_shape(logits=logits, gates=gates)
@@ -250,7 +256,7 @@ def mean_over_pairs(
         [1.]
 
     Args:
-      sums: sums over keys, per head and query.
+      sums: sums over keys, such as `selection_counts`, for B examples, M heads and Q queries.
       mask: True at real queries; None means all.
       num_keys: the number of keys that each query could select (the axis of heads may be 1). None
         requires as many queries as keys and means the real positions of the mask.
@@ -266,8 +272,9 @@ def mean_over_pairs(
 def _keys_of_a_query(like: Array, mask: Array | None, keys: Array | None) -> Array:
     """Returns the mean number of keys per real query, [B, 1] or [B, M]; 1 if it is 0.
 
-    like is [B, M, Q], mask [B, Q] is True at real queries, and keys [B, 1 or M, Q] is the number of
-    keys of each query. None means that the keys are the real positions of the mask.
+    like is [B, M, Q], for B examples, M heads and Q queries; mask [B, Q] is True at real queries,
+    and keys [B, 1 or M, Q] is the number of keys of each query. None means that the keys are the
+    real positions of the mask.
     """
     if keys is None:
         return jnp.maximum(_lengths(like, mask), 1)
@@ -279,7 +286,8 @@ def _keys_of_a_query(like: Array, mask: Array | None, keys: Array | None) -> Arr
 def _sum_over_keys(values: Array, mask: Array | None, pair_mask: Array | None) -> Array:
     """Returns the sum of values [B, M, Q, N] over the keys that count: [B, M, Q].
 
-    `mask` [B, N] is True at real keys and `pair_mask` at pairs that count; None means all.
+    The axes are B examples, M heads, Q queries and N keys. `mask` [B, N] is True at real keys and
+    `pair_mask` at pairs that count; None means all.
     """
     return jnp.sum(_zero_elsewhere(values, mask, pair_mask), axis=-1)
 
@@ -287,8 +295,8 @@ def _sum_over_keys(values: Array, mask: Array | None, pair_mask: Array | None) -
 def _zero_elsewhere(values: Array, mask: Array | None, pair_mask: Array | None) -> Array:
     """Returns values [B, M, Q, N] with 0 at pairs of a query and a key that do not count.
 
-    mask [B, N] is True at real keys, and pair_mask, [B, Q, N] or with an axis of heads, at pairs
-    that count; None means all.
+    The axes are B examples, M heads, Q queries and N keys. mask [B, N] is True at real keys, and
+    pair_mask, [B, Q, N] or with an axis of heads, at pairs that count; None means all.
     """
     check_that(values.ndim == 4, "values must be [B, M, Q, N], a value per pair", values)
     check_key_mask(mask, (values.shape[0], values.shape[-1]))
@@ -302,7 +310,8 @@ def _zero_elsewhere(values: Array, mask: Array | None, pair_mask: Array | None) 
 def _mean_over_queries(values: Array, mask: Array | None) -> Array:
     """Returns the mean over real queries of values [B, M, Q]: [B, M], 0 without real queries.
 
-    `mask` [B, Q] is True at real queries; None means all.
+    The axes are B examples, M heads and Q queries. `mask` [B, Q] is True at real queries; None
+    means all.
     """
     check_that(values.ndim == 3, "values must be [B, M, N], a value per query", values)
     check_mask(mask, (values.shape[0], values.shape[-1]))
@@ -315,9 +324,10 @@ def _mean_over_queries(values: Array, mask: Array | None) -> Array:
 
 
 def _lengths(values: Array, mask: Array | None) -> Array:
-    """Returns the number of real positions [B, 1], as float32.
+    """Returns the number of real positions of each example [B, 1], as float32.
 
-    values are [B, M, N], and mask [B, N] is True at real positions; None means all N.
+    values are [B, M, N], for B examples, M heads and N positions, and mask [B, N] is True at real
+    positions; None means all N.
     """
     rows, _, size = values.shape
     if mask is None:

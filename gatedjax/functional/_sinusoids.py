@@ -18,13 +18,13 @@ def sinusoids(
         (3, 4) [[0. 1. 0. 1.]]
 
     Args:
-      positions: t, from 0. Known positions give a constant of the program, computed in float64;
-        for traced positions the angles are computed in float32.
-      width: D.
+      positions: t, N numbers from 0. Known positions give a constant of the program, computed in
+        float64; for traced positions the angles are computed in float32.
+      width: D, the number of features.
       dtype: dtype of the result.
 
     Returns:
-      p.
+      p, a vector of D features for each position.
 
     Reference: Vaswani et al. 2017, "Attention Is All You Need", section 3.5.
     Deviation: none in the numbers; sines and cosines alternate along the features.

@@ -41,7 +41,8 @@ def skip_lstm(
 
     Args:
       weights: the weights of the LSTM.
-      xs: inputs x; the products are formed in their dtype.
+      xs: inputs x, a vector of width D at each of T steps of B rows; the products are formed in
+        their dtype.
       gates: g, in [0, 1].
       mask: True at real steps; None means all. Padding, NaN included, has no effect.
       lengths: instead of mask, the number of real steps of each row.
@@ -51,7 +52,8 @@ def skip_lstm(
         product; None means all ones.
 
     Returns:
-      The final state, and the outputs y, 0 at padding, in the dtype of xs.
+      The final `LSTMState`, with arrays [B, H], and the outputs y [B, T, H], 0 at padding, in the
+      dtype of xs.
 
     Raises:
       ValueError: if the shapes do not fit.
@@ -67,7 +69,10 @@ def skip_lstm(
         initial = LSTMState(zeros, zeros)
 
     def step(carry: LSTMState, inputs: tuple[Array, Array]) -> tuple[LSTMState, Array]:
-        """Computes a step: (state, (x, gate)) -> (mixed state, output)."""
+        """Computes a step: (state, (x [B, D], gate [B])) -> (mixed state, output [B, H]).
+
+        The states are `LSTMState`s, and a gate is the share of the step in the mixed state.
+        """
         x, gate = inputs
         new, _ = lstm_step(weights, carry, x, recurrent_dropout_mask=recurrent_dropout_mask)
         share = gate[:, None].astype(wide)

@@ -100,8 +100,9 @@ def masked_softmax(
 def _gated_parts(scores: Array, gates: Array, axis: int) -> tuple[Array, Array]:
     """Returns weights alpha = g exp(e - lse) and ratios r = exp(e - lse), both like the scores.
 
-    e are the scores, g the gates, and lse = log sum g exp(e) along the axis. Both results are 0 in
-    a row of closed gates, and r is bounded to stay finite.
+    e are the scores, g >= 0 the gates of the same shape, and lse = log sum g exp(e) along the axis
+    that is normalised. Both results are 0 in a row of closed gates, and r is bounded to stay
+    finite.
     """
     is_open = gates > 0
     log_gates = jnp.log(jnp.where(is_open, gates, 1))
@@ -122,9 +123,10 @@ def _gated_parts(scores: Array, gates: Array, axis: int) -> tuple[Array, Array]:
 
 @_gated_parts.defjvp
 def _gated_parts_jvp(axis, primals, tangents):
-    """Returns the results of `_gated_parts` and their changes, for `jax.custom_jvp`.
+    """Returns ((weights, ratios), their tangents), as `jax.custom_jvp` wants them.
 
-    `primals` are the scores and gates, and `tangents` their changes.
+    `primals` are the scores and gates of `_gated_parts`, and `tangents` their tangents; axis is its
+    further argument.
     """
     scores, gates = primals
     d_scores, d_gates = tangents

@@ -40,9 +40,10 @@ def _estimate(
 ) -> Float[Array, ""]:
     """Returns f(b) with the gradient (f(b) - c(z given b)) (b - p) + d/da (c(z) - c(z given b)).
 
-    f is the objective, c the critic, a the logits [n] and p = sigmoid(a). The first row of the
-    noise gives z and b = [z > 0], the second gives z given b, see `draw_conditional`. Returns a
-    scalar; JAX differentiates it with respect to the logits.
+    f is the objective, the loss as a function of the gates [n]; c the critic, a function of
+    perturbed logits z [n]; a the logits [n], and p = sigmoid(a). The first row of the logistic
+    noise gives z = a + noise and the draw b = [z > 0], the second gives z given b, see
+    `draw_conditional`. Returns a scalar; JAX differentiates it with respect to the logits.
     """
     # The outer derivative is attached to the value, so it need not pass through the inner one.
     noise, fixed = noise.astype(logits.dtype), jax.lax.stop_gradient(logits)
@@ -50,7 +51,7 @@ def _estimate(
     value = objective(gates)
 
     def difference(a):
-        """Returns (c(z) - c(z given b), c(z given b)) as a function of the logits a."""
+        """Returns (c(z) - c(z given b), c(z given b)), two scalars, for logits a [n]."""
         control = critic(draw_conditional(a, gates, noise[1]))
         return critic(a + noise[0]) - control, control
 
@@ -70,7 +71,10 @@ def _make_finite(critic: Critic) -> Critic:
     """
 
     def finite_critic(z: Float[Array, " n"]) -> Float[Array, ""]:
-        """Returns the critic at z, with 0 in place of infinite entries where it is not finite."""
+        """Returns the scalar c(z) for perturbed logits z [n].
+
+        If c or its gradient is not finite at z, the infinite entries of z are replaced by 0.
+        """
         value, slope = jax.value_and_grad(critic)(jax.lax.stop_gradient(z))
         # The test is a constant; derivatives pass only through the call below.
         is_finite = jnp.isfinite(value) & jnp.all(jnp.isfinite(slope))
@@ -97,9 +101,9 @@ class Relax:
         (True, False, 1)
 
     Attributes:
-      critic: c(z) -> scalar. It takes the perturbed logits z [n], which are infinite where a logit
-        is infinite, as at masked gates. If c or its slope is not finite at such logits, c is
-        evaluated with 0 in their place.
+      critic: a function c(z) -> scalar. It takes the perturbed logits z [n], which are infinite
+        where a logit is infinite, as at masked gates. If c or its slope is not finite at such
+        logits, c is evaluated with 0 in their place.
 
     Reference: Grathwohl et al. 2018, "Backpropagation through the Void", eq. 8-10.
     """
@@ -142,8 +146,8 @@ class Rebar:
         (True, True, 3)
 
     Attributes:
-      tau: temperature > 0.
-      eta: the weight of the control variate; 0 is REINFORCE.
+      tau: temperature > 0 of the relaxed gates sigmoid(z / tau), a number or a traced scalar.
+      eta: the weight of the control variate, a number or a traced scalar; 0 is REINFORCE.
 
     Reference: Tucker et al. 2017, "REBAR: Low-variance, unbiased gradient estimates for discrete
     latent variable models", eq. 7, without its further relaxation.
@@ -172,7 +176,7 @@ class Rebar:
         """
 
         def critic(perturbed):
-            """Returns eta f(sigmoid(z / tau)) for perturbed logits z."""
+            """Returns the scalar eta f(sigmoid(z / tau)) for perturbed logits z [n]."""
             # The relaxed loss is a control variate for the logits. The other arguments of the loss
             # get their gradient from f(b), so it must not reach them here.
             relaxed = objective.held(jax.nn.sigmoid(divide_by_temperature(perturbed, self.tau)))

@@ -28,7 +28,7 @@ from gatedjax.gates._objective import Loss, Objective
 
 @exportable
 class Truth(NamedTuple):
-    """Exact properties of a loss f over gates b_i ~ Bernoulli(sigmoid(a_i)).
+    """Exact properties of a loss f over n gates b_i ~ Bernoulli(sigmoid(a_i)) with logits a [n].
 
     Attributes:
       expectation: E f(b), a scalar.
@@ -55,8 +55,8 @@ class _CheckedTruth(NamedTuple):
 
     Attributes:
       truth: the exact properties of the loss.
-      bad: the code of the first pattern with a loss that is not finite, or -1. Bit r of a code is
-        the r-th real gate.
+      bad: the code of the first pattern with a loss that is not finite, or -1 if all are finite.
+        Bit r of a code is the value of the r-th real gate, 0 or 1.
     """
 
     truth: Truth
@@ -76,7 +76,7 @@ def _compute_truth(
     chunks: int,
     draws: int,
 ) -> _CheckedTruth:
-    """Computes the `Truth`, and the code of a pattern with a loss that is not finite.
+    """Computes the `Truth`, and the code of a pattern with a loss that is not finite, or -1.
 
     loss(gates, *args) is a scalar, logits are [n], and mask [n] is True at real gates. key,
     temperature and draws belong to the mode "relaxed", which a key of None leaves out. `bits` is
@@ -121,11 +121,12 @@ def _average_relaxed(
 ) -> Float[Array, ""]:
     """Returns the mean loss of `draws` draws of Gumbel-sigmoid gates [n] at a temperature.
 
-    The loss is the objective, and the logits are [n], -inf at masked gates.
+    The objective is the loss as a function of the gates [n], the logits are [n], -inf at masked
+    gates, and key is the PRNG key of all draws.
     """
 
     def evaluate(key):
-        """Returns the loss of a draw of relaxed gates from a PRNG key."""
+        """Returns the loss, a scalar, of a draw of relaxed gates from a PRNG key."""
         noise = logistic_noise(key, logits.shape)
         return objective(gumbel_sigmoid(logits, noise, temperature=temperature))
 
@@ -161,7 +162,7 @@ def enumerate(
       loss: loss(gates, *args) -> scalar; gates [n] in the dtype of the logits.
       logits: a, the log-odds of open gates; a gate with an infinite logit is certain.
       *args: further arguments of the loss.
-      mask: True at real gates; the other gates are closed in all patterns.
+      mask: True at real gates; the other gates are closed in all patterns. None means all are real.
       chunks: the number of equal parts in which the patterns are evaluated one after the other
         (rounded up to a power of 2); None means parts of at most 4096. The losses of all patterns
         are in memory at once. More than 20 gates, at most 30, need an explicit number.
@@ -171,8 +172,10 @@ def enumerate(
       draws: the number of draws of the mode "relaxed".
 
     Returns:
-      The `Truth`. Under `jit`, where no value can be checked, a loss that is not finite at a
-      pattern makes the expectation not finite.
+      A `Truth` with the expectation and the variance of the loss, the gradient [n] of the
+      expectation with respect to the logits, the effect of each gate [n], the pattern [n] of the
+      smallest loss, and the loss of each gate mode. Under `jit`, where no value can be checked, a
+      loss that is not finite at a pattern makes the expectation not finite.
 
     Raises:
       ValueError: for more than 20 gates without chunks, for a number of gates that `jax.export`
@@ -202,8 +205,8 @@ def _refuse(
     """Raises ValueError with the pattern of a code and its loss, which is not finite.
 
     loss(gates, *args) is the loss, logits are [n], and mask [n] is True at real gates. code is an
-    integer in [0, 2^bits) whose bit r is the r-th real gate, and bits is the number of gates that
-    are enumerated.
+    integer in [0, 2^bits) whose bit r is the value of the r-th real gate, and bits is the number of
+    gates that are enumerated.
     """
     gates = decode_pattern(jnp.int32(code), assign_bits(jnp.asarray(mask), bits))
     value = Objective(loss, args, jnp.result_type(logits))(gates)

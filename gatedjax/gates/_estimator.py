@@ -63,13 +63,13 @@ class Estimator(Protocol):
         """Returns an estimate of the expected loss whose derivative is the estimated gradient.
 
         Args:
-          objective: the loss as a function of the gates. With respect to the other arguments of
-            the loss, the result has the ordinary derivative of its value.
+          objective: the loss as a function of the gates [n], which returns a scalar. With respect
+            to the other arguments of the loss, the result has the ordinary derivative of its value.
           logits: a [n], float32 or wider; -inf closes a gate and has the gradient 0.
           noise: logistic noise L [rows, n]; b = [a + L > 0] is a draw.
 
         Returns:
-          A scalar.
+          A scalar, the estimate of E f(b).
         """
 
 
@@ -111,8 +111,8 @@ class Pathwise(Estimator, Protocol):
     def surrogate(self, objective: Objective, logits: PerGate, noise: Noise) -> Float[Array, ""]:
         """Returns the loss at the gates, a scalar that JAX differentiates through the gates.
 
-        objective is the loss as a function of the gates, logits are [n], and noise is logistic
-        noise [rows, n].
+        objective is the loss as a function of the gates [n], logits are [n], and noise is logistic
+        noise [rows, n], of which the first row is used.
         """
         return objective(self.gates(logits, noise[0] if self.rows else noise))
 
@@ -136,7 +136,8 @@ class ByValues(Estimator, Protocol):
       unbiased: True (the default) if the mean of the estimates is the gradient.
       needs_gradient: False, because the loss is not differentiated with respect to the gates.
       rows: the number of rows of logistic noise, 1 by default.
-      live: the number of patterns that give the value; None (the default) means all.
+      live: the number of leading patterns that give the value of the estimate, their mean loss;
+        None (the default) means all.
     """
 
     unbiased: ClassVar[bool] = True
@@ -163,7 +164,7 @@ class ByValues(Estimator, Protocol):
         """
 
     def evaluations(self, n: int) -> int:
-        """Returns the number k of patterns for n gates."""
+        """Returns the number k of patterns for n gates, at each of which the loss is evaluated."""
         # Shapes determine the number of patterns, so no pattern is computed.
         shapes = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((n,), (self.rows, n))]
         return jax.eval_shape(self.patterns, *shapes).shape[0]
@@ -171,8 +172,8 @@ class ByValues(Estimator, Protocol):
     def surrogate(self, objective: Objective, logits: PerGate, noise: Noise) -> Float[Array, ""]:
         """Returns the mean loss of the first `live` patterns, with `gradient` as its derivative.
 
-        objective is the loss as a function of the gates, logits are [n], and noise is logistic
-        noise [rows, n].
+        The result is a scalar. objective is the loss as a function of the gates [n], logits are
+        [n], and noise is logistic noise [rows, n].
         """
         patterns = self.patterns(logits, noise)
         first = patterns[: self.live]
@@ -189,7 +190,11 @@ _MEMBERS = ("unbiased", "needs_gradient", "rows", "evaluations", "surrogate")
 
 
 def check_estimator(estimator: object) -> None:
-    """Raises ValueError unless `estimator` is an object with the members of `Estimator`."""
+    """Raises ValueError unless `estimator` is an object with the members of `Estimator`.
+
+    They are `unbiased`, `needs_gradient`, `rows`, `evaluations` and `surrogate`. A class in place
+    of an instance also raises.
+    """
     if isinstance(estimator, type):
         name = estimator.__name__
         raise ValueError(f"estimator must be an instance, got the class {name}: write {name}()")

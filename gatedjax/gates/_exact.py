@@ -24,11 +24,15 @@ _PER_CHUNK_BITS = 12
 
 
 class BitLayout(NamedTuple):
-    """The correspondence between the bits of a code and the gates.
+    """The correspondence between the bits of a code and the n gates.
+
+    A code is an integer that stands for a pattern of open and closed gates: its bit r is 1 if the
+    r-th real gate is open.
 
     Attributes:
       real: bool [n], True at real gates.
-      rank: int [n], the number of the bit of each gate.
+      rank: int [n], the number of the bit of each gate, from 0; for a masked gate the bit of
+        another gate.
       position: int [bits], the index of the gate of each bit; a bit beyond the last real gate has
         gate 0.
       used: bool [bits], True at bits that have a gate.
@@ -41,9 +45,9 @@ class BitLayout(NamedTuple):
 
 
 def assign_bits(mask: Bool[Array, " n"], bits: int) -> BitLayout:
-    """Assigns the bits of a code to the real gates, in their order.
+    """Assigns the bits of a code to the real gates, in their order, from the lowest bit.
 
-    The mask is True at real gates, and bits is the number of bits: at least the number of real
+    The mask [n] is True at real gates, and bits is the number of bits: at least the number of real
     gates.
     """
     # A masked gate before the first real gate would have the rank -1.
@@ -56,7 +60,8 @@ def assign_bits(mask: Bool[Array, " n"], bits: int) -> BitLayout:
 def decode_pattern(code: Int[Array, ""], layout: BitLayout) -> Bool[Array, " n"]:
     """Returns the pattern [n] of a code: True at open gates, False at closed and at masked gates.
 
-    The code is an integer in [0, 2^bits) whose bit r is the r-th real gate of the layout.
+    The code is an integer in [0, 2^bits) whose bit r is 1 if the r-th real gate is open. The layout
+    assigns the bits to the gates.
     """
     return ((code >> layout.rank.astype(code.dtype)) & 1).astype(bool) & layout.real
 
@@ -76,9 +81,10 @@ def check_known(n: object) -> None:
 def count_chunks(bits: int, chunks: int | None, itemsize: int = 4) -> int:
     """Returns the number of chunks, a power of 2; raises ValueError for too many patterns.
 
-    bits is the number of gates, so that there are 2^bits patterns. chunks is the number that the
-    caller asks for; None means chunks of at most 4096 patterns. itemsize is the number of bytes of
-    a loss, for the message.
+    A chunk is a part of the patterns that is evaluated at once. More than 30 bits, or more than 20
+    without chunks, are too many. bits is the number of gates, so that there are 2^bits patterns.
+    chunks is the number that the caller asks for; None means chunks of at most 4096 patterns.
+    itemsize is the number of bytes of a loss, for the message.
     """
     if chunks is not None and chunks < 1:
         raise ValueError(f"chunks must be at least 1, got {chunks}")
@@ -98,7 +104,8 @@ def compute_losses(
 ) -> Float[Array, " patterns"]:
     """Computes the losses [2^bits] of all codes in their order, one chunk after the other.
 
-    The objective is the loss of a pattern, layout maps codes to patterns, and `chunks` is the
+    The code of a pattern is an integer whose bit r is 1 if the r-th real gate is open. The
+    objective is the loss of a pattern [n], layout maps codes to patterns, and `chunks` is the
     number of chunks, a power of 2. Each chunk is a checkpoint, so a gradient computes the
     intermediate values of a chunk again instead of storing them.
     """
@@ -106,7 +113,7 @@ def compute_losses(
 
     @jax.checkpoint
     def chunk(start):
-        """Returns the losses of the codes from `start` on, as many as a chunk has."""
+        """Returns the losses [2^bits / chunks] of the codes from `start` on, an int scalar."""
         codes = start + jnp.arange(size, dtype=jnp.int32)
         gates = jax.vmap(decode_pattern, in_axes=(0, None))(codes, layout)
         return objective.values(gates)
@@ -120,7 +127,8 @@ def compute_losses(
 def _weigh_patterns(probability: Float[Array, " bits"]) -> Float[Array, " patterns"]:
     """Computes the probabilities P(b) [2^bits] of all patterns, in the order of their codes.
 
-    probability is the open probability of the gate of each bit.
+    probability is the open probability of the gate of each bit, from the lowest bit. The code of a
+    pattern b is an integer whose bit r is 1 if that gate is open.
     """
     # Each bit doubles the vector. The new bit is the highest so far: its half with value 1 comes
     # last, in the order of the codes.
@@ -136,9 +144,10 @@ def contract(
 ) -> Float[Array, ""]:
     """Computes sum_b P(b) values_b over independent gates.
 
-    values [2^bits] are in the order of the codes, and probability is the open probability of the
-    gate of each bit. For numbers that are not probabilities the result is the multilinear extension
-    of the values.
+    b runs over all patterns, and P(b) is the probability of a pattern. values [2^bits] are a number
+    for each pattern, such as its loss, in the order of the codes: bit r of a code is 1 if the gate
+    of bit r is open. probability [bits] is the open probability of the gate of each bit. For
+    numbers that are not probabilities the result is the multilinear extension of the values.
     """
     low = probability.shape[0] // 2
     upper, lower = _weigh_patterns(probability[low:]), _weigh_patterns(probability[:low])

@@ -40,7 +40,7 @@ def mask_logits(logits: ArrayLike, mask: ArrayLike) -> Float[Array, " n"]:
 
 
 def draw_noise_rows(key: Key[Array, ""], rows: int, n: int) -> Float[Array, "rows n"]:
-    """Draws rows of standard logistic noise for n gates.
+    """Draws `rows` rows of standard logistic noise for n gates, from a PRNG key.
 
     A single row is `logistic_noise` of the key itself, so that it gives the draw of `sample_gates`.
     Several rows have different keys derived from it.
@@ -73,9 +73,10 @@ def expectation(loss: Loss, estimator: Estimator) -> Callable[..., Float[Array, 
       estimator: an estimator of this package, or any object of the protocol `Estimator`.
 
     Returns:
-      A function of logits [n], a key and args. Its mask is True at real gates; a masked gate is
-      closed, has the gradient 0, and does not change the draws of the gates before it. The result
-      is float32 or wider. A real logit of NaN makes the result and the gradient of that logit NaN.
+      A function expected(logits, key, *args, mask=None) -> scalar, for logits [n] and a PRNG key.
+      Its mask [n] is True at real gates, or None for all; a masked gate is closed, has the gradient
+      0, and does not change the draws of the gates before it. The result is float32 or wider. A
+      real logit of NaN makes the result and the gradient of that logit NaN.
 
     Raises:
       ValueError: if `estimator` lacks a member of the protocol; when the function is called, if the
@@ -94,8 +95,10 @@ def expectation(loss: Loss, estimator: Estimator) -> Callable[..., Float[Array, 
     ) -> Float[Array, ""]:
         """Returns an estimate of the expected loss, with the estimated gradient as its derivative.
 
+        The estimate is a scalar in float32 or wider.
+
         Args:
-          logits: the log-odds of open gates.
+          logits: the log-odds that each of the n gates is open.
           key: the PRNG key of the draws.
           *args: the further arguments of the loss.
           mask: True at real gates; None means all.

@@ -48,7 +48,8 @@ def sparsemax(
 ) -> Float[Array, "..."]:
     """Projects scores onto the simplex: p_i = [z_i - tau]_+, sum p = 1.
 
-    With the open set S the derivative is dp_i = dz_i - mean_S dz for i in S.
+    z_i are the scores, p_i the weights, and tau is the threshold of a row at which they sum to 1.
+    With the open set S of positive weights the derivative is dp_i = dz_i - mean_S dz for i in S.
 
         >>> print(sparsemax(jnp.array([1.0, 0.5, -3.0])))
         [0.75 0.25 0.  ]
@@ -56,11 +57,12 @@ def sparsemax(
     Args:
       scores: z; -inf at a real position closes it. Values at masked positions, NaN included, have
         no effect; a NaN or +inf at a real position makes its row NaN, with gradients of NaN.
-      mask: True at positions that count, same rank as scores (axes of size 1 broadcast).
+      mask: True at positions that count, same rank as scores (axes of size 1 broadcast); None means
+        all.
       axis: the axis that is normalised.
 
     Returns:
-      Weights in the dtype of scores, computed in float32 or wider, exactly 0 outside S. A row
+      Weights p in the dtype of scores, computed in float32 or wider, exactly 0 outside S. A row
       without a real position is all 0, with a zero gradient.
 
     Raises:
@@ -78,6 +80,7 @@ def entmax15(
 ) -> Float[Array, "..."]:
     """Computes entmax with alpha = 1.5, between softmax and sparsemax: p_i = [z_i / 2 - tau]_+^2.
 
+    z_i are the scores, p_i the weights, and tau is the threshold of a row at which they sum to 1.
     With s_i = sqrt(p_i): dp_i = s_i (dz_i - sum_j s_j dz_j / sum_j s_j).
 
         >>> print(entmax15(jnp.array([0.0, 0.0, -3.0])).round(2))
@@ -105,11 +108,12 @@ def entmax(
 ) -> Float[Array, "..."]:
     """Computes alpha-entmax: p_i = [(alpha - 1) z_i - tau]_+^(1 / (alpha - 1)), sum p = 1.
 
-    The limit alpha = 1 is softmax, alpha = 2 is sparsemax. Computed as
-    p_i = exp_alpha(z_i - theta) with exp_alpha(u) = [1 + (alpha - 1) u]_+^(1 / (alpha - 1)), which
-    is smooth in alpha at 1. With s_i = p_i^(2 - alpha) on the support and
-    h_i = d log exp_alpha(u) / d alpha at u_i, dp_i = s_i (dz_i - d theta) + p_i h_i d alpha,
-    sum dp = 0.
+    z_i are the scores, p_i the weights, and tau is the threshold of a row at which they sum to 1.
+
+    The limit alpha = 1 is softmax, alpha = 2 is sparsemax. Computed as p_i = exp_alpha(z_i - theta)
+    with exp_alpha(u) = [1 + (alpha - 1) u]_+^(1 / (alpha - 1)), which is smooth in alpha at 1. With
+    s_i = p_i^(2 - alpha) on the support and h_i = d log exp_alpha(u) / d alpha at u_i, dp_i = s_i
+    (dz_i - d theta) + p_i h_i d alpha, sum dp = 0.
 
         >>> print(entmax(jnp.array([0.0, 0.0, -9.0]), 1.25).round(2))
         [0.5 0.5 0. ]
@@ -154,10 +158,11 @@ def budget(
 ) -> Float[Array, "..."]:
     """Projects scores onto the capped simplex, so that the gates of a row sum to k.
 
-    g_i = min([z_i - tau]_+, 1), sum g = k.
+    g_i = min([z_i - tau]_+, 1), sum g = k, for scores z, gates g and the threshold tau of a row.
+
     Bernoulli(g) draws open k positions in expectation. Gates are exactly 0 or 1 away from the
-    threshold; the set F of gates between 0 and 1 has the derivative
-    dg_i = dz_i - mean_F dz + dk / |F|. Scores of a larger scale give harder gates.
+    threshold; the set F of gates between 0 and 1 has the derivative dg_i = dz_i - mean_F dz + dk /
+    |F|. Scores of a larger scale give harder gates.
 
         >>> print(budget(jnp.array([0.75, 0.25, -1.0]), 1))
         [0.75 0.25 0.  ]
@@ -165,9 +170,9 @@ def budget(
     Args:
       scores: z; -inf closes a position. Values beyond a quarter of the largest number of the dtype
         (8.5e37 in float32), +inf included, are clipped to it; a real NaN makes its row NaN.
-      k: in [0, n], not necessarily whole; a number, or an array like scores with size 1 along axis
-        (axes of size 1 broadcast). A row with fewer real positions opens them all. A traced k
-        outside [0, n] is clipped.
+      k: the sum of the gates of a row, in [0, n] for n positions along axis, not necessarily whole;
+        a number, or an array like scores with size 1 along axis (axes of size 1 broadcast). A row
+        with fewer real positions opens them all. A traced k outside [0, n] is clipped.
       mask: True at real positions, same rank as scores (axes may be 1); None means all.
       axis: the axis that sums to k.
 
@@ -201,9 +206,11 @@ def soft_top_k(
 ) -> Float[Array, "..."]:
     """Computes a smooth top-k whose gates sum to k: g_i = F((z_i - theta) / tau).
 
+    z_i are the scores, theta is the threshold of a row, and tau the temperature.
+
     F is the distribution function of the Laplace distribution: F(u) = exp(u) / 2 for
-    u <= 0, 1 - exp(-u) / 2 above. With f_i = F'((z_i - theta) / tau),
-    dg_i = f_i / tau (dz_i - sum_j f_j dz_j / sum_j f_j) + f_i / sum_j f_j dk.
+    u <= 0, 1 - exp(-u) / 2 above. With f_i = F'((z_i - theta) / tau), dg_i = f_i / tau (dz_i -
+    sum_j f_j dz_j / sum_j f_j) + f_i / sum_j f_j dk.
 
         >>> gates = soft_top_k(jnp.array([3.0, 2.0, -1.0]), 2)
         >>> print(bool(gates[0] > gates[1] > gates[2]), float(gates.sum().round(3)))
@@ -211,7 +218,8 @@ def soft_top_k(
 
     Args:
       scores: z, clipped like those of `budget`; a NaN at a real position makes its row NaN.
-      k: in [0, n], a number, or an array like scores with size 1 along axis. Traced, it is clipped.
+      k: the sum of the gates of a row, in [0, n] for n positions along axis: a number, or an array
+        like scores with size 1 along axis. Traced, it is clipped.
       mask: True at real positions, same rank as scores (axes may be 1); None means all.
       axis: the axis that sums to k.
       temperature: tau > 0, a number or an array of shape (). As tau -> 0 the gates approach
@@ -260,8 +268,8 @@ def hard_top_k(
 
     Args:
       scores: z; -inf closes its position, and a NaN at a real position makes its row NaN.
-      k: an integer in [0, n], or integers like scores with size 1 along axis. A row with fewer
-        real positions opens them all.
+      k: the number of gates that open in a row, an integer in [0, n] for n positions along axis, or
+        integers like scores with size 1 along axis. A row with fewer real positions opens them all.
       mask: True at real positions, same rank as scores (axes may be 1); None means all.
       axis: the axis along which k positions open.
       temperature: tau of `soft_top_k`, which gives the derivative.
@@ -283,7 +291,11 @@ def hard_top_k(
 
 
 def _check_arguments(scores: ArrayLike, mask: ArrayLike, axis: int) -> int:
-    """Raises unless scores are floating and the mask is bool; returns the axis from the left."""
+    """Raises unless scores are floating and the mask is bool; returns the axis from the left.
+
+    The mask must broadcast to the scores, or be None. The axis may be negative; the result is in
+    [0, ndim).
+    """
     check_floating(scores=scores)
     check_mask(mask, jnp.shape(scores))
     return check_axis(axis, jnp.ndim(scores))
@@ -304,12 +316,17 @@ def _move_axis_last(scores: ArrayLike, mask: ArrayLike, axis: int) -> tuple[Arra
 
 
 def _move_axis_back(rows: Array, scores: ArrayLike, axis: int) -> Array:
-    """Moves the last axis of `rows` back to `axis`, and casts to the dtype of the scores."""
+    """Moves the last axis of `rows`, an array [..., n], back to `axis` of the scores.
+
+    The result has the shape and the dtype of `scores`.
+    """
     return jnp.moveaxis(rows, -1, axis).astype(jnp.result_type(scores))
 
 
 def _align_with_rows(name: str, value: ArrayLike, scores: ArrayLike, axis: int) -> Array:
     """Returns a parameter of the rows as a scalar, or as [..., 1] with `axis` moved to the end.
+
+    A parameter, such as k of `budget`, is a number for each row, which runs along `axis`.
 
     The value is a number, or an array that broadcasts to the shape of the scores with size 1 at the
     axis. The result is float32 or wider. `name` is the name of the parameter in the message of an
@@ -326,7 +343,8 @@ def _align_with_rows(name: str, value: ArrayLike, scores: ArrayLike, axis: int) 
 def _check_counts(k: ArrayLike, scores: ArrayLike, axis: int) -> Array:
     """Returns k per row, a scalar or [..., 1]; raises ValueError if a known k is outside [0, n].
 
-    k is a number, or an array with an entry for each row of the scores; n is the size of the axis.
+    k is the wanted sum of the gates of a row, a number or an array with an entry for each row of
+    the scores; n is the size of the axis.
     """
     size = jnp.shape(scores)[axis]
     # A size that `jax.export` leaves open is not known; k is then clipped at run time.
@@ -351,9 +369,9 @@ def _map_to_simplex(
     """Returns the gates phi(z - theta) with sum 1 along an axis, with the derivative of the family.
 
     phi is the function of the family, z are the scores, and theta is the threshold of a row. mask
-    is True at real positions and broadcasts to the scores; None means all. axis is an axis of the
-    scores. a is the parameter of phi: a scalar, [..., 1] or None. The gates have the shape and the
-    dtype of the scores.
+    is True at real positions and broadcasts to the scores; None means all. axis is the axis of the
+    scores along which the gates sum to 1. a is the parameter of phi: a scalar, [..., 1] or None for
+    a phi without one. The gates have the shape and the dtype of the scores.
     """
     rows, keep = _move_axis_last(scores, mask, axis)
     # A score of +inf has no projection; its row becomes NaN, as with softmax.
@@ -381,13 +399,13 @@ def _map_to_sum(
     scores: ArrayLike,
     axis: int,
 ) -> Array:
-    """Returns gates phi((z - theta) / tau) with sum k.
+    """Returns gates phi((z - theta) / tau) with the sum k in each row.
 
     A row with at most k real positions has gates 1 at these; padding has gates 0. phi is the
     function of the family, and theta is the threshold of a row. z are scores [..., n] with the axis
-    last, and keep is True at real positions. k and tau (None for a family without a temperature)
-    are scalars or [..., 1]. The gates have the shape and the dtype of `scores`, with `axis` moved
-    back.
+    last, and keep [..., n] is True at real positions. k and tau (None for a family without a
+    temperature) are scalars or [..., 1]. `scores` are the scores as the caller gave them, and
+    `axis` is the axis of the rows in them; the gates have the shape and the dtype of `scores`.
     """
     unclipped, is_lost = z, _find_lost_rows(z, keep, k, tau)
     z = jnp.where(is_lost, 0, z)
@@ -440,8 +458,8 @@ def _find_nearest(z: Array, keep: Array, theta: Array) -> Array:
 def _find_lost_rows(z: Array, keep: Array, *parameters: Array | None) -> Array:
     """Returns True at the real positions of rows with a NaN in real scores or parameters.
 
-    z are scores [..., n], keep is True at real positions, and parameters are [..., 1], scalars or
-    None. The result is [..., n].
+    z are scores [..., n], keep is True at real positions, and parameters, numbers for each row such
+    as k, are [..., 1], scalars or None. The result is bool [..., n].
     """
     is_lost = jnp.any(keep & jnp.isnan(z), axis=-1, keepdims=True)
     for parameter in parameters:
@@ -452,8 +470,8 @@ def _find_lost_rows(z: Array, keep: Array, *parameters: Array | None) -> Array:
 def _show_lost_rows(gates: Array, z: Array, is_lost: Array) -> Array:
     """Returns the gates, with values and gradients of NaN where `is_lost` is True.
 
-    gates, the scores z and is_lost are [..., n]. Without this a row with a NaN would get closed
-    gates, because comparisons with NaN are False.
+    gates, the scores z and the bools is_lost, the result of `_find_lost_rows`, are [..., n].
+    Without this a row with a NaN would get closed gates, because comparisons with NaN are False.
     """
     return (gates + jnp.where(is_lost, z, 0)) * jnp.where(is_lost, jnp.nan, 1.0)
 
@@ -461,8 +479,8 @@ def _show_lost_rows(gates: Array, z: Array, is_lost: Array) -> Array:
 def _open_best(z: Array, keep: Array, k: Array) -> Array:
     """Returns 1 at the k best real positions of each row, else 0; rows with a NaN are NaN.
 
-    z are scores [..., n], keep is True at real positions, and k is a scalar or [..., 1]. The result
-    has no gradient.
+    z are scores [..., n], keep is True at real positions, and k, the number of gates that open in a
+    row, is a scalar or [..., 1]. The result [..., n] has the dtype of z and no gradient.
     """
     z, k = lax.stop_gradient((z, k))
     return jnp.where(_find_lost_rows(z, keep, k), jnp.nan, _select_best(z, keep, k).astype(z.dtype))
@@ -471,9 +489,9 @@ def _open_best(z: Array, keep: Array, k: Array) -> Array:
 def _select_best(z: Array, keep: Array, k: Array) -> Array:
     """Returns True at the k best real positions of each row; the first of equal scores win.
 
-    z [..., n] are scores, keep is True at real positions, and k is a scalar or [..., 1]. The k-th
-    largest score is found bit by bit from the highest bit, which is faster under XLA on a CPU than
-    sorting.
+    z [..., n] are scores, keep is True at real positions, and k is a scalar or [..., 1]. The result
+    is bool [..., n]. The k-th largest score is found bit by bit from the highest bit, which is
+    faster under XLA on a CPU than sorting.
     """
     bits = 8 * z.dtype.itemsize
     unsigned = jnp.dtype(f"uint{bits}")
@@ -484,11 +502,18 @@ def _select_best(z: Array, keep: Array, k: Array) -> Array:
     order = jnp.where(keep, jnp.where(raw >= sign, ~raw, raw | sign), 0)
 
     def reach(bound: Array) -> Array:
-        """Returns the number of scores of each row that reach a bound, [..., 1]."""
+        """Returns the number of scores of each row that are at least `bound`, [..., 1].
+
+        The bound [..., 1] and the scores are unsigned integers with the order of the scores.
+        """
         return jnp.sum(order >= bound, axis=-1, keepdims=True, dtype=z.dtype)
 
     def set_bit(place: Array, bound: Array) -> Array:
-        """Sets a bit of the bound if at least k scores still reach it; `place` is its position."""
+        """Returns the bound [..., 1] with a further bit in rows where k scores still reach it.
+
+        `place` is the position of the bit, from 0 for the highest. At least k scores must be equal
+        to or above the new bound; other rows keep their bound.
+        """
         candidate = bound | (sign >> jnp.asarray(place, unsigned))
         return jnp.where(reach(candidate) >= k, candidate, bound)
 

@@ -36,8 +36,8 @@ OLD_NAMES: dict[str, dict[str, EstimatorName]] = {
 def current_name(option: Literal["relax", "selector"], name: str) -> Any:
     """Returns the current name of an estimator for an older name; other names are unchanged.
 
-    option is the option with the name: "relax" of GA-Net, where "soft" and "straight_through" are
-    older names, or "selector" of SSAN, where "st", "soft" and "expect" are.
+    The result is a string. option is the option with the name: "relax" of GA-Net, where "soft" and
+    "straight_through" are older names, or "selector" of SSAN, where "st", "soft" and "expect" are.
     """
     return OLD_NAMES[option].get(name, name)
 
@@ -50,12 +50,13 @@ def takes_temperature(name: EstimatorName) -> bool:
 def create_estimator(
     name: EstimatorName, *, temperature: float | Float[Array, ""] = 0.5, draws: int = 2
 ) -> Estimator:
-    """Returns the estimator of a name.
+    """Returns the estimator of a name, such as `STGumbel(0.5)` for "st_gumbel".
 
     Args:
-      name: a name in `KINDS`. `Relax` has no name, because its critic is a function.
+      name: the name of the class of the estimator in snake case, such as "leave_one_out". `Relax`
+        has no name, because its critic is a function.
       temperature: tau, if the estimator has a temperature; may be traced.
-      draws: k of "leave_one_out".
+      draws: k of "leave_one_out", the number of draws per estimate.
 
     Returns:
       The estimator, with defaults for all other options.

@@ -18,7 +18,7 @@ Loss = Callable[..., Any]
 
 @dataclasses.dataclass(frozen=True)
 class Objective:
-    """A function of the gates: loss(gates, *args) with the other arguments bound.
+    """The loss as a function of the gates only: loss(gates, *args) with the other arguments bound.
 
         >>> weights = jnp.array([1.0, 2.0])
         >>> objective = Objective(lambda gates, w: jnp.sum(gates * w), (weights,), jnp.float32)
@@ -38,7 +38,7 @@ class Objective:
     def __call__(self, gates: Float[Array, " n"]) -> Float[Array, ""]:
         """Returns the loss of a pattern in float32 or wider, also if it is an integer or a bool.
 
-        gates [n] are the pattern, or soft gates.
+        gates [n] are the pattern, 0 or 1 for each gate, or soft gates. The loss is a scalar.
 
         Raises:
           ValueError: if the loss is not a scalar.
@@ -54,7 +54,7 @@ class Objective:
         return jnp.asarray(value, jnp.float32 if discrete else wide_dtype(dtype))
 
     def values(self, gates: Float[Array, "k n"]) -> Float[Array, " k"]:
-        """Returns the losses [k] of k patterns, evaluated by `jax.vmap`."""
+        """Returns the losses [k] of k patterns of n gates, the rows of `gates`."""
         return jax.vmap(self)(gates)
 
     @property
@@ -77,11 +77,17 @@ def has_derivative(objective: Objective, size: int) -> bool:
 
     @jax.custom_jvp
     def probe(value):
-        """Returns the loss; its derivative `rule` records whether there is a path to the gates."""
+        """Returns `value`, the loss, unchanged.
+
+        Its derivative `rule` records whether the loss depends differentiably on the gates.
+        """
         return value
 
     def rule(primals, tangents):
-        """Returns (value, zero), and records whether the tangent is not a symbolic zero."""
+        """Returns (value, zero), and records whether the tangent is not a symbolic zero.
+
+        `primals` and `tangents` are tuples with the loss and its tangent, as for `jax.custom_jvp`.
+        """
         # JAX passes a symbolic zero if the loss has no differentiable path from its gates.
         seen.append(not isinstance(tangents[0], SymbolicZero))
         return primals[0], jnp.zeros_like(primals[0])
@@ -89,7 +95,7 @@ def has_derivative(objective: Objective, size: int) -> bool:
     probe.defjvp(rule, symbolic_zeros=True)
 
     def derivative(gates):
-        """Returns the loss and its derivative along the gates."""
+        """Returns the loss and its derivative in the direction of the gates [n], two scalars."""
         return jax.jvp(lambda g: probe(objective(g)), (gates,), (gates,))
 
     jax.eval_shape(derivative, jax.ShapeDtypeStruct((size,), wide_dtype(objective.dtype)))

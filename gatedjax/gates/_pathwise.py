@@ -16,7 +16,7 @@ from gatedjax.gates._slopes import attach_slope
 
 @dataclasses.dataclass(frozen=True)
 class _Tempered(Pathwise):
-    """An estimator with a temperature.
+    """The base class of estimators with a temperature, `SoftGumbel` and `STGumbel`.
 
     Attributes:
       tau: temperature > 0, a number or a traced scalar.
@@ -49,7 +49,10 @@ class SoftGumbel(_Tempered):
     """
 
     def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
-        """Returns the soft gates s = sigmoid((a + L) / tau), for logits a and logistic noise L."""
+        """Returns the soft gates s = sigmoid((a + L) / tau), for logits a and logistic noise L.
+
+        Logits, noise and gates have the same shape.
+        """
         return gumbel_sigmoid(logits, noise, temperature=self.tau)
 
 
@@ -77,7 +80,7 @@ class STGumbel(_Tempered):
     def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
         """Returns the hard gates b = [a + L > 0] with the derivative of s = sigmoid((a + L) / tau).
 
-        a are the logits and L is logistic noise.
+        a are the logits and L is logistic noise; both have the shape of the gates.
         """
         return gumbel_sigmoid(logits, noise, temperature=self.tau, straight_through=True)
 
@@ -106,7 +109,7 @@ class StraightThrough(Pathwise):
     def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
         """Returns the hard gates b = [a + L > 0] with the derivative p (1 - p), p = sigmoid(a).
 
-        a are the logits and L is logistic noise.
+        a are the logits and L is logistic noise; both have the shape of the gates.
         """
         p = jax.nn.sigmoid(logits)
         hard = binarize(jnp.add(*promote(logits, noise))).astype(logits.dtype)
@@ -138,7 +141,9 @@ class ReinMax(Pathwise):
     def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
         """Returns the hard gates b = [a + L > 0]; the derivative is half the probability of 1 - b.
 
-        a are the logits and L is logistic noise.
+        With p = sigmoid(a) it is (1 - p) / 2 where b = 1, and p / 2 where b = 0.
+
+        a are the logits and L is logistic noise; both have the shape of the gates.
         """
         hard = binarize(jnp.add(*promote(logits, noise))).astype(logits.dtype)
         return attach_slope(hard, logits, jax.nn.sigmoid(jnp.where(hard > 0, -logits, logits)) / 2)
@@ -164,5 +169,8 @@ class MeanField(Pathwise):
     rows: ClassVar[int] = 0
 
     def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
-        """Returns the open probabilities p = sigmoid(a) of the logits a; the noise is not used."""
+        """Returns the open probabilities p = sigmoid(a) of the logits a, as gates.
+
+        The noise is not used.
+        """
         return jax.nn.sigmoid(logits)

@@ -51,9 +51,9 @@ class Sample(NamedTuple):
     """The gradients that an estimator gave for a text, and the exact gradient.
 
     Attributes:
-      estimates: the estimates of the gradient [draws, n].
+      estimates: the estimates of the gradient by the logits of n gates [draws, n].
       exact: the exact gradient [n].
-      rounding: the difference between gradients that counts as rounding.
+      rounding: the largest difference between gradients that counts as a rounding error.
       evaluations: the number of evaluations of the loss per estimate.
     """
 
@@ -76,7 +76,7 @@ class _Columns:
 
     @property
     def shown_biased(self) -> bool:
-        """True if z is above 4, so that the data show a bias."""
+        """True if z, the bias in standard deviations, is above 4, so that the data show a bias."""
         return self.z > SHOWN
 
     @property
@@ -101,7 +101,8 @@ class _Columns:
     def record(self) -> Json:
         """Returns the fields of the row, "unbiased" and "shown_biased" as a dict for JSON.
 
-        "estimator" is the `repr` of the estimator, and arrays are lists.
+        The keys are the names of the fields of `Row` or `Measure`. "estimator" is the `repr` of the
+        estimator, "unbiased" is True if its mean is the gradient, and arrays are lists.
         """
         row: Any = self
         names = [field.name for field in dataclasses.fields(row) if field.name != "estimator"]
@@ -181,7 +182,7 @@ class Measured:
     """The results of several estimators over texts.
 
     Attributes:
-      rows: a row for each estimator.
+      rows: the bias, variance and cost of each estimator, in the order of the table.
       texts: the number of texts.
       draws: the number of estimates per text and estimator.
       gradient: the root mean square over texts of the norm of the exact gradient.
@@ -199,7 +200,7 @@ class Report:
 
     Attributes:
       truth: the exact gradient and moments of the loss.
-      rows: a row for each estimator.
+      rows: the bias, variance and cost of each estimator, in the order of the call.
       draws: the number of estimates per estimator.
     """
 
@@ -211,14 +212,18 @@ class Report:
         return estimator_table(self.rows)
 
     def records(self) -> list[Json]:
-        """Returns the rows as dicts for JSON, in their order, with the fields of `Row`."""
+        """Returns a dict for JSON for each estimator, in their order.
+
+        The keys are the fields of `Row`, "unbiased" and "shown_biased".
+        """
         return [row.record() for row in self.rows]
 
 
 def estimator_table(rows: Sequence[Row] | Sequence[Measure]) -> str:
     """Returns a Markdown table with a line for each of the rows, in their order.
 
-    A `Row` or `Measure` has the results of an estimator.
+    A `Row` or `Measure` has the results of an estimator; the columns are its name, bias, z,
+    variance, MSE, cosine and cost.
     """
     heads = [
         "estimator", "unbiased", "bias", "+-", "z", "shown biased", "variance", "MSE", "cosine",
@@ -247,10 +252,11 @@ def estimate_gradients(
     args: tuple[Any, ...],
     mask: Bool[Array, " n"] | None,
 ) -> Float[Array, "draws n"]:
-    """Computes an estimate of the gradient [n] for each key.
+    """Computes an estimate of the gradient [n] of the expected loss for each key.
 
-    loss(gates, *args) is the loss, logits a are [n], and the mask is True at real gates; None means
-    all.
+    The result has a row for each of the PRNG keys. loss(gates, *args) is the loss, the gradient is
+    with respect to the logits [n], and the mask is True at real gates; None means all. `estimator`
+    gives the estimates, and args are the further arguments of the loss.
     """
     gradient = jax.grad(expectation(loss, estimator))
 
@@ -262,7 +268,7 @@ def estimate_gradients(
 
 
 def rounding_tolerance(size: float, dtype: Dtype) -> float:
-    """Returns the difference between gradients of a loss of this size that counts as rounding.
+    """Returns the largest difference between gradients of a loss that counts as a rounding error.
 
     size is the magnitude of the losses, and dtype that of the logits.
     """
@@ -302,10 +308,11 @@ def report(
       key: the PRNG key of all draws.
       draws: the number of estimates per estimator, at least 2.
       mask: True at real gates; None means all.
-      chunks: the number of chunks in which `enumerate` computes the exact gradient.
+      chunks: the number of parts in which `enumerate` evaluates the patterns for the exact
+        gradient; None means parts of at most 4096.
 
     Returns:
-      A `Report` with a row for each estimator.
+      A `Report` with a `Row` for each estimator: its bias, variance and cost.
 
     Raises:
       ValueError: if draws is below 2, and as `enumerate` and `expectation`.
@@ -331,7 +338,7 @@ def report(
 
 
 def _measure_distances(estimates: np.ndarray, exact: np.ndarray) -> tuple[float, float]:
-    """Computes the mean squared distance and the mean cosine of estimates and the gradient.
+    """Computes the mean squared distance and the mean cosine of estimates and the exact gradient.
 
     estimates are [draws, n], and exact is the exact gradient [n]. Returns (distance, cosine).
     """
@@ -375,9 +382,10 @@ def _make_row(
 def summarize(estimator: Estimator, samples: Iterable[Sample]) -> Measure:
     """Computes the means of an estimator over texts, and the z of its bias.
 
-    samples has a `Sample` for each text x. Let b_x be the mean error of N draws, S_x their
-    covariance, n the number of gates and r the rounding. For an unbiased estimator sum_x |b_x|^2 is
-    approximately a scaled chi-square with the mean and the variance
+    samples has a `Sample` for each text x, with the estimates and the exact gradient. Let b_x be
+    the mean error of N draws, S_x their covariance, n the number of gates and r the rounding. For
+    an unbiased estimator sum_x |b_x|^2 is approximately a scaled chi-square with the mean and the
+    variance
 
         sum_x tr(S_x) / N + n r^2,   2 sum_x tr(S_x^2) / N^2 + n r^4
 
@@ -424,7 +432,8 @@ def summarize(estimator: Estimator, samples: Iterable[Sample]) -> Measure:
 def _convert_to_normal(square: float, mean: float, variance: float) -> float:
     """Converts a value of a scaled chi-square variable to a standard normal number.
 
-    square is the value; mean and variance belong to the variable.
+    square is the value; mean and variance belong to the variable. The result is the number of
+    standard deviations by which the value exceeds the mean.
     """
     if square == 0:
         return 0.0

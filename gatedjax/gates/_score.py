@@ -12,14 +12,14 @@ from gatedjax.gates._estimator import ByValues, Noise, Patterns, PerGate, Values
 
 
 def _multiply(values: Array, weights: Array) -> Array:
-    """Multiplies losses, `values`, and weights of shapes that broadcast; dtypes may differ."""
+    """Returns losses, `values`, times weights; shapes broadcast, and dtypes may differ."""
     return jnp.multiply(*promote(values, weights))
 
 
 def score(logits: Float[Array, " n"], gates: Float[Array, " n"]) -> Float[Array, " n"]:
     """Computes the score b - p, the gradient of log P(b) by the logits, without cancellation.
 
-    gates b are 0 or 1, and p = sigmoid(a) for the logits a.
+    gates b [n] are 0 or 1, P(b) is their probability, and p = sigmoid(a) for the logits a [n].
     """
     return jnp.where(gates > 0, jax.nn.sigmoid(-logits), -jax.nn.sigmoid(logits))
 
@@ -41,7 +41,7 @@ class Reinforce(ByValues):
         [[1. 0.]] [ 1. -1.]
 
     Attributes:
-      baseline: c, for example a running mean of the loss; may be traced.
+      baseline: c, a number such as a running mean of the loss; may be a traced scalar.
 
     Reference: Williams 1992.
     """
@@ -65,16 +65,19 @@ class MultiPass(ByValues):
 
         gradient = 1 / (k - 1) sum_j (f_j - mean f) w_j
 
-    f_j is the loss of pass j. The weights w_j, with the shape of the logits, depend only on the
-    logits, the noise and the gates of pass j. A subclass defines them in `weights`. `mirrored` is
-    True if a second pass has the noise of the first with the opposite sign.
+    f_j is the loss of pass j, and mean f the mean of the k losses. The weights w_j, with the shape
+    of the logits, depend only on the logits, the noise and the gates of pass j. A subclass defines
+    them in `weights`. `mirrored` is True if a second pass has the noise of the first with the
+    opposite sign.
     """
 
     mirrored: ClassVar[bool] = False
     """True if there are two passes with opposite noise; otherwise each pass draws its noise."""
 
     def weights(self, logits: Array, noise: Array, gates: Array) -> Array:
-        """Returns the weights of a pass, with the shape of the logits.
+        """Returns the weights w_j of a pass, with the shape of the logits.
+
+        The advantage of the pass, f_j - mean f, is multiplied by them to give the gradient.
 
         Args:
           logits, noise: the logits and the logistic noise of this pass, of the same shape, which
@@ -188,6 +191,8 @@ class ARM(_Antithetic):
     def weights(self, logits: Array, noise: Array, gates: Array) -> Array:
         """Returns u - 1/2 = tanh(L / 2) / 2 for the logistic noise L of the shape of the logits.
 
+        f(b) - f(c), the difference of the losses of both draws, is multiplied by these weights.
+
         The gates [2, ...] are not used. A logit of NaN gets the weight NaN explicitly, because the
         noise does not depend on the logits.
         """
@@ -220,7 +225,8 @@ class DisARM(_Antithetic):
     def weights(self, logits: Array, noise: Array, gates: Array) -> Array:
         """Returns (b - c) sigmoid(|a|) / 2 for draws b, c = gates [2, ...].
 
-        a are the logits; the result has their shape. The noise is not used.
+        f(b) - f(c), the difference of the losses of both draws, is multiplied by these weights. a
+        are the logits; the result has their shape. The noise is not used.
         """
         # b - c is (-1)^c [b != c].
         return (gates[0] - gates[1]) * jax.nn.sigmoid(jnp.abs(logits)) / 2
@@ -265,7 +271,8 @@ class LocalExpectation(ByValues):
     ) -> PerGate:
         """Returns p_i (1 - p_i) (f(b with b_i = 1) - f(b with b_i = 0)) for each gate i.
 
-        The patterns [1 + n, n] come from `patterns`, and values [1 + n] are their losses.
+        p = sigmoid(a) for the logits a [n]. The patterns [1 + n, n] come from `patterns`, and
+        values [1 + n] are their losses f. The noise is not used. The result is [n].
         """
         value, flipped = values[0], values[1:]
         # f(b with b_i = 1) - f(b with b_i = 0): the draw has one of the two values of the gate, its

@@ -27,9 +27,10 @@ def attach_slope(
 
 @attach_slope.defjvp
 def _attach_slope_jvp(primals, tangents):
-    """Returns (value, slope times the change of the logits) for `jax.custom_jvp`.
+    """Returns (value, slope times the tangent of the logits), as `jax.custom_jvp` wants them.
 
-    `primals` are the arguments of `attach_slope`, and `tangents` their changes.
+    `primals` are (value, logits, slope), the arguments of `attach_slope`, and `tangents` their
+    tangents.
     """
     value, logits, slope = primals
     # JAX requires a tangent of the dtype of the value.
@@ -70,17 +71,21 @@ def attached(
 
 @jax.custom_jvp
 def _attach(value: Array, logits: Array, gradient: Array) -> Array:
-    """Returns `value`, to which `_attach_jvp` gives `gradient` as the gradient by `logits`."""
+    """Returns the scalar `value`, with `gradient` [n] as its gradient by `logits` [n].
+
+    The derivative is defined in `_attach_jvp`.
+    """
     del logits, gradient
     return value
 
 
 @_attach.defjvp
 def _attach_jvp(primals, tangents):
-    """Returns (value, its change) for `jax.custom_jvp`.
+    """Returns (value, its tangent), as `jax.custom_jvp` wants them.
 
-    The change is that of the value plus the gradient times the change of the logits. `primals` are
-    the arguments of `_attach`, and `tangents` their changes.
+    The tangent is that of the value plus the product of the gradient and the tangent of the logits,
+    summed over the n gates. `primals` are (value, logits, gradient), the arguments of `_attach`,
+    and `tangents` their tangents.
     """
     value, logits, gradient = primals
     slope = jnp.sum(jnp.multiply(*promote(gradient, tangents[1]))).astype(value.dtype)

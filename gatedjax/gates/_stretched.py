@@ -21,7 +21,7 @@ _STEEPEST = 16.0
 class _Stretched(Pathwise):
     """An estimator with the gates min(1, max(0, s (high - low) + low)) for a soft gate s in (0, 1).
 
-    A subclass defines `soft` and `open_probability`.
+    A subclass defines `soft`, which draws s, and `open_probability`, which computes P(gate > 0).
 
     Attributes:
       low, high: the ends of the stretched interval, low < 0 and high > 1.
@@ -39,23 +39,27 @@ class _Stretched(Pathwise):
     def soft(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
         """Returns the soft gates s in (0, 1), before they are stretched.
 
-        logits are a, and noise is logistic noise of the same shape.
+        They have the shape of the logits. logits are the log-odds a, and noise is logistic noise of
+        the same shape.
         """
         raise NotImplementedError
 
     def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
-        """Returns the stretched and clipped gates, in [0, 1], for logits and logistic noise."""
+        """Returns the stretched and clipped gates, in [0, 1], for logits and logistic noise.
+
+        Logits, noise and gates have the same shape.
+        """
         return jnp.clip(self.soft(logits, noise) * (self.high - self.low) + self.low, 0, 1)
 
     def open_probability(self, logits: Float[Array, " n"]) -> Float[Array, " n"]:
-        """Computes P(gate > 0) for each gate in closed form, from the logits a."""
+        """Computes P(gate > 0) for each gate in closed form, from the logits a [n]."""
         raise NotImplementedError
 
     def penalty(self, logits: ArrayLike, mask: Bool[Array, " n"] | None = None) -> Float[Array, ""]:
         """Computes the L0 penalty: the expected number of gates above 0, sum_i P(gate_i > 0).
 
         Args:
-          logits: a [n].
+          logits: a [n], the parameters of the gates; -inf closes a gate.
           mask: True at real gates; None means all.
 
         Returns:
@@ -107,7 +111,7 @@ class HardConcrete(_Stretched):
         return gumbel_sigmoid(logits, noise, temperature=self.tau)
 
     def open_probability(self, logits: Float[Array, " n"]) -> Float[Array, " n"]:
-        """Computes P(gate > 0) = sigmoid(a - tau log(-low / high)) from the logits a."""
+        """Computes P(gate > 0) = sigmoid(a - tau log(-low / high)) from the logits a [n]."""
         return jax.nn.sigmoid(logits - self.tau * math.log(-self.low / self.high))
 
 
@@ -148,7 +152,7 @@ class HardKuma(_Stretched):
         return jnp.exp(jnp.log(-jnp.expm1(power)) / alpha)
 
     def open_probability(self, logits: Float[Array, " n"]) -> Float[Array, " n"]:
-        """Computes P(gate > 0) = (1 - t^alpha)^beta for each of the logits a.
+        """Computes P(gate > 0) = (1 - t^alpha)^beta for each of the logits a [n].
 
         t = -low / (high - low), alpha = exp(a / 2) and beta = exp(-a / 2).
         """

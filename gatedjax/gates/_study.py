@@ -16,10 +16,10 @@ class ModeRow(NamedTuple):
     Standard errors are over the draws of gates and not over the texts, which are fixed.
 
     Attributes:
-      mode: the kind of gates: "sample" (draws), "exact" (the expected loss over all patterns),
-        "marginal" (the loss of the mean probabilities of the classes), "threshold" ([a > 0]),
-        "best" (the pattern of the smallest loss), "expected" (the open probabilities as gates) or
-        "relaxed" (Gumbel-sigmoid gates).
+      mode: the gate mode, that is, the kind of gates with which the loss is computed: "sample"
+        (draws), "exact" (the expected loss over all patterns), "marginal" (the loss of the mean
+        probabilities of the classes), "threshold" ([a > 0]), "best" (the pattern of the smallest
+        loss), "expected" (the open probabilities as gates) or "relaxed" (Gumbel-sigmoid gates).
       title: the name of the mode in tables.
       loss: the mean cross-entropy.
       loss_error: the standard error of the loss; None if no gates are drawn.
@@ -55,7 +55,7 @@ class Study:
       title: the heading of the Markdown text.
       modes: a row for each gate mode.
       measured: the results of the estimators.
-      facts: further entries of the record.
+      facts: further entries of the record by name, such as {"variance": 0.1}; a dict for JSON.
       notes: sentences below the tables.
     """
 
@@ -66,7 +66,10 @@ class Study:
     notes: tuple[str, ...] = ()
 
     def markdown(self) -> str:
-        """Returns the title, both tables and the notes as Markdown."""
+        """Returns the title, the table of gate modes, that of the estimators, and the notes.
+
+        They are a single string of Markdown.
+        """
         parts = [
             f"## {self.title}\n",
             _render_modes(self.modes),
@@ -93,19 +96,22 @@ class Study:
 
 
 def _to_json_numbers(record: Json) -> Json:
-    """Returns a copy of the record with None in place of numbers that are not finite."""
+    """Returns a copy of the record, a dict, with None in place of numbers that are not finite."""
     # JSON has no NaN and no infinity, and the loss of a gate mode may be infinite.
     is_not_finite = lambda x: isinstance(x, float) and not math.isfinite(x)  # noqa: E731
     return {name: None if is_not_finite(value) else value for name, value in record.items()}
 
 
 def _format_number(value: float | None, form: str) -> str:
-    """Formats a number by `form`, a format specification such as ".4f"; None becomes "-"."""
+    """Formats `value` by `form`, a format specification such as ".4f"; None becomes "-"."""
     return "-" if value is None else format(value, form)
 
 
 def _render_modes(rows: Sequence[ModeRow]) -> str:
-    """Renders a Markdown table with a row for each gate mode."""
+    """Returns a Markdown table with a line for each gate mode: its loss, errors and accuracy.
+
+    `rows` are a `ModeRow` for each mode.
+    """
     # The classic problems have a loss but no classes, and columns of dashes would hide the numbers.
     classes = any(row.accuracy is not None for row in rows)
     heads = ["gates", "loss", "+-", "less exact"]

@@ -27,22 +27,22 @@ _TAU = 0.5
 
 
 def _squared_distance(gates: Array, target: Array) -> Array:
-    """Computes sum_i (b_i - t_i)^2 for gates b [n] and a target t, [n] or scalar."""
+    """Computes the scalar sum_i (b_i - t_i)^2 for gates b [n] and a target t, [n] or scalar."""
     return jnp.sum((gates - target) ** 2)
 
 
 def _steep_sigmoid(gates: Array, threshold: Array) -> Array:
-    """Computes sigmoid(4 (sum_i b_i - threshold)), a steep function of the gates b [n]."""
+    """Computes the scalar sigmoid(4 (sum_i b_i - threshold)), a steep function of gates b [n]."""
     return jax.nn.sigmoid(4 * (jnp.sum(gates) - threshold))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Problem:
-    """A loss of a few gates.
+    """A problem of gradient estimation: a loss of a few gates, with their logits.
 
     Attributes:
-      title: the equation of the loss.
-      loss: loss(gates, parameter) -> scalar.
+      title: the equation of the loss, for the heading of a table.
+      loss: a function loss(gates, parameter) -> scalar, for gates [n].
       logits: log-odds of the open gates, a number for each of the n gates.
       parameter: the second argument of the loss, a number or a number for each gate.
       shared: True if all gates share a logit; the gradient is then the sum over the gates.
@@ -79,7 +79,7 @@ def _sample_losses(
 ) -> Float[Array, " draws"]:
     """Evaluates loss(gates, parameter) at a draw of hard gates for each key.
 
-    logits are [n], and parameter is that of the `Problem`.
+    logits are [n], and parameter, a scalar or [n], is the second argument of the loss.
     """
     return jax.vmap(lambda key: loss(sample_gates(logits, key=key), parameter))(keys)
 
@@ -126,10 +126,12 @@ def toys(
       estimators: the estimators; None means all except `Relax` and `Enumerate`, with a temperature
         of 0.5.
       key: the PRNG key of all draws; None means `jax.random.key(0)`.
-      problems: the problems; the default is the list of classic problems.
+      problems: the losses, each a `Problem` with its logits; the default is the list of classic
+        problems.
 
     Yields:
-      A `Study` for each problem.
+      A `Study` for each problem: the loss of each gate mode, and the bias, variance and cost of
+      each estimator.
 
     Raises:
       ValueError: if draws is below 2.

@@ -33,12 +33,13 @@ class Gates(NamedTuple):
         [1. 0.] None True
 
     Attributes:
-      values: the gates g, with the shape of the logits, or with a leading axis of draws.
+      values: the gates g in [0, 1], with the shape of the logits, or with a leading axis of draws.
       logarithms: log g of relaxed gates, because g may be too small for float32; otherwise None.
         It has the shape of values.
       hard: True if the gates are 0 or 1 (in GA-Net: if all gates of a row may be closed).
-      weights: the weights of the logits for an estimator with several passes (see `MultiPass`),
-        with the shape of the logits; None for other estimators.
+      weights: the weights that an estimator with several passes (see `MultiPass`) gives the logits,
+        with their shape: the gradient is an advantage of the loss times the weights. None for other
+        estimators.
     """
 
     values: Array
@@ -65,12 +66,13 @@ def draw(
     Args:
       estimator: the estimator. For a `Pathwise` the gates are those of the estimator, with their
         derivative; for any other estimator they are the draw b = [a + L > 0], without a derivative.
-      logits: a, of any shape.
+      logits: a, the log-odds that a gate is open, of any shape.
       noise: logistic noise L, of the same shape.
       mask: True at real gates; the other gates are 0. None means all.
 
     Returns:
-      The gates, with their logarithms for `SoftGumbel`.
+      A `Gates`: `values`, the gates with the shape of the logits; `logarithms`, their logarithms
+      for `SoftGumbel`, else None; and `hard`, True if they are 0 or 1.
     """
     if isinstance(estimator, SoftGumbel):
         log_gates = log_gumbel_sigmoid(logits, noise, temperature=estimator.tau)
@@ -111,8 +113,8 @@ def train(
     Args:
       estimator: the estimator. A `Pathwise` or a `ByValues` evaluates all rows of the batch in the
         same call of `reader`, any other `Estimator` row by row.
-      logits: a [B, n].
-      keys: the keys of the noise, one for each row.
+      logits: a [B, n], the log-odds of the n gates of each of B rows.
+      keys: the PRNG keys of the noise, one for each row.
       reader: reader(gates, *rows) -> (losses, other results). It computes the losses [B, k] for
         gates [B, k, n] in the dtype of the logits, and other results for the first pattern.
       mask: True at real gates; a masked gate is closed and has the gradient 0. None means all.
@@ -148,13 +150,20 @@ def train(
         return jax.vmap(attached)(jnp.mean(values, axis=1), wide, gradient), other
 
     def loss(gates: Float[Array, " n"], *row: Any) -> Float[Array, ""]:
-        """Returns the loss of a pattern of gates for a single row."""
+        """Returns the loss, a scalar, of a pattern of gates for a single row.
+
+        `row` has the further arguments of `reader` for this row, without their first axis.
+        """
         return reader(gates[None, None], *jax.tree.map(lambda x: x[None], row))[0][0, 0]
 
     expected = expectation(loss, estimator)
 
     def estimate(logits, key, mask, *row):
-        """Returns the estimate of the expected loss of a single row."""
+        """Returns the estimate of the expected loss, a scalar, of a single row.
+
+        logits and mask are [n], key is a PRNG key, and `row` has the further arguments of `reader`
+        for this row.
+        """
         return expected(logits, key, *row, mask=mask)
 
     # `expectation` returns only the estimate, so the other results need a separate pass.
@@ -171,14 +180,16 @@ def train_passes(
 
     Args:
       estimator: gives the number of passes; `estimator.mirrored` is True for opposite noise.
-      key: the key of the noise of the gates.
+      key: the PRNG key of the noise of the gates.
       run: computes one pass. It takes a dict with the key of the stream "gate" (or "antithetic",
-        for the same noise with the opposite sign) and returns the loss of each row, the sum of
-        all logits times their weights in each row, and other results.
+        for the same noise with the opposite sign) and returns the loss of each row [B], the sum of
+        all logits times their weights in each row [B] (see `MultiPass.weights`), and other results,
+        a tree of arrays.
 
     Returns:
-      (estimates, other): the estimates [B], and the other results of all passes, stacked along a
-      new first axis.
+      (estimates, other): the estimates [B], the mean losses of the passes with the estimated
+      gradient as their derivative; and the other results of all passes, stacked along a new first
+      axis.
     """
     if estimator.mirrored:
         pair = [run({stream: key}) for stream in ("gate", "antithetic")]

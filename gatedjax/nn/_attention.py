@@ -52,7 +52,7 @@ class TokenScore(nn.Module):
           states: h, a vector per token.
 
         Returns:
-          e, in float32 or wider.
+          e, a score for each token, in float32 or wider.
 
         Raises:
           ValueError: for an unknown `kind`.
@@ -82,6 +82,9 @@ class TokenScore(nn.Module):
 class AttentionPool(nn.Module):
     """Attention that pools the states of a sequence, with or without gates.
 
+    The result is c = sum_t alpha_t h_t for states h_t and attention weights alpha, the softmax of
+    the scores of a `TokenScore` over the positions with open gates.
+
         >>> import jax
         >>> states, gates = jnp.ones((1, 4, 8)), jnp.array([[1.0, 0.0, 1.0, 0.0]])
         >>> pool = AttentionPool()
@@ -91,10 +94,12 @@ class AttentionPool(nn.Module):
         (1, 8) [[0.5 0.  0.5 0. ]]
 
     Attributes:
-      score: the `kind` of the `TokenScore` that computes the scores.
+      score: the equation of the scores, "zhou" or "mlp1", as in `TokenScore`.
       dtype: dtype of the products; None means the common dtype of inputs and parameters.
       param_dtype: dtype of the parameters.
-      kernel_init, bias_init: initialisers of the scores, see `TokenScore`.
+      kernel_init: initialiser of the kernels of the scores; None means the defaults of
+        `TokenScore`.
+      bias_init: initialiser of the bias of "mlp1".
       return_weights: False returns the pooled states without the attention weights.
     """
 
@@ -119,17 +124,18 @@ class AttentionPool(nn.Module):
 
         Args:
           states: h, a vector per position.
-          mask: True at real positions. States at padding, NaN included, have no effect.
-          gates: hard gates, for the softmax over the open positions; None means that all are open.
-            In evaluation `functional.hard_gates` computes them, with at least one open gate per
-            row.
+          mask: True at real positions; None means all. States at padding, NaN included, have no
+            effect.
+          gates: hard gates, 1 at open and 0 at closed positions, for the softmax over the open
+            positions; None means that all are open. In evaluation `functional.hard_gates` computes
+            them, with at least one open gate per row.
           log_gates: logarithms of soft gates instead of `gates`, from
             `functional.log_gumbel_sigmoid` in training.
-          return_weights: False returns only the sums; None means the attribute.
+          return_weights: False returns only the pooled states; None means the attribute.
 
         Returns:
           (pooled, weights): the weighted sums of the states [..., D], and the attention weights
-          [..., T]. With return_weights=False the sums.
+          [..., T]. With return_weights=False only the pooled states.
 
         Raises:
           ValueError: if both `gates` and `log_gates` are given.
@@ -159,6 +165,8 @@ class AttentionPool(nn.Module):
 
 class GatePredictor(nn.Module):
     """The auxiliary network of GA-Net, which predicts the log-odds that each gate is open.
+
+    a_t are the log-odds of token t with the vector x_t; u, W_1, b_1 and b are parameters.
 
     lstm: a_t = u . h'_t + b with h' a one-layer bidirectional LSTM;
     fnn:  a_t = u . tanh(W_1 x_t + b_1) + b;
@@ -217,7 +225,8 @@ class GatePredictor(nn.Module):
           mask: True at real tokens. Vectors at padding, NaN included, have no effect.
 
         Returns:
-          a, in float32 or wider; -inf (closed) at padding.
+          a, the log-odds that the gate of each token is open, in float32 or wider; -inf (closed) at
+          padding.
 
         Raises:
           ValueError: for an unknown `kind`.
@@ -254,8 +263,8 @@ class GatePredictor(nn.Module):
     def _self_attention(self, xs: Array, mask: Array, types: Keywords) -> Array:
         """Returns the states s of "att", single-head self-attention: [B, T, features].
 
-        xs are the vectors [B, T, D] of the tokens, the mask [B, T] is True at real tokens, and
-        `types` has the options `dtype` and `param_dtype`.
+        xs are the vectors [B, T, D] of T tokens in B rows, the mask [B, T] is True at real tokens,
+        and `types` is {"dtype": ..., "param_dtype": ...}, options of the layers.
         """
         if self.positions:
             # Self-attention does not see the order of the words without positions.
@@ -272,6 +281,8 @@ class GatePredictor(nn.Module):
 
 class LocalPosition(nn.Module):
     """The predicted centre of local attention, (len - 1) * sigmoid(v . tanh(W h_last)), from 0.
+
+    len is the length of a text, h_last its last hidden state, and W and v are parameters.
 
         >>> import jax
         >>> last, lengths = jnp.zeros((2, 8)), jnp.array([5, 3])
@@ -300,7 +311,8 @@ class LocalPosition(nn.Module):
           lengths: len, the number of real positions of each row.
 
         Returns:
-          Real-valued positions inside the sequences, in float32 or wider; 0 for a length of 0.
+          The centre of each row, a real number in [0, len - 1], in float32 or wider; 0 for a length
+          of 0.
         """
         types: Keywords = {
             "kernel_init": self.kernel_init,
@@ -319,6 +331,8 @@ class SourceToToken(nn.Module):
     """Attention that pools tokens into a vector, with a separate softmax for each feature.
 
         l = W_2 elu(W_1 h + b_1) + b_2,  s_d = sum_n softmax_n(l_nd) h_nd
+
+    h_nd is feature d of token n, and W_1, b_1, W_2 and b_2 are parameters.
 
         >>> import jax
         >>> pooled, _ = SourceToToken().init_with_output(jax.random.key(0), jnp.ones((2, 5, 8)))
@@ -348,11 +362,12 @@ class SourceToToken(nn.Module):
         """Pools the tokens of each text.
 
         Args:
-          states: h, a vector per token.
-          mask: True at real tokens. States at padding, NaN included, have no effect.
+          states: h, a vector for each of N tokens.
+          mask: True at real tokens; None means all. States at padding, NaN included, have no
+            effect.
 
         Returns:
-          s; 0 for a text without tokens.
+          s, a vector per text; 0 for a text without tokens.
         """
         check_mask(mask, states.shape[:-1])
         if mask is not None:

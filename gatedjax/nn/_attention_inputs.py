@@ -25,10 +25,11 @@ def check_attention(
 
     Args:
       module: the `SelectiveSelfAttention`.
-      inputs: the vectors of the queries [B, N, E].
+      inputs: the vectors of the queries [B, N, E], of width E for N tokens in B rows.
       mask: bool [B, N], True at real queries; None means all.
-      source: the vectors [B, N2, E2] from which the keys and values are computed, or an
-        `AttentionCache` of the keys and values; None means that the inputs are also the source.
+      source: the vectors [B, N2, E2], of width E2 for N2 tokens, from which the keys and values are
+        computed, or an `AttentionCache` of the keys and values; None means that the inputs are also
+        the source.
       source_mask: bool [B, N2], True at real vectors of the source; None means all. It must be None
         without a source and with a cache, which contains its mask.
 
@@ -82,8 +83,8 @@ def check_attention(
 def zero_padding(dtype: Dtype | None, inputs: Array, mask: Array | None) -> Array:
     """Returns inputs [B, N, D] in `dtype`, the dtype of the products, with 0 at padding.
 
-    The mask is bool [B, N], True at real positions; None means all. With None as the dtype the
-    inputs keep theirs.
+    The inputs are a vector of width D for each of N positions in B rows. The mask is bool [B, N],
+    True at real positions; None means all. With None as the dtype the inputs keep theirs.
     """
     (inputs,) = nn.dtypes.promote_dtype(inputs, dtype=dtype)
     if mask is None:
@@ -94,8 +95,8 @@ def zero_padding(dtype: Dtype | None, inputs: Array, mask: Array | None) -> Arra
 def heads_of(cache: F.AttentionCache) -> dict[str, Array]:
     """Returns the keys and values of a cache by the names of the projections that compute them.
 
-    "key" and "value" are [B, M, T, H]; "selector_key", the keys of the selector, is there if the
-    cache has them.
+    The dict has "key" and "value" [B, M, T, H], for B rows, M heads, T tokens and heads of width H,
+    and "selector_key", the keys of the selector, if the cache has them.
     """
     heads = {"key": cache.key, "value": cache.value}
     return heads if cache.selector_key is None else heads | {"selector_key": cache.selector_key}

@@ -54,17 +54,25 @@ class Cell(nn.RNNCellBase):
     param_dtype: Dtype = jnp.float32
 
     def _kind(self) -> Callable[..., Tree]:
-        """Returns the class of the weights, such as `functional.LSTMWeights`."""
+        """Returns the class of the weights, such as `functional.LSTMWeights`.
+
+        It is called with the parameters as keywords.
+        """
         raise NotImplementedError
 
     def _gate_biases(self) -> tuple[float, ...]:
-        """Returns the number added to the initial bias of each gate, in the order of the blocks."""
+        """Returns the numbers that are added to the initial biases, one for each gate.
+
+        Their order is that of the blocks of H columns in the kernels, such as input gate, forget
+        gate, candidate and output gate of an LSTM.
+        """
         raise NotImplementedError
 
     def _shapes(self, width: int) -> dict[str, tuple[int, ...]]:
         """Returns {field: shape} of the weights beyond kernels and bias.
 
-        `width` is the width of the inputs.
+        A field is a name such as "recurrent_bias", an attribute of the class of weights. `width` is
+        the width of the inputs.
         """
         raise NotImplementedError
 
@@ -72,20 +80,25 @@ class Cell(nn.RNNCellBase):
     def _unroll(self) -> Callable[..., Tree]:
         """Returns the function that runs the cell over time, with its options.
 
-        It is a function such as `functional.gru`.
+        It is a function such as `functional.gru`, which maps weights and inputs [B, T, D] to the
+        final carry and the outputs [B, T, H].
         """
         raise NotImplementedError
 
     def _step(self) -> Callable[..., Tree]:
         """Returns the function that computes a step, with its options.
 
-        It is a function such as `functional.gru_step`.
+        It is a function such as `functional.gru_step`, which maps weights, a carry and inputs
+        [B, D] to the next carry and the output [B, H].
         """
         raise NotImplementedError
 
     @nn.nowrap
     def _zeros(self, rows: int, dtype: Dtype = jnp.float32) -> Tree:
-        """Returns the carry before the first step for `rows` rows of a batch, zeros [rows, H]."""
+        """Returns the carry before the first step for `rows` rows of a batch, zeros [rows, H].
+
+        The arrays have the given dtype.
+        """
         return jnp.zeros((rows, self.features), dtype)
 
     @nn.nowrap
@@ -97,7 +110,8 @@ class Cell(nn.RNNCellBase):
           input_shape: the shape [..., D] of the inputs of a step.
 
         Returns:
-          The carry, with arrays [..., H]. It is float32, or float64 for a float64 `dtype`.
+          The carry, zeros [..., H] or a tuple of arrays such as an `LSTMState`. It is float32, or
+          float64 for a float64 `dtype`.
         """
         del rng
         wide = wide_dtype(self.dtype or self.param_dtype)
@@ -121,13 +135,13 @@ class Cell(nn.RNNCellBase):
         """Returns the parameters as weights of `functional`, and creates them at initialisation.
 
         Args:
-          inputs: inputs of the cell; only their shape is used.
+          inputs: inputs of the cell, vectors of width D; only their shape is used.
           make_key: returns a new PRNG key for each parameter at initialisation; None takes the
             stream "params" of the cell.
           argument: the name of the inputs in messages.
 
         Returns:
-          The weights, such as an `LSTMWeights`.
+          The weights, a named tuple of arrays such as an `LSTMWeights`.
 
         Raises:
           TypeError: if `features` is not an integer.
@@ -144,7 +158,10 @@ class Cell(nn.RNNCellBase):
         blocks, columns = (0.0,) * len(biases), len(biases) * hidden
 
         def param(field: str, init: Initializer, shape: tuple[int, ...]) -> Array:
-            """Returns the parameter of a field of the weights; `init` creates it with `shape`."""
+            """Returns the parameter of a field of the weights; `init` creates it with `shape`.
+
+            The field is "input", "recurrent", "bias" or a name from `_shapes`.
+            """
             name = PARAMETERS[field]
             is_new = self.is_mutable_collection("params") and not self.has_variable("params", name)
             # A layer draws the parameters of all its cells from a common sequence of keys.
@@ -173,18 +190,18 @@ class Cell(nn.RNNCellBase):
 
         Args:
           carry: the carry after the step before, with arrays [..., H], see `initialize_carry`.
-          inputs: a vector per row.
+          inputs: a vector of width D for each row of the batch.
 
         Returns:
-          (carry, output): the next carry, in the dtypes of the given carry, and the hidden state in
-          the dtype of the products.
+          (carry, output): the next carry, in the form and the dtypes of the given carry, and the
+          hidden state of width H in the dtype of the products.
         """
         inputs = jnp.asarray(inputs)
         inputs = inputs.astype(self.dtype or inputs.dtype)
         lead = inputs.shape[:-1]
 
         def to_rows(x: Array) -> Array:
-            """Returns an array [*B, D] as [rows, D]."""
+            """Reshapes an array [*B, D] to [rows, D], where rows is the product of the axes *B."""
             # The functions have a single batch axis; cells of Flax may have any number.
             return x if x.ndim == 2 else x.reshape(-1, x.shape[-1])
 
@@ -219,29 +236,39 @@ class LSTMCell(Cell):
     forget_bias: float = 1.0
 
     def _kind(self) -> Callable[..., Tree]:
-        """Returns `functional.LSTMWeights`."""
+        """Returns `functional.LSTMWeights`, the class of the weights."""
         return F.LSTMWeights
 
     def _gate_biases(self) -> tuple[float, ...]:
-        """Returns the numbers added to the biases of the gates, 0 but for the forget gate."""
+        """Returns the numbers that are added to the initial biases of the gates.
+
+        The gates are input gate, forget gate, candidate and output gate, in this order; the number
+        of the forget gate is `forget_bias`, the numbers of the other gates are 0.
+        """
         return 0.0, self.forget_bias, 0.0, 0.0
 
     def _shapes(self, width: int) -> dict[str, tuple[int, ...]]:
-        """Returns {}: an LSTM has only kernels and a bias."""
+        """Returns {}, because an LSTM has no weights beyond kernels and bias.
+
+        `width` is the width of the inputs.
+        """
         return {}
 
     @nn.nowrap
     def _zeros(self, rows: int, dtype: Dtype = jnp.float32) -> Tree:
-        """Returns the `LSTMState` before the first step, with zeros [rows, H]."""
+        """Returns the `LSTMState` before the first step, zeros [rows, H] for `rows` rows.
+
+        The arrays have the given dtype.
+        """
         return F.LSTMState(super()._zeros(rows, dtype), super()._zeros(rows, dtype))
 
     @nn.nowrap
     def _unroll(self) -> Callable[..., Tree]:
-        """Returns `functional.lstm`."""
+        """Returns `functional.lstm`, which runs the cell over time."""
         return F.lstm
 
     def _step(self) -> Callable[..., Tree]:
-        """Returns `functional.lstm_step`."""
+        """Returns `functional.lstm_step`, which computes a step of the cell."""
         return F.lstm_step
 
 
@@ -261,7 +288,11 @@ class GRUCell(Cell):
       kernel_init, recurrent_kernel_init, bias_init: initialisers of the input kernel, of the
         recurrent kernel and of the bias, applied to the block of each gate separately.
       dtype, param_dtype: dtype of the products (None follows the input), and of the parameters.
-      reset_after, recurrent_bias, gradient_clip: see `GRU`.
+      reset_after: True applies the reset gate after the recurrent product, which adds a recurrent
+        bias to the candidate.
+      recurrent_bias: False leaves that bias out.
+      gradient_clip: bound of the gradients inside a step, see `functional.gru_step`; None does not
+        clip.
       gate_bias: number that is added to the initial bias of the reset gate and subtracted from that
         of the update gate.
     """
@@ -272,31 +303,40 @@ class GRUCell(Cell):
     gate_bias: float = 0.0
 
     def _kind(self) -> Callable[..., Tree]:
-        """Returns `functional.GRUWeights`."""
+        """Returns `functional.GRUWeights`, the class of the weights."""
         return F.GRUWeights
 
     def _gate_biases(self) -> tuple[float, ...]:
-        """Returns the numbers added to the biases of reset gate, update gate and candidate."""
+        """Returns the numbers added to the initial biases of reset gate, update gate and candidate.
+
+        They are `gate_bias`, -`gate_bias` and 0.
+        """
         return self.gate_bias, -self.gate_bias, 0.0
 
     def _shapes(self, width: int) -> dict[str, tuple[int, ...]]:
-        """Returns the shape of the recurrent bias, {} without it."""
+        """Returns {"recurrent_bias": (H,)}, or {} for a cell without a recurrent bias.
+
+        `width`, the width of the inputs, has no effect.
+        """
         # Without reset_after the two biases of the candidate would only be added.
         has_second = self.reset_after and self.recurrent_bias
         return {"recurrent_bias": (self.features,)} if has_second else {}
 
     @nn.nowrap
     def _unroll(self) -> Callable[..., Tree]:
-        """Returns `functional.gru` with the options of the cell."""
+        """Returns `functional.gru`, which runs the cell over time, with the options of the cell."""
         return functools.partial(F.gru, **self._options())
 
     def _step(self) -> Callable[..., Tree]:
-        """Returns `functional.gru_step` with the options of the cell."""
+        """Returns `functional.gru_step`, which computes a step, with the options of the cell."""
         return functools.partial(F.gru_step, **self._options())
 
     @nn.nowrap
     def _options(self) -> dict[str, Tree]:
-        """Returns the options of `functional.gru` and `functional.gru_step` by name."""
+        """Returns the options of `functional.gru` and `functional.gru_step`.
+
+        The dict has the keys "reset_after" and "gradient_clip".
+        """
         return {"reset_after": self.reset_after, "gradient_clip": self.gradient_clip}
 
 
@@ -318,7 +358,12 @@ class RAUCell(Cell):
         kernels of the attention, of the recurrent kernel, and of the biases; those of the gates are
         applied to the block of each gate separately.
       dtype, param_dtype: dtype of the products (None follows the input), and of the parameters.
-      attention, attn_hidden, rescale, reset_after: see `RAU`.
+      attention: the form of the attention: "feature_proj", "sigmoid", "concat", "matrix",
+        "time_causal" or "additive_relu" (see `functional.rau_step`).
+      attn_hidden: width of a tanh layer before the attention logits; 0 omits the layer, except for
+        "time_causal", which needs it and takes H. Must be 0 for "concat" and "matrix".
+      rescale: True scales the attention weights to mean 1.
+      reset_after: True applies the reset gate after the recurrent product.
       gate_bias: number that is added to the initial bias of the reset gate and subtracted from that
         of the update gate.
     """
@@ -330,13 +375,20 @@ class RAUCell(Cell):
     gate_bias: float = 0.0
 
     def _kind(self) -> Any:
-        """Returns the class of the weights that the form of the attention needs."""
+        """Returns the class of the weights that the form of the attention needs.
+
+        It is `functional.RAUWeights`, `RAUHiddenWeights`, `RAUConcatWeights` or `RAUMatrixWeights`.
+        """
         hidden = self.attn_hidden or self.attention == "time_causal"
         kinds = {"concat": F.RAUConcatWeights, "matrix": F.RAUMatrixWeights}
         return kinds.get(self.attention, F.RAUHiddenWeights if hidden else F.RAUWeights)
 
     def _gate_biases(self) -> tuple[float, ...]:
-        """Returns the numbers added to the biases of the blocks, reset and update gate first."""
+        """Returns the numbers that are added to the initial biases, one for each block.
+
+        The first two blocks of H columns are the reset gate with `gate_bias` and the update gate
+        with -`gate_bias`; the numbers of the other blocks are 0.
+        """
         # The form of the attention decides the fields: feature forms without a hidden layer have
         # their attention as a block of the kernels, all other forms have separate kernels.
         blocks = {F.RAUWeights: 5, F.RAUHiddenWeights: 4}.get(self._kind(), 3)
@@ -345,7 +397,9 @@ class RAUCell(Cell):
         return (self.gate_bias, -self.gate_bias, *[0.0] * (blocks - 2))
 
     def _shapes(self, width: int) -> dict[str, tuple[int, ...]]:
-        """Returns {field: shape} of the weights of the attention, for inputs of width `width`.
+        """Returns {field: shape} of the weights beyond kernels and bias, for inputs of this width.
+
+        They are the weights of the attention, such as "score", and the recurrent bias.
 
         Raises ValueError if `attn_hidden` does not fit the form of the attention.
         """
@@ -374,12 +428,19 @@ class RAUCell(Cell):
 
     @nn.nowrap
     def _zeros(self, rows: int, dtype: Dtype = jnp.float32) -> Tree:
-        """Returns the carry before the first step, zeros [rows, H] or a `RAUTimeState`."""
+        """Returns the carry before the first step for `rows` rows.
+
+        It is zeros [rows, H], or a `RAUTimeState` for "time_causal". The arrays have the given
+        dtype.
+        """
         return initial_state(self.attention, rows, self.features, dtype)
 
     @nn.nowrap
     def _options(self) -> dict[str, Tree]:
-        """Returns the options of `functional.rau` and `functional.rau_step` by name."""
+        """Returns the options of `functional.rau` and `functional.rau_step`.
+
+        The dict has the keys "attention", "rescale" and "reset_after".
+        """
         return {
             "attention": self.attention,
             "rescale": self.rescale,
@@ -388,9 +449,9 @@ class RAUCell(Cell):
 
     @nn.nowrap
     def _unroll(self) -> Callable[..., Tree]:
-        """Returns `functional.rau` with the options of the cell."""
+        """Returns `functional.rau`, which runs the cell over time, with the options of the cell."""
         return functools.partial(F.rau, **self._options())
 
     def _step(self) -> Callable[..., Tree]:
-        """Returns `functional.rau_step` with the options of the cell."""
+        """Returns `functional.rau_step`, which computes a step, with the options of the cell."""
         return functools.partial(F.rau_step, **self._options())

@@ -70,7 +70,7 @@ class CharacterEncoder(nn.Module):
           lengths: number of real characters of each word, in [0, L].
 
         Returns:
-          C(w); the zero vector for a word of length 0.
+          C(w), a vector of width E for each word; zeros for a word of length 0.
 
         Raises:
           TypeError: if an argument has another dtype than integers.

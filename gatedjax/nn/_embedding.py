@@ -26,7 +26,7 @@ class WordEmbedding(nn.Module):
 
     Attributes:
       num_embeddings: size of the vocabulary, padding included.
-      features: width E.
+      features: E, the width of a vector.
       frozen: True stops the gradient at the table, so that training does not change it.
       initial: pretrained vectors [num_embeddings, features] as the initial table; None draws the
         table from `embedding_init`.
@@ -60,10 +60,10 @@ class WordEmbedding(nn.Module):
         """Looks up the vectors of tokens.
 
         Args:
-          tokens: word ids.
+          tokens: word ids in [0, num_embeddings), of any shape; 0 is padding.
 
         Returns:
-          The vectors, with E as an additional last axis.
+          The vectors, with their width E as an additional last axis.
 
         Raises:
           TypeError: if tokens are not integers.
@@ -77,7 +77,10 @@ class WordEmbedding(nn.Module):
             raise ValueError(f"initial must have shape {shape}, got {self.initial.shape}")
 
         def start(key: Array) -> Array:
-            """Returns the initial table: the pretrained vectors, or drawn vectors."""
+            """Returns the initial table [num_embeddings, features].
+
+            It has the pretrained vectors, or vectors that are drawn with the PRNG key.
+            """
             if self.initial is not None:
                 return jnp.asarray(self.initial, self.param_dtype)
             return self.embedding_init(key, shape, self.param_dtype)

@@ -19,11 +19,13 @@ class HopOutput(NamedTuple):
     """The result of a `GatedAttentionHop`.
 
     Attributes:
-      document: states of both directions over the N document tokens [B, N, 2H].
-      query: states of both directions over the Q query tokens [B, Q, 2H].
-      summary: the final states of both directions over the query [B, 2H].
+      document: states of the document GRU, both directions, at the N document tokens [B, N, 2H],
+        where H is the width of a direction.
+      query: states of the query GRU, both directions, at the Q query tokens [B, Q, 2H].
+      summary: the final states of both directions of the query GRU [B, 2H].
       gated: X, the gated document [B, N, 2H or 4H], the input of the next hop; None without gating.
-      attention: A [B, N, Q], or ones [B, N, 1] if `token_attention` is False; None without gating.
+      attention: A [B, N, Q], the weights of each document token over the query tokens, which sum to
+        1; or ones [B, N, 1] if `token_attention` is False; None without gating.
     """
 
     document: Array
@@ -45,10 +47,11 @@ class GatedAttentionHop(nn.Module):
 
     Attributes:
       features: H, the width of a GRU per direction.
-      gating: the operation that gates, see `functional.gated_attention`; None omits the gates, as
-        in the last hop of the reader.
+      gating: the operation that joins a document token and its view of the query, "multiply", "sum"
+        or "concat" (see `functional.gated_attention`); None omits the gates, as in the last hop of
+        the reader.
       token_attention: False gates all tokens with the same vector, the final states of the query.
-      gru: further options of both `GRU`s, such as {"reset_after": True}.
+      gru: a dict of further options of both `GRU`s, such as {"reset_after": True}; None means none.
       dtype: dtype of the products; None follows the input.
       param_dtype: dtype of the parameters.
       kernel_init, recurrent_kernel_init, bias_init: initialisers of both GRUs, see `GRU`.
@@ -77,13 +80,17 @@ class GatedAttentionHop(nn.Module):
         """Runs the hop.
 
         Args:
-          document: X of the hop before, or the word vectors of the document.
-          query: word vectors of the query.
+          document: a vector of width D for each of N document tokens: the word vectors, or the
+            field `gated` of the `HopOutput` of the previous hop.
+          query: word vectors of width E of the Q query tokens.
           document_mask: True at real tokens of the document; None means that all are real.
           query_mask: True at real tokens of the query; None means that all are real.
 
         Returns:
-          The states, the gated document and the attention.
+          A `HopOutput`: the states of the document GRU [B, N, 2H] and of the query GRU [B, Q, 2H],
+          the final states of the query GRU [B, 2H], the gated document [B, N, 2H or 4H], and the
+          attention [B, N, Q] with the sum 1 over the query tokens. The last two are None without
+          gating.
         """
         names = ("dtype", "param_dtype", "kernel_init", "recurrent_kernel_init", "bias_init")
         options = {**{name: getattr(self, name) for name in names}, **(self.gru or {})}

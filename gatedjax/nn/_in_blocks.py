@@ -21,14 +21,15 @@ def in_blocks(
     Args:
       attend: `SelectiveSelfAttention._attend` with its keywords: a function of (heads, positions of
         the queries, dropout bytes, pairs) that returns the attended values [B, M, block, H] and a
-        record, the dict of `selection_record`.
-      heads: projections by name, each [B, M, N, H].
-      block: queries per block.
+        record, the dict of `selection_record` with arrays for each query.
+      heads: projections by name, such as "query" and "key", each [B, M, N, H] for B rows, M heads,
+        N tokens and heads of width H.
+      block: the number of queries in a block.
       pairs: True where a query may see a key [B, M, Q, N]; None means all pairs.
 
     Returns:
-      The attended values [B, M, Q, H], and the arrays of the record with a single axis of tokens;
-      arrays over pairs are left out.
+      The attended values [B, M, Q, H] of all Q queries, and the arrays of the record with a single
+      axis of tokens; arrays over pairs are left out.
     """
     size = heads["query"].shape[2]
     queries = [name for name in ("query", "selector_query") if name in heads]
@@ -38,6 +39,8 @@ def in_blocks(
     @jax.checkpoint
     def attend_block(inputs: tuple[dict[str, Array], Array, Any]) -> tuple[Array, dict[str, Array]]:
         """Attends from a block of queries; returns its values [B, M, block, H] and its record.
+
+        There are B rows, M heads of width H and `block` queries.
 
         `inputs` are (projections of the queries, positions of the queries, pairs or None) of the
         block.

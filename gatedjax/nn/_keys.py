@@ -18,13 +18,14 @@ def example_keys(
     """Returns the next keys of a stream for B rows.
 
     Args:
-      module: the module that has the stream.
-      stream: name of the stream, such as "dropout".
-      example_id: the examples to which the keys belong; None means the numbers of the rows.
-      rows: B.
+      module: the Flax module that draws from the stream.
+      stream: name of the stream of random numbers, such as "dropout".
+      example_id: a number for each row that identifies its example, so that the keys do not depend
+        on the batch; None means the numbers of the rows, from 0.
+      rows: B, the number of rows of the batch.
 
     Returns:
-      A key for each row.
+      A PRNG key for each row.
     """
     ids = jnp.arange(rows) if example_id is None else example_id
     return F.example_keys(module.make_rng(stream), ids)
@@ -38,7 +39,8 @@ def warn_unused(module: nn.Module, *streams: str) -> None:
 
     Args:
       module: the module, in a deterministic pass.
-      streams: the streams that the module draws from if it is not deterministic.
+      streams: the names of the streams, such as "dropout", that the module draws from if it is not
+        deterministic.
     """
     for stream in streams:
         if module.has_rng(stream) and not module.is_initializing():
@@ -48,7 +50,10 @@ def warn_unused(module: nn.Module, *streams: str) -> None:
 # The cache is the memory of the warnings: a second call with the same arguments does nothing.
 @functools.cache
 def _warn_once(name: str, stream: str) -> None:
-    """Warns that the module `name` draws no numbers from `stream`; further calls do not warn."""
+    """Warns that the module `name` draws no numbers from `stream`; further calls do not warn.
+
+    `name` is the name of the class, and `stream` a name such as "dropout".
+    """
     warnings.warn(
         f"{name} was given the random stream {stream!r} and draws nothing from it, because "
         "deterministic is True; pass deterministic=False to the call, or omit the stream",

@@ -19,22 +19,30 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
         e_ij = c tanh((W_q h_i + W_k h_j + b) / c) in R^D,  W_ijd = A_ij exp(e_ijd) / sum_k ..
         o_id = sum_j W_ijd h_jd
 
-    All features share a single selection A. There is a single head, so set `num_heads` to 1. The
-    projections "value" and "out" are additions: DiSAN averages the states themselves.
+    h_i is the vector [D] of token i, and W_q, W_k and b are parameters. A_ij is 1 if query i
+    selects key j, else 0; all features share a single selection A. There is a single head, so set
+    `num_heads` to 1. The projections "value" and "out" are additions: DiSAN averages the states
+    themselves.
 
     Attributes:
       num_heads, features: 1, and D, the width of the output (None means that of the inputs).
       selector, temperature: the estimator that draws A in training ("none" has no selector), and
         tau of its relaxation.
       causal: True if no query sees the keys of later positions.
-      empty: the rule for a query that selects no key.
+      empty: the rule for a query that selects no key: it attends to no key ("zero"), to the key at
+        its position ("self") or to all keys ("all").
       dropout: rate of dropout on the weights.
       score_scale: c, which bounds the scores.
       exclude_self: True if tokens cannot attend to themselves; `Selection` does not count the pair
         of a token with itself then.
       relative: must stay "none", because a relative bias belongs to a head.
-      cap, renormalise, block, remat, kernel_init, bias_init, dtype, param_dtype,
-        return_weights: see `SelectiveSelfAttention`.
+      cap: bounds the gradient of keys that hard draws leave out by exp(cap).
+      renormalise: False multiplies the softmax of e by A without a second normalisation.
+      block, remat: options that save memory, see `SelectiveSelfAttention`.
+      kernel_init, bias_init: initialisers of the projections.
+      dtype, param_dtype: dtype of the products (None means the common dtype of inputs and
+        parameters), and of the parameters.
+      return_weights: False returns the output without the `Selection`.
 
     Reference: Shen et al. 2018 (DiSAN), token2token attention.
     """
@@ -43,7 +51,11 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
     exclude_self: bool = False
 
     def _check(self, *arguments: Any) -> int:
-        """Raises ValueError for options or arguments that do not fit; returns the width D."""
+        """Raises ValueError for options or arguments that do not fit; returns the width D.
+
+        The arguments are the inputs [B, N, E] of N tokens with width E and the mask [B, N] of a
+        call, and its source and source_mask.
+        """
         features = super()._check(*arguments)
         if self.relative != "none":
             raise ValueError(
@@ -57,8 +69,10 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
     ) -> tuple[Array, Array, Array]:
         """Returns (scores, mask, values), like `SelectiveSelfAttention._scores`.
 
-        The scores are [B, D, Q, N] with the features in the place of heads, the mask [B or 1, 1, 1,
-        N] is True at real keys, and the values are [B, N, D], 0 at padding.
+        `heads` are the projections by name, such as "query" [B, 1, Q, D], and `positions` belong to
+        the Q queries. The mask [B, N] of N keys is True at real keys, or None. The scores are
+        [B, D, Q, N] with the features in the place of heads, the returned mask [B or 1, 1, 1, N] is
+        True at real keys, and the values are [B, N, D], 0 at padding.
         """
         # The axis of heads has size 1 and is dropped.
         query, key, value = (heads[name][:, 0] for name in ("query", "key", "value"))
@@ -72,8 +86,8 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
     def _visible(self, positions: Int[Array, " Q"], size: int) -> Bool[Array, "1 1 Q N"] | None:
         """Returns True for the pairs of a query and a key that `causal` and `exclude_self` allow.
 
-        `positions` are the positions of the queries, and `size` is the number N of keys. None means
-        all pairs.
+        `positions` are the positions of the Q queries among the keys, and `size` is the number N of
+        keys. None means all pairs.
         """
         pairs = super()._visible(positions, size)
         if not self.exclude_self:
@@ -81,10 +95,16 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
         return both_allow(pairs, (positions[:, None] != jnp.arange(size)[None])[None, None])
 
     def _mix_values(self, weights: Array, value: Array) -> Array:
-        """Averages values [B, N, D] with the weights [B, D, Q, N] of each feature: [B, 1, Q, D]."""
+        """Averages values [B, N, D] with the weights [B, D, Q, N] of each feature: [B, 1, Q, D].
+
+        There are B rows, D features, Q queries and N keys.
+        """
         return multi_dimensional_values(weights, value)[:, None]
 
     def _recorded_weights(self, weights: Array) -> Array:
-        """Returns the mean of the weights [B, D, Q, N] over the features: [B, 1, Q, N]."""
+        """Returns the mean of the weights [B, D, Q, N] over the D features: [B, 1, Q, N].
+
+        There are B rows, Q queries and N keys; the axis of size 1 stands for a single head.
+        """
         # The weights have an axis of features in the place of heads: the record has their mean.
         return jnp.mean(weights, axis=1, keepdims=True)

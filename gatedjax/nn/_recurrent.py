@@ -27,7 +27,7 @@ class _Layer(nn.Module):
     """The scope of a layer, such as "layer_0", with a cell for each direction.
 
     Attributes:
-      create_cell: creates a cell with a given name.
+      create_cell: a function that creates a `Cell` from the keyword `name`.
       directions: the names of the cells, ("forward",) or ("forward", "backward").
     """
 
@@ -38,7 +38,8 @@ class _Layer(nn.Module):
     def __call__(self, xs: Array, make_key: Callable[[], Array]) -> list[Tree]:
         """Returns the weights of each direction for inputs xs [B, T, D].
 
-        `make_key` returns a new PRNG key for each parameter at initialisation.
+        Each is a tuple such as `functional.LSTMWeights`, in the order of `directions`. `make_key`
+        returns a new PRNG key for each parameter at initialisation.
         """
         return [
             self.create_cell(name=direction).weights(xs, make_key, "xs")
@@ -58,8 +59,10 @@ class _Recurrent(nn.Module):
       dropout: rate of dropout on the inputs of all layers but the first.
       recurrent_dropout: rate of dropout on the hidden state that enters the recurrent product, with
         the same mask for all time steps of an example.
-      init_scale, init_distribution: former options; `kernel_init` and `recurrent_kernel_init`
-        replace them.
+      init_scale: deprecated: the scale of a distribution from which all kernels are drawn. Pass
+        `kernel_init` and `recurrent_kernel_init` instead. None leaves these as they are.
+      init_distribution: deprecated: "uniform" in [-init_scale, init_scale], or "normal" with this
+        standard deviation.
       dtype: dtype of the products; biases, carries and reductions stay float32. None follows the
         input.
       param_dtype: dtype of the parameters, and of their gradients.
@@ -69,7 +72,8 @@ class _Recurrent(nn.Module):
       bias_init: initialiser of the biases, applied to the block [H] of each gate.
       time_major: True means that the axes of inputs, masks, resets and outputs begin [T, B].
       return_carry: False returns the outputs without the carries.
-      implementation: "auto", "scan" or "persistent", see `functional.lstm`.
+      implementation: "scan", a loop of XLA; "persistent", one launch for all steps on an NVIDIA
+        GPU; or "auto", the faster of both (see `functional.lstm`).
     """
 
     features: int
@@ -100,10 +104,10 @@ class _Recurrent(nn.Module):
 
     @nn.nowrap
     def _replace_init_scale(self, scale: float) -> None:
-        """Sets both initialisers of kernels from the former options, with a warning.
+        """Sets `kernel_init` and `recurrent_kernel_init` from deprecated options, with a warning.
 
-        `scale` is the half-width of the uniform distribution, or the standard deviation of the
-        normal distribution, as `init_distribution` names it.
+        `scale`, the option `init_scale`, is the half-width of the distribution if
+        `init_distribution` is "uniform", or the standard deviation if it is "normal".
         """
         check_positive(init_scale=scale)
         draws: Keywords = {"uniform": symmetric_uniform, "normal": normal}
@@ -127,12 +131,18 @@ class _Recurrent(nn.Module):
             object.__setattr__(self, name, value)
 
     def _cell(self) -> tuple[type[Cell], Keywords]:
-        """Returns the class of the cell and its options, without the options of all cells."""
+        """Returns the class of the cell and a dict of the options that only this class has.
+
+        The options that all cells share, such as `kernel_init`, are not in the dict.
+        """
         raise NotImplementedError
 
     @nn.nowrap
     def _create_cell(self) -> Callable[..., Cell]:
-        """Returns a function that creates the cell of a direction from keywords such as `name`."""
+        """Returns a function that creates the `Cell` of a direction from keywords such as `name`.
+
+        The function has the options of this module, such as `features` and the initialisers.
+        """
         kind, options = self._cell()
         return functools.partial(
             kind,
@@ -147,10 +157,13 @@ class _Recurrent(nn.Module):
 
     @nn.nowrap
     def initial_carry(self, rows: int) -> Tree:
-        """Returns the carries before the first step: zeros in float32, in the form of `initial`.
+        """Returns the carries before the first step: zeros in float32.
+
+        They are a tuple with a carry for each layer or, if bidirectional, a pair of carries
+        (forward, backward): arrays [B, H], or a tuple of arrays such as an `LSTMState`.
 
         Args:
-          rows: B, rows of the batch.
+          rows: B, the number of rows of the batch.
         """
         ways = 2 if self.bidirectional else 1
         # Carries are float32 in all dtypes, because they add up small changes over many steps.
@@ -167,15 +180,17 @@ class _Recurrent(nn.Module):
         keys: Array | None,
         gates: Array | None,
     ) -> Keywords:
-        """Returns the options of a direction of a layer, for `functional.lstm`, `gru` or `rau`.
+        """Returns the keywords of `functional.lstm`, `gru` or `rau` for a direction of a layer.
 
         Args:
           xs: the inputs of the layer [B, T, D].
           resets: bool [B, T], True at the first step of each segment, or None.
-          carries: the initial carry and the carry of the segments, each may be None.
+          carries: (carry before the first step, carry at the start of a segment) of the layer and
+            direction; each may be None.
           reverse: True for the backward direction.
-          keys: the PRNG keys [B] of recurrent dropout, or None.
-          gates: the gates [B, T] of an LSTM, or None.
+          keys: the PRNG keys [B] of recurrent dropout, or None without it.
+          gates: the gates [B, T] of an LSTM, the share in [0, 1] by which each step moves the
+            state, or None.
         """
         initial, reset_to = carries
         options: Keywords = {"initial": initial}
@@ -196,7 +211,8 @@ class _Recurrent(nn.Module):
     def _unroll_gated(self) -> Callable[..., Tree]:
         """Returns the function that runs the cell over time with gates.
 
-        Raises ValueError for a cell without gates.
+        It is called like `functional.lstm`, with the keyword `gates` [B, T]. Raises ValueError for
+        a cell without gates.
         """
         raise ValueError(f"gates must be None for {type(self).__name__}: only LSTM has them")
 
@@ -222,14 +238,15 @@ class _Recurrent(nn.Module):
           xs: inputs, a vector per position.
           mask: True at real positions; None without lengths means that all are real.
           lengths: the number of real positions of each row, instead of mask.
-          initial: the initial carries, in the form that this call returns (a tuple over layers,
-            each a pair over directions if bidirectional); None means zeros.
+          initial: the carries before the first step, in the form that this call returns (a tuple
+            with a carry for each layer or, if bidirectional, a pair of carries); None means zeros.
           resets: True at the first step of each segment of a row, for all layers and directions:
             segments do not see each other (see `functional.lstm`).
-          reset_to: the initial carries of the segments, in the form of `initial`; None means
+          reset_to: the carries at the start of a segment, in the form of `initial`; None means
             `initial`. Without resets they have no effect.
           deterministic: True turns dropout off; False needs a "dropout" stream.
-          example_id: the examples to which the dropout bits belong; None means the row numbers.
+          example_id: a number for each row that identifies its example, to which the dropout bits
+            belong; None means the row numbers.
           time_major: True for xs, mask, resets and outputs with the axes [T, B]; None means the
             attribute.
           return_carry: False returns only the outputs; None means the attribute.
@@ -237,8 +254,10 @@ class _Recurrent(nn.Module):
             (see `functional.skip_lstm`); None means 1.
 
         Returns:
-          (carries, outputs): the final carries, and the states with F = H, or 2H if bidirectional.
-          With return_carry=False the outputs.
+          (carries, outputs): the final carries, a tuple with a carry for each layer or, if
+          bidirectional, a pair of carries (forward, backward); and the states of the last layer
+          [B, T, H], or [B, T, 2H] if bidirectional, 0 at padding. With return_carry=False only the
+          outputs.
 
         Raises:
           TypeError: if `features` or `num_layers` is not an integer.
@@ -320,9 +339,12 @@ class LSTM(_Recurrent):
         the hidden state that enters the recurrent product.
       kernel_init, recurrent_kernel_init, bias_init: initialisers of input kernels, recurrent
         kernels and biases, applied to the block of each gate separately.
-      init_scale, init_distribution: former options; pass the initialisers.
-      time_major, return_carry: defaults of the arguments of a call.
-      implementation: "auto", "scan" or "persistent", see `functional.lstm`.
+      init_scale, init_distribution: deprecated: the scale of the distribution, "uniform" or
+        "normal", from which all kernels are drawn; pass the initialisers instead.
+      time_major: True means that the axes of inputs, masks, resets and outputs begin [T, B].
+      return_carry: False returns the outputs without the carries.
+      implementation: "scan", a loop of XLA; "persistent", one launch for all steps on an NVIDIA
+        GPU; or "auto", the faster of both.
       dtype, param_dtype: dtype of the products (None follows the input), and of the parameters.
       forget_bias: number that is added to the initial bias of the forget gate.
     """
@@ -330,11 +352,15 @@ class LSTM(_Recurrent):
     forget_bias: float = 1.0
 
     def _cell(self) -> tuple[type[Cell], Keywords]:
-        """Returns `LSTMCell` and its options, without the options of all cells."""
+        """Returns `LSTMCell` and a dict of the options that only this class has, `forget_bias`."""
         return LSTMCell, {"forget_bias": self.forget_bias}
 
     def _unroll_gated(self) -> Callable[..., Tree]:
-        """Returns `functional.skip_lstm` with its gates in the place of the mask."""
+        """Returns `functional.skip_lstm`, which runs the cell over time with the keyword `gates`.
+
+        The function takes the first arguments of `functional.lstm`: weights, inputs [B, T, D] and
+        mask.
+        """
         # The third argument of `skip_lstm` is its gates, where the recurrences have their mask.
         return lambda weights, xs, mask, **options: F.skip_lstm(weights, xs, mask=mask, **options)
 
@@ -359,9 +385,12 @@ class GRU(_Recurrent):
         the hidden state that enters the recurrent product.
       kernel_init, recurrent_kernel_init, bias_init: initialisers of input kernels, recurrent
         kernels and biases, applied to the block of each gate separately.
-      init_scale, init_distribution: former options; pass the initialisers.
-      time_major, return_carry: defaults of the arguments of a call.
-      implementation: "auto", "scan" or "persistent", see `functional.lstm`.
+      init_scale, init_distribution: deprecated: the scale of the distribution, "uniform" or
+        "normal", from which all kernels are drawn; pass the initialisers instead.
+      time_major: True means that the axes of inputs, masks, resets and outputs begin [T, B].
+      return_carry: False returns the outputs without the carries.
+      implementation: "scan", a loop of XLA; "persistent", one launch for all steps on an NVIDIA
+        GPU; or "auto", the faster of both.
       dtype, param_dtype: dtype of the products (None follows the input), and of the parameters.
       reset_after: True applies the reset gate after the recurrent product (cuDNN's form), which
         adds a recurrent bias to the candidate.
@@ -378,7 +407,10 @@ class GRU(_Recurrent):
     gate_bias: float = 0.0
 
     def _cell(self) -> tuple[type[Cell], Keywords]:
-        """Returns `GRUCell` and its options, without the options of all cells."""
+        """Returns `GRUCell` and a dict of the options that only this class has.
+
+        They are `reset_after`, `recurrent_bias`, `gradient_clip` and `gate_bias`.
+        """
         return GRUCell, {
             "reset_after": self.reset_after,
             "recurrent_bias": self.recurrent_bias,
@@ -407,11 +439,15 @@ class RAU(_Recurrent):
         the hidden state that enters the recurrent product.
       kernel_init, recurrent_kernel_init, bias_init: initialisers of input kernels, recurrent
         kernels and biases, applied to the block of each gate separately.
-      init_scale, init_distribution: former options; pass the initialisers.
-      time_major, return_carry: defaults of the arguments of a call.
-      implementation: "auto", "scan" or "persistent", see `functional.lstm`.
+      init_scale, init_distribution: deprecated: the scale of the distribution, "uniform" or
+        "normal", from which all kernels are drawn; pass the initialisers instead.
+      time_major: True means that the axes of inputs, masks, resets and outputs begin [T, B].
+      return_carry: False returns the outputs without the carries.
+      implementation: "scan", a loop of XLA; "persistent", one launch for all steps on an NVIDIA
+        GPU; or "auto", the faster of both.
       dtype, param_dtype: dtype of the products (None follows the input), and of the parameters.
-      attention: the form of the attention, see `functional.rau_step`.
+      attention: the form of the attention: "feature_proj", "sigmoid", "concat", "matrix",
+        "time_causal" or "additive_relu", with the equations of `functional.rau_step`.
       attn_hidden: width of a tanh layer before the attention logits; 0 omits the layer, except for
         "time_causal", which needs it and takes H. Must be 0 for "concat" and "matrix".
       rescale: True scales the attention weights to mean 1, which the paper does not do.
@@ -427,7 +463,10 @@ class RAU(_Recurrent):
     gate_bias: float = 0.0
 
     def _cell(self) -> tuple[type[Cell], Keywords]:
-        """Returns `RAUCell` and its options, without the options of all cells."""
+        """Returns `RAUCell` and a dict of the options that only this class has.
+
+        They are `attention`, `attn_hidden`, `rescale`, `reset_after` and `gate_bias`.
+        """
         return RAUCell, {
             "attention": self.attention,
             "attn_hidden": self.attn_hidden,
@@ -448,12 +487,14 @@ class RAU(_Recurrent):
 
         Args:
           xs: inputs, a vector per position.
-          mask: True at real positions.
+          mask: True at real positions; None without lengths means that all are real.
           lengths: the number of real positions of each row, instead of mask.
-          resets: True at the first step of each segment of a row.
+          resets: True at the first step of each segment of a row, where the state is set to zero;
+            None means one segment.
 
         Returns:
-          The weights, of the shapes of `functional.rau_attention`.
+          The attention weights, 0 at padding: [B, T, H], a weight for each of H features; concat
+          [B, T, D + H]; matrix [B, T, H, D + H]; time_causal [B, T, 1].
 
         Raises:
           ValueError: if the module has several layers or two directions.

@@ -44,7 +44,8 @@ class Selection:
       weights: W [B, M, Q, N], 0 at padded keys; None for an attention in blocks.
       gates: A of this pass [B, M, Q, N] (M = 1 for a shared selector), before the rule `empty` for
         queries that select no key; None for an attention in blocks.
-      logits: s, the log-odds of a selection, with the shape of gates, or None like them.
+      logits: s, the log-odds that a query selects a key, with the shape of gates; None if gates is
+        None.
       rate: share of the selected pairs among the pairs that may see each other [B, M].
       empty: share of the real queries that select no key [B, M].
       selected: mean number of keys that a real query selects [B, M].
@@ -52,9 +53,9 @@ class Selection:
       log_prob: mean log-probability of the selection over pairs and heads [B], in nats.
       probability: mean probability of a selection over pairs and heads [B].
       score: the term that trains the selector [B]: the loss of training adds it times a constant
-        (stop_gradient), the difference of the losses of two draws. Its derivative with respect to
-        a logit is the weight of the estimator for that logit; its value has no meaning.
-        None unless the estimator trains the selector with values of the loss.
+        (stop_gradient), the difference of the losses of two draws of the gates. Its derivative with
+        respect to a logit is the weight of the estimator for that logit; its value has no meaning.
+        None unless the estimator, such as "arm", trains the selector with values of the loss.
     """
 
     weights: Array | None = None
@@ -70,7 +71,7 @@ class Selection:
 
 
 def check_selector(selector: Selector) -> Any:
-    """Returns the current name of a selector; returns a `Pathwise` object unchanged.
+    """Returns the current name of a selector; returns a `gates.Pathwise` object unchanged.
 
     A selector is the name of an estimator, such as "st_gumbel", an older name ("st", "soft" or
     "expect"), "none", or a `gates.Pathwise`.
@@ -91,8 +92,9 @@ def selector_estimator(selector: Selector, temperature: float | Array) -> Estima
     """Returns the estimator that trains a selector; None for "none".
 
     Args:
-      selector: a name, or a `Pathwise`, which ignores `temperature`.
-      temperature: tau of a named estimator with a temperature.
+      selector: the name of an estimator, such as "st_gumbel", or a `gates.Pathwise` object, which
+        is returned and ignores `temperature`.
+      temperature: tau of the relaxation of a named estimator.
     """
     name = check_selector(selector)
     if isinstance(name, Pathwise):
@@ -103,7 +105,8 @@ def selector_estimator(selector: Selector, temperature: float | Array) -> Estima
 def check_trains_pairs(name: EstimatorName, layers: tuple[int, ...]) -> None:
     """Raises ValueError unless an estimator can train selections of pairs in these layers.
 
-    name is the name of the estimator, and layers are the numbers of the layers that select keys.
+    name is the name of the estimator, such as "arm", and layers are the numbers of the layers that
+    select keys, from 0.
     """
     if name in NOT_OF_PAIRS:
         raise ValueError(
@@ -130,15 +133,18 @@ def draw_selection(
     logarithms of the noise would cost as much as the attention.
 
     Args:
-      estimator: the estimator of the gradient, see `selector_estimator`.
-      logits: s, the log-odds of a selection.
-      positions: the positions of the queries, to which the noise belongs.
-      keys: PRNG keys [B], a key per example, with the name "gate" or "antithetic"; the latter draws
-        the same noise with the opposite sign.
+      estimator: the estimator of the gradient, an object such as `gates.STGumbel` (see
+        `selector_estimator`).
+      logits: s, the log-odds that a query selects a key, for B examples, M heads, Q queries and N
+        keys.
+      positions: the positions of the queries in the text, to which the noise belongs.
+      keys: {"gate": PRNG keys [B]}, a key per example; or {"antithetic": keys}, which draws the
+        same noise with the opposite sign.
 
     Returns:
-      The gates A [B, M, Q, N] as `Gates`. Its `weights` have the same shape for a `MultiPass`
-      estimator, and are None for other estimators.
+      A `Gates`. Its `values` are the gates A [B, M, Q, N]. Its `weights`, the factors of the logits
+      in `Selection.score`, have the same shape for a `MultiPass` estimator, and are None for other
+      estimators.
     """
     # The mean field has no noise: probabilities take the place of the gates.
     if isinstance(estimator, MeanField):
@@ -167,7 +173,7 @@ def draw_selection(
 def _threshold(logits: Array, uniform: Array) -> Array:
     """Draws hard gates [a + L > 0] from logits a and uniform numbers u in (0, 1) of the same shape.
 
-    L = log u - log(1 - u) is the logistic noise.
+    L = log u - log(1 - u) is the logistic noise. The gates are 0 or 1, floats of the same shape.
     """
     return F.uniform_sigmoid(logits, uniform, straight_through=True)
 
@@ -181,8 +187,10 @@ def selection_record(
     """Returns the arrays from which `selection_of` computes the statistics of a selection.
 
     Args:
-      logits: s, the log-odds of a selection.
-      gates: the gates of the pass, with values [B, M, Q, N].
+      logits: s, the log-odds that a query selects a key, for B examples, M heads, Q queries and N
+        keys.
+      gates: the gates of the pass: their `values` A [B, M, Q, N], and the `weights` of the
+        estimator with this shape or None.
       mask: True at real keys; None means all.
       pairs: True where a query may see a key; None means all pairs.
 
@@ -217,12 +225,14 @@ def selection_of(record: dict[str, Array], mask: Bool[Array, "B Q"] | None) -> S
     """Computes the `Selection` of a record: means over pairs and queries.
 
     Args:
-      record: the arrays of `selection_record` and "weights", the attention weights [B, M, Q, N].
-        Without a selector only "weights". "weights", "gates" and "logits" may be missing or None.
+      record: the dict of `selection_record`, which has arrays [B, M, Q] by name, with "weights",
+        the attention weights [B, M, Q, N]. Without a selector only "weights". "weights", "gates"
+        and "logits" may be missing or None.
       mask: True at real queries; None means all.
 
     Returns:
-      The selection; without a selector all its fields but `weights` are None.
+      The selection of B examples, M heads, Q queries and N keys; without a selector all its fields
+      but `weights` are None.
     """
     # The record of an attention without a selector has only the weights.
     if "counts" not in record:
@@ -242,7 +252,7 @@ def selection_of(record: dict[str, Array], mask: Bool[Array, "B Q"] | None) -> S
 
 
 def _sum_over_queries(values: Array | None, mask: Array | None) -> Array | None:
-    """Returns the sum [B] over heads and real queries of values [B, M, Q].
+    """Returns the sum [B] over M heads and the real ones of Q queries of values [B, M, Q].
 
     The mask is bool [B, Q], True at real queries; None means all. The sum of None is None.
     """

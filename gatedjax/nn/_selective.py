@@ -41,6 +41,10 @@ class SelectiveSelfAttention(nn.Module):
         e = Q K^T / sqrt(D/M),  s = Q_s K_s^T,  A ~ Bernoulli(sigmoid(s))
         W_ij = A_ij exp(e_ij) / sum_k A_ik exp(e_ik),  out = concat_heads(W V) W_o + b_o
 
+    Q, K, V, Q_s and K_s are linear projections of the inputs, e are the scores, s the log-odds that
+    query i selects key j, A the drawn selections (0 or 1, or between for a relaxation), and W the
+    attention weights.
+
     The parameters "query", "key", "value" and "out" have the shapes of Flax's
     `MultiHeadDotProductAttention`, and with selector="none" the output is the same.
 
@@ -69,7 +73,8 @@ class SelectiveSelfAttention(nn.Module):
         passes). In evaluation A = [s > 0] for all of them. "none" has no selector.
       share_heads: True if all heads share a single selection.
       causal: True if no query sees the keys of later positions; needed by `decode`.
-      empty: the rule for a query that selects no key (see `functional.selective_weights`).
+      empty: the rule for a query that selects no key: it attends to no key ("zero"), to the key at
+        its position ("self") or to all keys ("all").
       temperature: tau of the relaxation; the argument of a call takes precedence.
       relative: b, a learned bias of e per head and offset j - i of the key, in e = Q K^T /
         sqrt(D/M) + b with or without a selector: "none"; "learned", initially 0; or "local", where
@@ -80,10 +85,10 @@ class SelectiveSelfAttention(nn.Module):
       cap: bound of the gradient of keys that hard draws leave out, see
         `functional.selective_weights`; use 0 for networks with many layers, because their gradients
         explode with 10.
-      renormalise: see `functional.selective_weights`.
+      renormalise: False multiplies softmax(e) by A, without a second normalisation.
       block: number of queries that are processed at a time. The weights of a block are computed
-        again for the gradient, so that no array [B, M, N, N] is ever stored. None processes all
-        queries at once.
+        again for the gradient, so that no array over all pairs of tokens is ever stored. None
+        processes all queries at once.
       remat: True computes scores, noise and weights again for the gradient instead of storing them.
         Use block on a CPU, because its compiler merges the two computations.
       kernel_init: initialiser of the projections.
@@ -134,15 +139,18 @@ class SelectiveSelfAttention(nn.Module):
         """Attends from the inputs to the inputs, or to another sequence.
 
         Args:
-          inputs: a vector per token.
-          mask: True at real tokens.
-          source: another sequence, from which keys, values and the keys of the selector are
-            computed, or its `source_cache`; None means the inputs.
-          source_mask: True at real tokens of source.
-          pair_mask: True where a query may see a key, [B, Q, N] or with an axis of heads (any axis
-            may be 1), in addition to the masks of padding. A query that sees no key attends to 0.
-          deterministic: False draws selections and dropout.
-          example_id: the examples to which the random bits belong; None means the row numbers.
+          inputs: a vector for each of Q tokens, the queries.
+          mask: True at real tokens; None means all.
+          source: another sequence, a vector of width D2 for each of N tokens, from which keys,
+            values and the keys of the selector are computed, or the `AttentionCache` that
+            `source_cache` returns for it; None means the inputs.
+          source_mask: True at real tokens of source; None means all.
+          pair_mask: True where a query may see a key, [B, Q, N] or with an axis of M heads (any
+            axis may be 1), in addition to the masks of padding. A query that sees no key attends to
+            0.
+          deterministic: False draws selections and dropout; True opens the keys with s > 0.
+          example_id: a number for each row that identifies its example, to which the random bits
+            belong; None means the row numbers.
           temperature: tau instead of the attribute; may be traced.
           dropout_bytes: the random bytes of dropout (see `functional.pair_bytes`), for networks
             that draw the bytes of all layers at once; None draws them here. With `block` they are
@@ -151,8 +159,8 @@ class SelectiveSelfAttention(nn.Module):
             `MultiHeadDotProductAttention`; None means the attribute.
 
         Returns:
-          (output, selection): the output, 0 at padding, and a `Selection` with the weights and
-          selections. With return_weights=False the output.
+          (output, selection): the output [B, Q, D], 0 at padding, and a `Selection` with the
+          weights and selections. With return_weights=False only the output.
 
         Raises:
           flax.errors.InvalidRngError: if a stream that is needed is missing.
@@ -212,11 +220,11 @@ class SelectiveSelfAttention(nn.Module):
 
         Args:
           cache: the keys and values of the tokens before (see `initial_cache`).
-          inputs: a vector per new token.
+          inputs: a vector for each of n new tokens.
           mask: True at real tokens, which may be preceded by padding; None means that all are real.
 
         Returns:
-          (cache with the new tokens, outputs), in the order of `jax.lax.scan`.
+          (cache with the new tokens, outputs [B, n, D]), in the order of `jax.lax.scan`.
 
         Raises:
           ValueError: also if `causal` is False, and if the cache has no room for the tokens. Under
@@ -257,11 +265,11 @@ class SelectiveSelfAttention(nn.Module):
         """Computes the keys and values of a source once, for many calls, as in a decoder.
 
         Args:
-          source: a vector per token of the source.
-          source_mask: True at real tokens of the source.
+          source: a vector of width D2 for each of N tokens of the source.
+          source_mask: True at real tokens of the source; None means all.
 
         Returns:
-          The keys and values, to be passed as `source` of a call.
+          An `AttentionCache` with the keys and values, to be passed as `source` of a call.
 
         Raises:
           ValueError: also if `features` is None, because the width of the inputs is unknown here.
@@ -282,7 +290,7 @@ class SelectiveSelfAttention(nn.Module):
     def initial_cache(
         self, rows: int, size: int, features: int | None = None, dtype: Dtype | None = None
     ) -> F.AttentionCache:
-        """Returns an empty cache.
+        """Returns an empty `AttentionCache`, with room for the keys and values of `size` tokens.
 
         Args:
           rows: B, rows of the batch.
@@ -302,7 +310,7 @@ class SelectiveSelfAttention(nn.Module):
             raise ValueError(f"size must be at least 1, got {size}")
 
         def room(heads: int) -> Array:
-            """Returns zeros [rows, heads, size, H], with the width H of a head."""
+            """Returns zeros [rows, heads, size, D / heads], room for the vectors of the heads."""
             shape = (rows, heads, size, width // heads)
             return jnp.zeros(shape, dtype or self.dtype or self.param_dtype)
 
@@ -319,8 +327,8 @@ class SelectiveSelfAttention(nn.Module):
     def _check(self, *arguments: Any) -> int:
         """Raises ValueError for options or arguments that do not fit; returns the width D.
 
-        arguments are the inputs [B, N, E] and mask [B, N] of a call, and its source and
-        source_mask.
+        D is the total width of all heads. arguments are the inputs [B, N, E] of N tokens with width
+        E and the mask [B, N] of a call, and its source and source_mask.
         """
         return check_attention(self, *arguments)
 
@@ -333,10 +341,12 @@ class SelectiveSelfAttention(nn.Module):
         return make()
 
     def _linear(self, name: str, inputs: Array, shape: Any, axis: Any = -1) -> Array:
-        """Applies the linear projection `name` to the inputs.
+        """Applies the linear projection `name`, such as "query", to the inputs [B, N, D].
+
+        They are a vector of width D for each of N tokens in B rows.
 
         It replaces the input axes `axis` by axes of `shape` at the end. For example, the shape
-        (M, H) makes [B, N, M, H] of [B, N, D].
+        (M, H) for M heads of width H gives [B, N, M, H].
         """
         types: Keywords = {"dtype": self.dtype, "param_dtype": self.param_dtype}
         return self._create(
@@ -355,9 +365,10 @@ class SelectiveSelfAttention(nn.Module):
     ) -> dict[str, Array]:
         """Computes the projections of the inputs [B, N, D] by name, each [B, M, N, H].
 
-        features is D. The side "query" has "query", and "key" has "key" and "value". With a
-        selector there is also "selector_query" or "selector_key", [B, 1, N, D] if heads share it.
-        With relative biases the side "query" has "relative_bias" [M, 2 max_offset + 1].
+        There are B rows, N tokens and M heads of width H, and features is D = M H. The side "query"
+        gives {"query": ...}, and "key" gives "key" and "value". With a selector there is also
+        "selector_query" or "selector_key", [B, 1, N, D] if heads share it. With relative biases the
+        side "query" has "relative_bias" [M, 2 max_offset + 1].
         """
         head_shape = (self.num_heads, features // self.num_heads)
         shapes = dict.fromkeys(("query",) if side == "query" else ("key", "value"), head_shape)
@@ -379,7 +390,9 @@ class SelectiveSelfAttention(nn.Module):
     def _output(self, mixed: Array, mask: Array | None, features: int) -> Array:
         """Projects the attended values [B, M, Q, H] to the output [B, Q, D], 0 at padding.
 
-        The mask is bool [B, Q], True at real queries, or None for all; features is D.
+        There are B rows, M heads of width H and Q queries. The mask is bool [B, Q], True at real
+        queries, or None for all; features is the width D of the output. `mixed` are the attended
+        values.
         """
         output = self._linear("out", jnp.swapaxes(mixed, 1, 2), features, axis=(-2, -1))
         # The bias b_o would give padding a vector.
@@ -390,11 +403,11 @@ class SelectiveSelfAttention(nn.Module):
     def _keys(
         self, inputs: Array, example_id: Array | None, needed: dict[str, bool]
     ) -> dict[str, Array]:
-        """Returns the PRNG keys [B] of the streams that this pass draws from, by the stream.
+        """Returns the PRNG keys of the streams that this pass draws from: {stream: keys [B]}.
 
-        needed contains for each stream, "gate" or "dropout", whether the pass draws from it. If
-        there is no stream "gate", "antithetic" takes its place. example_id [B] are the examples;
-        None means the numbers of the rows of inputs.
+        needed is True for each stream, "gate" or "dropout", from which the pass draws. If there is
+        no stream "gate", "antithetic" takes its place. example_id [B] is a number for each row that
+        identifies its example; None means the numbers of the rows of inputs.
         """
         streams = {name for name, is_needed in needed.items() if is_needed}
         # Either stream is enough, because both draw the same noise up to the sign.
@@ -417,21 +430,24 @@ class SelectiveSelfAttention(nn.Module):
         estimator: Estimator | None = None,
         deterministic: bool = True,
     ) -> tuple[Float[Array, "B M Q H"], dict[str, Array]]:
-        """Attends from the queries at some positions.
+        """Attends from the Q queries at some positions to N keys, with M heads of width H.
 
         Args:
-          heads: the projections of `_heads` for these queries and for all keys.
-          positions: the positions of the queries.
+          heads: the projections by name, of `_heads` for these queries and for all keys, such as
+            "query" [B, M, Q, H] and "key" [B, M, N, H].
+          positions: the positions of the queries among the keys.
           dropout_bytes: bytes [B, M, Q, N] for dropout of the weights, or None; `keys` may replace
             them.
           pairs: True where a query may see a key [B, 1 or M, Q, N]; None means all pairs.
           mask: True at real keys [B, N]; None means all.
-          keys: the PRNG keys of `_keys`.
-          estimator: draws the gates of training; None means the thresholded gates.
+          keys: the PRNG keys of `_keys` by stream, such as {"gate": keys [B]}.
+          estimator: draws the gates of training, an object such as `gates.STGumbel`; None opens the
+            keys with log-odds above 0.
           deterministic: True means no dropout.
 
         Returns:
-          The attended values, and the record for `selection_of`.
+          The attended values [B, M, Q, H], and the record for `selection_of`: a dict with the
+          attention weights, "weights", and with a selector the arrays of `selection_record`.
         """
         scores, allowed, value = self._scores(heads, positions, mask)
         pairs = both_allow(pairs, self._visible(positions, heads["key"].shape[2]))
@@ -468,9 +484,10 @@ class SelectiveSelfAttention(nn.Module):
     ) -> tuple[Array, Array | None, Array]:
         """Returns the scores of queries, True where they may see a key, and the values.
 
-        heads are the projections of `_heads`, positions belong to the queries, and mask [B, N] is
-        True at real keys. The scores are [B, M, Q, N], with the relative bias. The second array
-        broadcasts to them; None means all pairs. The values [B, M, N, H] are 0 at padding.
+        There are B rows, M heads of width H, Q queries and N keys. heads are the projections of
+        `_heads` by name, positions [Q] are those of the queries among the keys, and mask [B, N] is
+        True at real keys, or None. The scores are [B, M, Q, N], with the relative bias. The second
+        array broadcasts to them; None means all pairs. The values [B, M, N, H] are 0 at padding.
         """
         query, key, value = (heads[name] for name in ("query", "key", "value"))
         scores, allowed, value = attention_scores(query, key, value, mask)
@@ -482,20 +499,24 @@ class SelectiveSelfAttention(nn.Module):
     def _visible(self, positions: Int[Array, " Q"], size: int) -> Bool[Array, "1 1 Q N"] | None:
         """Returns True for the pairs of a query and a key that `causal` allows; None means all.
 
-        positions are the positions of the queries, and size is the number N of keys. Masks of
-        padding are not included.
+        positions are the positions of the Q queries among the keys, and size is the number N of
+        keys. Masks of padding are not included.
         """
         return causal_pairs(positions, size)[None, None] if self.causal else None
 
     def _mix_values(self, weights: Array, value: Array) -> Array:
-        """Averages values [B, M, N, H] with weights [B, M, Q, N] of each query: [B, M, Q, H]."""
+        """Averages values [B, M, N, H] with weights [B, M, Q, N] of each query: [B, M, Q, H].
+
+        There are B rows, M heads of width H, Q queries and N keys.
+        """
         return weighted_values(weights, value)
 
     def _recorded_weights(self, weights: Array) -> Array:
         """Returns attention weights in the form of `Selection.weights`, [B, M, Q, N].
 
-        The weights of this module, [B, M, Q, N], are returned unchanged. A subclass with weights in
-        another form, such as an axis of features, overrides the method.
+        The weights of this module, [B, M, Q, N] for M heads, Q queries and N keys, are returned
+        unchanged. A subclass with weights in another form, such as an axis of features, overrides
+        the method.
         """
         return weights
 
@@ -508,9 +529,10 @@ class SelectiveSelfAttention(nn.Module):
     ) -> Array:
         """Computes the attention weights [B, M, Q, N] from scores of this shape under gates.
 
-        gates have the `values` A [B, 1 or M, Q, N] or, for a relaxation, the `logarithms` log A of
-        this shape, with which the softmax is weighted. allowed broadcasts to the scores and is True
-        where a query may see a key (None means all pairs). positions are [Q].
+        There are B rows, M heads, Q queries and N keys. gates have the `values` A [B, 1 or M, Q, N]
+        or, for a relaxation, the `logarithms` log A of this shape, with which the softmax is
+        weighted. allowed broadcasts to the scores and is True where a query may see a key (None
+        means all pairs). positions [Q] are the positions of the queries among the keys.
         """
         if gates.logarithms is not None:
             log_gates = jnp.broadcast_to(gates.logarithms, scores.shape)

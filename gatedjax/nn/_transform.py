@@ -74,14 +74,15 @@ class AttentionGatedTransform(nn.Module):
         """Runs the layers.
 
         Args:
-          words: the vectors that the attentions average.
-          mask: True at real words.
-          keys: the vectors from which the attentions compute their scores; None means the words.
+          words: the vectors that the attentions average, of width D for each of N words.
+          mask: True at real words; None means all.
+          keys: the vectors from which the attentions compute their scores, of width K for each
+            word; None means the words.
 
         Returns:
-          (states, gates, attention), all in float32 or wider: y of all layers, T of the layers
-          above the first, and the attention of the S layers with a selection vector: all L, or
-          ablate_above + 1.
+          (states, gates, attention), all in float32 or wider: y of all L layers, T of the layers
+          above the first, and the attention over the words of the S layers with a selection vector:
+          all L, or ablate_above + 1.
 
         Raises:
           ValueError: if an option is out of range.
@@ -114,10 +115,11 @@ class AttentionGatedTransform(nn.Module):
         return states, gates, attention
 
     def _attentions(self, layers: int, width: int) -> tuple[Array, Array]:
-        """Creates W and w of `functional.selection_vectors` for S layers: (kernels, vectors).
+        """Creates the parameters of the attentions of S layers: (kernels, vectors).
 
-        `layers` is S, and `width` is the width K of the keys. The kernels are [S, K, A], or [1, K,
-        A] if the layers share them, and the vectors are [S, A].
+        They are W and w of `functional.selection_vectors`. `layers` is S, `width` is the width K of
+        the keys, and A is the number of attention units. The kernels are [S, K, A], or [1, K, A] if
+        the layers share them, and the vectors are [S, A].
         """
         hidden = self.attention_features or width
         shape = (1 if self.share_attention_matrix else layers, width, hidden)
@@ -131,7 +133,11 @@ class AttentionGatedTransform(nn.Module):
         )
 
     def _extend(self, selected: Float[Array, "*B S D"]) -> Float[Array, "*B L D"]:
-        """Appends selection vectors for the ablated layers, so that all L layers have a vector."""
+        """Appends selection vectors for the ablated layers, so that all L layers have a vector.
+
+        `selected` has the vectors of S layers. The appended vectors are zeros for the mode "zero",
+        and else equal to the last.
+        """
         missing = self.num_layers - selected.shape[-2]
         fill = selected[..., -1:, :]
         if self.ablate_mode == "zero":
@@ -141,8 +147,8 @@ class AttentionGatedTransform(nn.Module):
     def _gated(self, selected: Float[Array, "*B S D"]) -> tuple[Array, Array]:
         """Applies the gated layers to selection vectors, and creates their parameters.
 
-        Returns the states [*B, S, D] of all S layers and the gates [*B, S - 1, D] of the layers
-        above the first.
+        `selected` has a vector of width D for each of S layers. Returns the states [*B, S, D] of
+        all S layers and the gates [*B, S - 1, D] of the layers above the first.
         """
         layers, width = selected.shape[-2] - 1, selected.shape[-1]
         if not layers:  # Flax has no parameters without elements.
@@ -161,7 +167,10 @@ class AttentionGatedTransform(nn.Module):
         return F.gated_stack(selected, weights)
 
     def _highway(self, layers: int, width: int) -> F.HighwayWeights:
-        """Creates the weights of `layers` highway layers of width `width`."""
+        """Creates the weights of `layers` highway layers with states of width `width`.
+
+        The kernels are [layers, width, 2 width], and the biases [layers, 2 width].
+        """
         shape = (layers, width, 2 * width)
         init = per_layer(self.recurrent_kernel_init, 2) or _glorot_blocks(1, 1)
         bias = _gate_bias(self.bias_init, self.gate_bias)
@@ -174,8 +183,8 @@ class AttentionGatedTransform(nn.Module):
 def _glorot_blocks(*inputs: int) -> Initializer:
     """Returns a Glorot-uniform initialiser of kernels [L, D, n H] for L layers.
 
-    A kernel consists of n blocks [D, H] side by side. A block may be a part of a larger matrix, of
-    which other rows are in another kernel, and its limit is that of the whole matrix.
+    A kernel of a layer consists of n blocks [D, H] side by side. A block may be a part of a larger
+    matrix, of which other rows are in another kernel, and its limit is that of the whole matrix.
 
     Args:
       *inputs: for each of the n blocks the fan in of its whole matrix divided by D, such as 2 for
@@ -183,7 +192,10 @@ def _glorot_blocks(*inputs: int) -> Initializer:
     """
 
     def blocks(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
-        """Draws the kernel [L, D, n H], with a limit for each of the n blocks."""
+        """Draws a kernel of `shape`, (L, D, n H), with a limit for each of the n blocks.
+
+        `key` is a PRNG key, and `dtype` that of the result.
+        """
         rows, columns = shape[-2], shape[-1] // len(inputs)
         # The Glorot limit is sqrt(6 / (fan in + fan out)), with the rows of the whole matrix as fan
         # in.
@@ -197,7 +209,8 @@ def _glorot_blocks(*inputs: int) -> Initializer:
 def _gate_bias(init: Initializer, value: float) -> Initializer:
     """Returns an initialiser of biases [L, 2D] by `init`, with `value` added for the gate.
 
-    The first half of the columns belongs to the gate, the second to the candidate.
+    The biases belong to L layers of width D. The first half of the columns belongs to the gate, the
+    second to the candidate.
     """
     return per_layer(init, offsets=(value, 0.0))
 
@@ -205,13 +218,16 @@ def _gate_bias(init: Initializer, value: float) -> Initializer:
 def _column(init: Initializer | None) -> Initializer | None:
     """Returns an initialiser of vectors [L, A] that draws each by `init` as a kernel [A, 1].
 
-    None gives None.
+    There is a vector of A entries for each of L layers. None gives None.
     """
     if init is None:
         return None
 
     def initialize(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
-        """Draws the vectors [L, A]."""
+        """Draws vectors of `shape`, (L, A): a vector of A entries for each of L layers.
+
+        `key` is a PRNG key, and `dtype` that of the result.
+        """
         # Metadata of a kernel [A, 1], such as names of axes, do not fit a vector.
         return nn.meta.unbox(per_layer(init)(key, (*shape, 1), dtype))[..., 0]
 

@@ -17,7 +17,8 @@ from gatedjax.nnx._base import Module
 class TokenScore(Module):
     """An unnormalised attention score for each token: `nn.TokenScore` as an NNX module.
 
-    zhou: e_t = w . tanh(h_t);  mlp1: e_t = w . tanh(W h_t + b) for the state h_t of token t.
+    zhou: e_t = w . tanh(h_t);  mlp1: e_t = w . tanh(W h_t + b) for the state h_t of token t. w, W
+    and b are parameters.
 
         >>> TokenScore(8, "mlp1", rngs=nnx.Rngs(0))(jnp.ones((2, 5, 8))).shape
         (2, 5)
@@ -26,7 +27,8 @@ class TokenScore(Module):
       in_features: D, the width of the states.
       kind: "zhou", which has only the parameter w, or "mlp1".
       rngs: the streams of the network; "params" draws the parameters.
-      **options: the further options of `nn.TokenScore`.
+      **options: the further options of `nn.TokenScore`, such as `features`, the width of the hidden
+        layer of "mlp1".
     """
 
     def __init__(
@@ -50,9 +52,9 @@ class AttentionPool(Module):
 
     Args:
       in_features: D, the width of the states.
-      score: the kind of the `TokenScore`.
+      score: the equation of the attention scores, "zhou" or "mlp1", as in `TokenScore`.
       rngs: the streams of the network; "params" draws the parameters.
-      **options: the further options of `nn.AttentionPool`.
+      **options: the further options of `nn.AttentionPool`, such as `return_weights`.
     """
 
     def __init__(
@@ -70,18 +72,18 @@ class AttentionPool(Module):
         log_gates: Float[Array, "*B T"] | None = None,
         return_weights: bool | None = None,
     ) -> Any:
-        """Pools the states of each text, see `nn.AttentionPool`.
+        """Pools the states of each text by attention.
 
         Args:
-          states: a vector per position.
+          states: a vector of width D for each of T positions.
           mask: True at real positions; None means all.
-          gates: hard gates; None means that all are open.
+          gates: hard gates, 1 at open and 0 at closed positions; None means that all are open.
           log_gates: logarithms of soft gates instead of `gates`.
-          return_weights: False returns only the pooled states; None means the option.
+          return_weights: False returns only the pooled states; None means the option of the module.
 
         Returns:
-          (pooled, weights): the weighted sums of the states [*B, D] and the attention weights [*B,
-          T]; or only the pooled states.
+          (pooled, weights): the weighted sums of the states [*B, D] and the attention weights
+          [*B, T]; or only the pooled states.
         """
         return self._apply(
             states, mask, gates=gates, log_gates=log_gates, return_weights=return_weights
@@ -99,7 +101,7 @@ class GatePredictor(Module):
       in_features: D, the width of the vectors.
       kind: the network: "lstm" (bidirectional), "fnn" (feed-forward) or "att" (self-attention).
       rngs: the streams of the network; "params" draws the parameters.
-      **options: the further options of `nn.GatePredictor`.
+      **options: the further options of `nn.GatePredictor`, such as `features`, the hidden width.
     """
 
     def __init__(
@@ -113,7 +115,7 @@ class GatePredictor(Module):
         """Computes the log-odds that each gate is open, in nats; -inf (closed) at padding.
 
         Args:
-          xs: a vector per token.
+          xs: a vector of width D for each of T tokens.
           mask: True at real tokens.
         """
         return self._apply(xs, mask)
@@ -122,6 +124,9 @@ class GatePredictor(Module):
 class LocalPosition(Module):
     """The predicted centre of local attention: `nn.LocalPosition` as an NNX module.
 
+    The centre is (len - 1) * sigmoid(v . tanh(W h_last)) for the last state h_last of a text of
+    length len; W and v are parameters.
+
         >>> centres = LocalPosition(8, rngs=nnx.Rngs(0))(jnp.zeros((2, 8)), jnp.array([5, 3]))
         >>> print(centres)
         [2. 1.]
@@ -129,7 +134,7 @@ class LocalPosition(Module):
     Args:
       in_features: D, the width of the states.
       rngs: the streams of the network; "params" draws the parameters.
-      **options: the options of `nn.LocalPosition`.
+      **options: the options of `nn.LocalPosition`, such as `dtype`.
     """
 
     def __init__(self, in_features: int, *, rngs: nnx.Rngs, **options: Any) -> None:
@@ -147,7 +152,7 @@ class LocalPosition(Module):
 
 
 class SourceToToken(Module):
-    """Attention with a softmax for each feature: `nn.SourceToToken` as an NNX module.
+    """Attention that pools tokens with a softmax per feature: `nn.SourceToToken` as an NNX module.
 
         >>> SourceToToken(8, rngs=nnx.Rngs(0))(jnp.ones((2, 5, 8))).shape
         (2, 8)
@@ -155,7 +160,8 @@ class SourceToToken(Module):
     Args:
       in_features: D, the width of the states.
       rngs: the streams of the network; "params" draws the parameters.
-      **options: the options of `nn.SourceToToken`.
+      **options: the options of `nn.SourceToToken`, such as `features`, the width of the hidden
+        layer.
     """
 
     def __init__(self, in_features: int, *, rngs: nnx.Rngs, **options: Any) -> None:
@@ -168,7 +174,7 @@ class SourceToToken(Module):
         """Pools the tokens of each text to a vector; 0 for a text without tokens.
 
         Args:
-          states: a vector per token.
+          states: a vector of width D for each of N tokens.
           mask: True at real tokens; None means all.
         """
         return self._apply(states, mask)
@@ -189,7 +195,8 @@ class SelectiveSelfAttention(Module):
       source_features: the width of the source of a cross-attention; None means `in_features`.
       rngs: the streams of the network: "params"; "gate" if the selector draws in training mode;
         and "dropout" with dropout.
-      **options: the further options of `nn.SelectiveSelfAttention`.
+      **options: the further options of `nn.SelectiveSelfAttention`, such as `selector`, the
+        estimator that draws the selected keys in training, and `dropout`.
     """
 
     def __init__(
@@ -233,20 +240,23 @@ class SelectiveSelfAttention(Module):
         """Attends from the inputs to the inputs or to a source, see `nn.SelectiveSelfAttention`.
 
         Args:
-          inputs: a vector per token.
+          inputs: a vector for each of Q tokens.
           mask: True at real tokens; None means all.
-          source: another sequence, or its `source_cache`; None means the inputs.
+          source: another sequence, a vector of width D2 for each of N tokens, or the
+            `AttentionCache` that `source_cache` returns for it; None means the inputs.
           source_mask: True at real tokens of source; None means all.
-          pair_mask: True where a query may see a key; None means all pairs.
+          pair_mask: True where a query may see a key, [B, Q, N] or with an axis of heads; None
+            means all pairs.
           deterministic: False draws selections and dropout; None means the mode of the module.
-          example_id: the examples to which the random bits belong; None means the row numbers.
+          example_id: a number for each row that identifies its example, to which the random bits
+            belong; None means the row numbers.
           temperature: the temperature of the relaxation instead of the option.
           dropout_bytes: the random bytes of dropout; None draws them.
-          return_weights: False returns only the output; None means the option.
+          return_weights: False returns only the output; None means the option of the module.
 
         Returns:
-          (output, selection): the output [B, Q, D] and an `nn.Selection` with the attention weights
-          and the selected keys; or only the output.
+          (output, selection): the output [B, Q, D], 0 at padding, and an `nn.Selection` with the
+          attention weights and the selected keys [B, M, Q, N] for M heads; or only the output.
         """
         return self._apply_noisy(
             inputs,
@@ -271,11 +281,11 @@ class SelectiveSelfAttention(Module):
 
         Args:
           cache: the keys and values of the tokens before, see `initial_cache`.
-          inputs: a vector per new token.
+          inputs: a vector for each of n new tokens.
           mask: True at real tokens; None means that all are real.
 
         Returns:
-          (cache with the new tokens, outputs), in the order of `jax.lax.scan`.
+          (cache with the new tokens, outputs [B, n, D]), in the order of `jax.lax.scan`.
         """
         return self._apply(cache, inputs, mask, method="decode")
 
@@ -284,14 +294,16 @@ class SelectiveSelfAttention(Module):
     ) -> F.AttentionCache:
         """Computes the keys and values of a source once, for many calls as `source`.
 
+        They are returned as an `AttentionCache`.
+
         Args:
-          source: a vector per token of the source.
+          source: a vector of width D2 for each of N tokens of the source.
           source_mask: True at real tokens of the source; None means all.
         """
         return self._apply(source, source_mask, method="source_cache")
 
     def initial_cache(self, rows: int, size: int, dtype: Dtype | None = None) -> F.AttentionCache:
-        """Returns an empty cache for a number of rows and tokens.
+        """Returns an empty `AttentionCache` for a number of rows and tokens.
 
         Args:
           rows: B, rows of the batch.
@@ -314,7 +326,8 @@ class AttentionGatedTransform(Module):
       num_layers: L, the number of layers.
       key_features: the width of the keys; None means `in_features`.
       rngs: the streams of the network; "params" draws the parameters.
-      **options: the further options of `nn.AttentionGatedTransform`.
+      **options: the further options of `nn.AttentionGatedTransform`, such as `attention_features`,
+        the width of the hidden layer of the attentions.
     """
 
     def __init__(
@@ -341,19 +354,24 @@ class AttentionGatedTransform(Module):
         """Runs the layers, see `nn.AttentionGatedTransform`.
 
         Args:
-          words: the vectors that the attentions average.
+          words: the vectors that the attentions average, of width D for each of N words.
           mask: True at real words; None means all.
-          keys: the vectors from which the attentions compute their scores; None means the words.
+          keys: the vectors from which the attentions compute their scores, of width K for each
+            word; None means the words.
 
         Returns:
           (states, gates, attention): the states of all L layers, the gates of the layers above the
-          first, and the attention of the S layers with a selection vector.
+          first, and the attention over the words of the S layers with a selection vector; S is L
+          unless the option `ablate_above` is given.
         """
         return self._apply(words, mask, keys=keys)
 
 
 class GatedAttentionHop(Module):
     """A hop of a gated-attention reader: `nn.GatedAttentionHop` as an NNX module.
+
+    Two bidirectional GRUs run over document and query, and gates from the query filter the states
+    of the document.
 
         >>> hop = GatedAttentionHop(8, 6, 5, rngs=nnx.Rngs(0))
         >>> output = hop(jnp.ones((1, 4, 8)), jnp.ones((1, 3, 6)))
@@ -365,7 +383,7 @@ class GatedAttentionHop(Module):
       query_features: the width of the vectors of the query.
       features: H, the width of a GRU per direction.
       rngs: the streams of the network; "params" draws the parameters.
-      **options: the further options of `nn.GatedAttentionHop`.
+      **options: the further options of `nn.GatedAttentionHop`, such as `gating`.
     """
 
     def __init__(
@@ -390,15 +408,18 @@ class GatedAttentionHop(Module):
         document_mask: Bool[Array, "B N"] | None = None,
         query_mask: Bool[Array, "B Q"] | None = None,
     ) -> Any:
-        """Runs the hop, see `nn.GatedAttentionHop`.
+        """Runs the hop: both GRUs, and the gates from the query on the document.
 
         Args:
-          document: a vector per token of the document.
-          query: a vector per token of the query.
+          document: a vector of width D for each of N tokens of the document.
+          query: a vector of width E for each of Q tokens of the query.
           document_mask: True at real tokens of the document; None means that all are real.
           query_mask: True at real tokens of the query; None means that all are real.
 
         Returns:
-          The states, the gated document and the attention, a `HopOutput`.
+          An `nn.HopOutput`: the states of the document GRU [B, N, 2H] and of the query GRU
+          [B, Q, 2H], the final states of the query GRU [B, 2H], the gated document
+          [B, N, 2H or 4H], and the attention [B, N, Q] with the sum 1 over the query tokens. The
+          last two are None without gating.
         """
         return self._apply(document, query, document_mask, query_mask)

@@ -13,10 +13,11 @@ from gatedjax._utils.types import Tree
 
 
 class Scope(nnx.Module):
-    """Parameters below a name, such as those of "layer_0": each is an attribute.
+    """The parameters below a name, such as "layer_0"; each parameter is an attribute.
 
     Args:
-      params: name -> parameter, an `nnx.Variable`, or the mapping of a scope below.
+      params: a mapping of names to parameters (`nnx.Variable`), or to a further mapping of this
+        kind, which becomes a `Scope`.
     """
 
     def __init__(self, params: Mapping[str, Any]) -> None:
@@ -24,7 +25,7 @@ class Scope(nnx.Module):
 
 
 def set_params(module: nnx.Module, params: Mapping[str, Any]) -> None:
-    """Sets `params`, name -> variable, as attributes of a module.
+    """Sets `params`, a mapping of names to `nnx.Variable`s, as attributes of a module.
 
     A nested mapping becomes a `Scope` with its parameters as attributes.
     """
@@ -33,7 +34,10 @@ def set_params(module: nnx.Module, params: Mapping[str, Any]) -> None:
 
 
 def arrays_of(module: nnx.Module) -> dict[str, Tree]:
-    """Returns the parameters of a module by name, arrays or nested dicts, in the form of Linen."""
+    """Returns the parameters of a module by name, in the form of the collection "params" of Linen.
+
+    The values are arrays, or dicts of this form for each `Scope`.
+    """
     # Other attributes, such as `rngs` and the mode, are no parameters of the Linen module.
     return {
         name: arrays_of(value) if isinstance(value, Scope) else value[...]
@@ -48,8 +52,8 @@ def _initialize(
 ) -> Tree:
     """Returns the initial variables of a Linen module.
 
-    `key` is a PRNG key, `inputs` are inputs of the right widths, and `more` has further inputs by
-    name.
+    They are a dict such as {"params": {...}}. `key` is a PRNG key, `inputs` are arrays of the right
+    widths for the positional arguments of the module, and `more` has further arguments by name.
     """
     # Under `jit` only the initialisers are computed and not the outputs.
     return module.init(key, *inputs, **more)
@@ -63,10 +67,12 @@ class Module(nnx.Module):
 
     Args:
       function: the Linen module.
-      inputs: inputs of the Linen module with the right widths; only their shapes are used.
-      rngs: the streams of the network. "params" draws the parameters.
-      streams: the streams that the module draws from in training mode.
-      **more: further inputs of the Linen module by name.
+      inputs: arrays of the right widths for the positional arguments of the Linen module; only
+        their shapes are used.
+      rngs: the streams of random numbers of the network. "params" draws the parameters.
+      streams: the names of the streams, such as "dropout", that the module draws from in training
+        mode.
+      **more: further arguments of the Linen module by name.
 
     Attributes:
       deterministic: True in evaluation mode, without dropout and drawn gates; `train()` and
@@ -91,14 +97,20 @@ class Module(nnx.Module):
         self.rngs = nnx.Rngs(**{name: rngs[name]() for name in streams})
 
     def _apply(self, *args: Any, **options: Any) -> Any:
-        """Calls the Linen module with the current parameters, and returns its output."""
+        """Calls the Linen module with the current parameters, and returns its output.
+
+        args and options are the arguments of its `__call__`, or of another method of the module
+        with the option `method`.
+        """
         # The parameters are collected at each call, because training replaces their values.
         return self._function.apply({"params": arrays_of(self)}, *args, **options)
 
     def _apply_noisy(self, *args: Any, deterministic: bool | None, **options: Any) -> Any:
-        """Calls the pure function in the current mode, or in that of `deterministic` if not None.
+        """Calls the Linen module in the current mode, or in that of `deterministic` if not None.
 
-        In training mode each call draws new keys.
+        deterministic=True is the evaluation mode, without dropout and drawn gates. In training mode
+        each call draws new keys. args and options are the arguments of the call, and its output is
+        returned.
         """
         deterministic = self.deterministic if deterministic is None else deterministic
         # In evaluation no key is drawn, so that a call does not change the state of the module.

@@ -12,7 +12,10 @@ from gatedjax.nnx._base import Module
 
 
 class _Recurrent(Module):
-    """The base class of `LSTM`, `GRU` and `RAU`, which are layers of recurrent cells."""
+    """The base class of `LSTM`, `GRU` and `RAU`, which are layers of recurrent cells.
+
+    Its methods call the Linen module of the same name in `gatedjax.nn`.
+    """
 
     def __init__(self, function: Any, in_features: int, rngs: nnx.Rngs) -> None:
         is_noisy = function.dropout > 0 or function.recurrent_dropout > 0
@@ -20,9 +23,10 @@ class _Recurrent(Module):
         super().__init__(function, inputs, rngs=rngs, streams=("dropout",) if is_noisy else ())
 
     def initial_carry(self, rows: int) -> Any:
-        """Returns the carries before the first step for a number of rows, in the form of `initial`.
+        """Returns the carries before the first step for `rows` rows of a batch, zeros in float32.
 
-        The arrays are zeros in float32.
+        They are a tuple with a carry for each layer or, if bidirectional, a pair of carries
+        (forward, backward): arrays [B, H], or a tuple of arrays such as an `LSTMState`.
         """
         return self._function.initial_carry(rows)
 
@@ -46,17 +50,23 @@ class _Recurrent(Module):
           xs: inputs, a vector per position.
           mask: True at real positions; None without lengths means that all are real.
           lengths: the number of real positions of each row of the batch, instead of mask.
-          initial: the initial carries; None means zeros.
-          resets: True at the first step of each segment of a row.
-          reset_to: the initial carries of the segments; None means `initial`.
+          initial: the carries before the first step, in the form that this call returns; None means
+            zeros.
+          resets: True at the first step of each segment of a row, where the carries are replaced by
+            `reset_to`; None means one segment.
+          reset_to: the carries at the start of a segment, in the form of `initial`; None means
+            `initial`.
           deterministic: True turns dropout off; None means the mode of the module.
-          example_id: the examples to which the dropout bits belong; None means the row numbers.
-          time_major: True for arrays with the axes [T, B]; None means the option.
-          return_carry: False returns only the outputs; None means the option.
+          example_id: a number for each row that identifies its example, to which the dropout bits
+            belong; None means the row numbers.
+          time_major: True for xs, mask, resets and outputs with the axes [T, B]; None means the
+            option of the module.
+          return_carry: False returns only the outputs; None means the option of the module.
 
         Returns:
-          (carries, outputs): the final carries, an entry per layer, and the states [B, T, H], or
-          [B, T, 2H] if bidirectional; or only the outputs.
+          (carries, outputs): the final carries, a tuple with a carry for each layer or, if
+          bidirectional, a pair of carries (forward, backward); and the states [B, T, H] of the last
+          layer, or [B, T, 2H] if bidirectional, 0 at padding; or only the outputs.
         """
         return self._apply_noisy(
             xs,
@@ -135,23 +145,30 @@ class RAU(_Recurrent):
         lengths: Int[Array, " B"] | None = None,
         resets: Bool[Array, "B T"] | None = None,
     ) -> Float[Array, "B T ..."]:
-        """Computes the attention weights of all steps, see `nn.RAU.attention_weights`.
+        """Computes the attention weights of all steps, without dropout.
+
+        The module must have a single layer and a single direction.
 
         Args:
           xs: inputs, a vector per position.
-          mask: True at real positions.
+          mask: True at real positions; None without lengths means that all are real.
           lengths: the number of real positions of each row, instead of mask.
-          resets: True at the first step of each segment of a row.
+          resets: True at the first step of each segment of a row, where the state is set to zero;
+            None means one segment.
 
         Returns:
-          The weights, of the shapes of `functional.rau_attention`.
+          The attention weights, 0 at padding: [B, T, H], a weight for each of H features; concat
+          [B, T, D + H]; matrix [B, T, H, D + H]; time_causal [B, T, 1].
         """
         options = {"lengths": lengths, "resets": resets, "method": "attention_weights"}
         return self._apply(xs, mask, **options)
 
 
 class _Cell(Module, nnx.RNNCellBase):
-    """The base class of the cells, which run in `flax.nnx.RNN`."""
+    """The base class of `LSTMCell`, `GRUCell` and `RAUCell`, which run in `flax.nnx.RNN`.
+
+    Its methods call the Linen cell of the same name in `gatedjax.nn`.
+    """
 
     def __init__(self, function: Any, in_features: int, rngs: nnx.Rngs) -> None:
         shape = (1, in_features)
@@ -162,7 +179,9 @@ class _Cell(Module, nnx.RNNCellBase):
     def initialize_carry(
         self, input_shape: tuple[int, ...], rngs: Any = None, carry_init: Any = None
     ) -> Any:
-        """Returns the carry before the first step, zeros.
+        """Returns the carry before the first step.
+
+        It is zeros [..., H], or a tuple of arrays such as an `LSTMState`.
 
         Args:
           input_shape: the shape [..., D] of the inputs of a step.
@@ -195,7 +214,7 @@ class _Cell(Module, nnx.RNNCellBase):
           inputs: a vector for each row of the batch.
 
         Returns:
-          (carry, output): the next carry, and the hidden state.
+          (carry, output): the next carry, in the form of the given carry, and the hidden state.
         """
         return self._apply(carry, inputs)
 
@@ -211,7 +230,7 @@ class LSTMCell(_Cell):
       in_features: D, the width of the inputs.
       features: H, the hidden width.
       rngs: the streams of the network; "params" draws the parameters.
-      **options: the further options of `nn.LSTMCell`.
+      **options: the further options of `nn.LSTMCell`, such as `forget_bias`.
     """
 
     def __init__(self, in_features: int, features: int, *, rngs: nnx.Rngs, **options: Any) -> None:
@@ -230,7 +249,7 @@ class GRUCell(_Cell):
       in_features: D, the width of the inputs.
       features: H, the hidden width.
       rngs: the streams of the network; "params" draws the parameters.
-      **options: the further options of `nn.GRUCell`.
+      **options: the further options of `nn.GRUCell`, such as `reset_after`.
     """
 
     def __init__(self, in_features: int, features: int, *, rngs: nnx.Rngs, **options: Any) -> None:
@@ -248,7 +267,7 @@ class RAUCell(_Cell):
       in_features: D, the width of the inputs.
       features: H, the hidden width.
       rngs: the streams of the network; "params" draws the parameters.
-      **options: the further options of `nn.RAUCell`.
+      **options: the further options of `nn.RAUCell`, such as `attention`.
     """
 
     def __init__(self, in_features: int, features: int, *, rngs: nnx.Rngs, **options: Any) -> None:

@@ -20,13 +20,15 @@ class CompilerError(Exception):
 
 @functools.cache
 def read_source() -> str:
-    """Returns the text of `recurrence.cu`."""
+    """Returns the text of `recurrence.cu`, the CUDA source of the kernels."""
     return resources.files(__package__).joinpath("recurrence.cu").read_text(encoding="utf-8")
 
 
 @functools.cache
 def compile_ptx(options: tuple[str, ...]) -> str:
     """Returns the PTX of the source for options such as "-DHIDDEN=100", from the cache if possible.
+
+    The options are flags of NVRTC, one in each string. PTX is the text of a compiled CUDA program.
 
     The cache has a file for each source, version of the compiler, and options. Two processes may
     write the same file at the same time, because a file is complete before it gets its name.
@@ -65,7 +67,8 @@ def cache_folder() -> Path | None:
 def _write(path: Path, text: str) -> None:
     """Writes a text to a file under a temporary name and renames it.
 
-    A folder that cannot be written is no error, because the file is only a cache.
+    A folder that cannot be written is no error, because the file is only a cache. Missing parent
+    folders of `path` are created.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -83,8 +86,10 @@ def _write(path: Path, text: str) -> None:
 class Compiler:
     """NVRTC, the CUDA compiler that is a shared library.
 
+    Its attribute `version` is the version of the compiler, such as "12.8".
+
     Args:
-      library: the loaded library.
+      library: the loaded library, as `load_compiler` loads it.
     """
 
     def __init__(self, library: ctypes.CDLL) -> None:
@@ -123,6 +128,8 @@ class Compiler:
 def load_compiler() -> Compiler:
     """Loads NVRTC, from the packages that `jax[cuda12]` and `jax[cuda13]` install or the system.
 
+    Returns a `Compiler`; later calls return the same object.
+
     Raises:
       CompilerError: if the library is not found.
     """
@@ -143,7 +150,10 @@ def load_compiler() -> Compiler:
 
 
 def _installed_libraries() -> list[Path]:
-    """Returns the NVRTC libraries in the Python path and in /usr/local/cuda, newest first."""
+    """Returns the paths of the NVRTC libraries, newest first.
+
+    They are searched in the folders of the Python path and in /usr/local/cuda.
+    """
     folders = [Path(entry) / "nvidia" for entry in sys.path if entry]
     # The packages of CUDA 13 have the folder nvidia/cu13, and CUDA 12 has nvidia/cuda_nvrtc.
     paths = [path for folder in folders for path in folder.glob("*/lib/libnvrtc.so.1[0-9]")]

@@ -25,12 +25,14 @@ class Static(NamedTuple):
     """The arguments of a recurrence that are known while tracing.
 
     Attributes:
-      variant: the properties that the kernels are compiled for.
+      variant: the properties that the kernels are compiled for, such as the kind of recurrence.
       reverse: for each direction, True if it runs from the last step to the first.
-      core: the scan of a direction with its backward pass. It maps (*scan_static[d], weights, xs,
-        mask, initial, dropout, begins) to (final, outputs).
+      core: the scan of a direction d with its backward pass. It maps (*scan_static[d], weights, xs,
+        mask, initial, dropout, begins) to (final, outputs), the final carry and the outputs
+        [B, T, H]. The arguments are those of `Recurrence.arguments`.
       forward: the same scan, which JAX can differentiate in all modes.
-      scan_static: for each direction, the first arguments of `core` and `forward`.
+      scan_static: for each direction, the first arguments of `core` and `forward`, hashable values
+        that are known while tracing.
     """
 
     variant: Variant
@@ -58,8 +60,11 @@ class Floats(NamedTuple):
 
     Attributes:
       xs: inputs [B, T, D], 0 at padding.
-      weights, initial, dropout, fresh: for each direction the weights, the initial carry, the mask
-        of recurrent dropout or None, and the carry of restarts or a tree of None.
+      weights: for each direction the weights, such as `LSTMWeights`.
+      initial: for each direction the carry before the first step, with arrays [B, H].
+      dropout: for each direction the mask of recurrent dropout [B, H], or None.
+      fresh: for each direction the carry at the start of a segment, with arrays [B, H], or a tree
+        of None if no row has several segments.
     """
 
     xs: jax.Array
@@ -74,8 +79,8 @@ class _Saved(NamedTuple):
 
     Attributes:
       states: the hidden state after each step [B, T, directions, H].
-      gates: the S values of each step that the kernel "saving" of `recurrence.cu` stores
-        [B, T, directions, S].
+      gates: the S values of each step that the kernel "saving" of `recurrence.cu` stores, such as
+        gates and candidates of all units [B, T, directions, S].
       cells: the cell state before each step of an LSTM [B, T, directions, H]; unused otherwise.
     """
 
@@ -88,6 +93,9 @@ class _Saved(NamedTuple):
 def run_directions(static: Static, masks: Masks, floats: Floats) -> tuple[Tree, ...]:
     """Returns (final, outputs) for each direction: the final carry, and the outputs [B, T, H].
 
+    B is the number of rows, T that of the steps, and H the hidden width. `static` has the options
+    that are known while tracing, and `masks` and `floats` have the arrays of the call.
+
     Outputs are 0 at padding. Reverse-mode derivatives of any order are supported, and forward over
     reverse. The scan computes the second derivatives.
     """
@@ -97,7 +105,12 @@ def run_directions(static: Static, masks: Masks, floats: Floats) -> tuple[Tree, 
 
 
 def _run_fwd(static: Static, masks: Masks, floats: Floats) -> Tree:
-    """Returns (results of `run_directions`, its arguments and saved arrays), for `_run_bwd`."""
+    """Returns (results of `run_directions`, residuals), for `_run_bwd`.
+
+    The residuals are (masks, floats, saved), the arguments and the arrays of the forward pass.
+    `static` has the options that are known while tracing, `masks` the real steps and the restarts,
+    and `floats` the inputs, weights and carries.
+    """
     results, saved = _run_saving(static, masks, floats)
     return results, (masks, floats, saved)
 
@@ -105,7 +118,9 @@ def _run_fwd(static: Static, masks: Masks, floats: Floats) -> Tree:
 def _run_bwd(static: Static, residuals: Tree, cotangents: Tree) -> Tree:
     """Returns (None, gradients of `floats`) from `cotangents`, the gradients of the results.
 
-    `residuals` are the masks, the floats and the saved arrays of the forward pass.
+    `residuals` are (masks, floats, saved): the arguments of `run_directions` and the arrays that
+    the forward pass saved. `cotangents` has (final, outputs) for each direction. `static` has the
+    options that are known while tracing, such as the kind of recurrence.
     """
     return None, _pull(static, *residuals, cotangents)
 
@@ -116,11 +131,13 @@ run_directions.defvjp(_run_fwd, _run_bwd)
 def _on_platform(kernel: Callable[..., Tree], scan: Callable[..., Tree], *arguments: Tree) -> Tree:
     """Calls `kernel` in programs for the GPU and `scan` in programs for other platforms.
 
+    Both are functions of `arguments`, trees of arrays, with results of equal structure.
+
     Arrays of a process with a GPU may lie on its CPU, which is known only after tracing.
     """
 
     def aligned(function: Callable[..., Tree], arguments: Tree) -> Tree:
-        """Makes the results of a function vary over the manual mesh axes of its arguments."""
+        """Returns function(*arguments), cast to vary over the manual mesh axes of the arguments."""
         return vary_together(function(*arguments), jax.tree.leaves(arguments))
 
     branches = {_launch.PLATFORM: functools.partial(aligned, kernel)}
@@ -134,13 +151,18 @@ def _on_platform(kernel: Callable[..., Tree], scan: Callable[..., Tree], *argume
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _run_saving(static: Static, masks: Masks, floats: Floats) -> tuple[Tree, _Saved]:
-    """Returns the results of `run_directions`, and the arrays that `_pull` reads.
+    """Returns the results of `run_directions`, and the arrays that the backward pass reads.
 
-    The scan of other platforms saves no arrays, so that they are 0 there.
+    The scan of other platforms saves no arrays, so that they are 0 there. `static` has the options
+    that are known while tracing, `masks` the real steps and the restarts, and `floats` the inputs,
+    weights and carries.
     """
 
     def scan(masks: Masks, floats: Floats) -> tuple[Tree, _Saved]:
-        """Returns the results by the scan, and zeros in place of the saved arrays."""
+        """Returns (final, outputs) of each direction by the scan, and zeros as saved arrays.
+
+        `masks` has the real steps and the restarts, and `floats` the inputs, weights and carries.
+        """
         shapes = jax.eval_shape(functools.partial(_run_kernel_saving, static), masks, floats)[1]
         empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
         return _scan(static, masks, floats), empty
@@ -150,9 +172,10 @@ def _run_saving(static: Static, masks: Masks, floats: Floats) -> tuple[Tree, _Sa
 
 @_run_saving.defjvp
 def _saving_jvp(static: Static, primals: Tree, tangents: Tree) -> tuple[Tree, Tree]:
-    """Returns the results of `_run_saving` and their changes, which the scan computes.
+    """Returns the results of `_run_saving` and their tangents, which the scan computes.
 
-    `primals` are (masks, floats), and `tangents` their changes.
+    `primals` are (masks, floats), and `tangents` their tangents, as for `jax.custom_jvp`. `static`
+    has the options that are known while tracing, such as the kind of recurrence.
     """
     masks, floats = primals
     results, saved = _run_saving(static, masks, floats)
@@ -164,10 +187,20 @@ def _saving_jvp(static: Static, primals: Tree, tangents: Tree) -> tuple[Tree, Tr
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _pull(static: Static, masks: Masks, floats: Floats, saved: _Saved, cotangents: Tree) -> Floats:
-    """Returns the gradients of `floats` from `cotangents`, the gradients of the results."""
+    """Returns the gradients of `floats` from `cotangents`, the gradients of the results.
+
+    `saved` are the arrays of the forward pass, and `cotangents` has (final, outputs) for each
+    direction. The gradients are a `Floats` of the same shapes. `static` has the options that are
+    known while tracing, `masks` the real steps and the restarts, and `floats` the inputs, weights
+    and carries.
+    """
 
     def scan(masks: Masks, floats: Floats, saved: _Saved, cotangents: Tree) -> Floats:
-        """Returns the gradients by the scan, which needs no saved arrays."""
+        """Returns the gradients of `floats` by the scan, which needs no saved arrays.
+
+        `masks` has the real steps and the restarts, and `floats` the inputs, weights and carries.
+        `cotangents` has the gradients of (final, outputs) for each direction.
+        """
         del saved
         return _pull_scan(static, masks, floats, cotangents)
 
@@ -178,9 +211,11 @@ def _pull(static: Static, masks: Masks, floats: Floats, saved: _Saved, cotangent
 
 @_pull.defjvp
 def _pull_jvp(static: Static, primals: Tree, tangents: Tree) -> tuple[Tree, Tree]:
-    """Returns the results of `_pull` and their changes, which the scan computes.
+    """Returns the results of `_pull` and their tangents, which the scan computes.
 
-    `primals` are (masks, floats, saved, cotangents), and `tangents` their changes.
+    `primals` are (masks, floats, saved, cotangents), and `tangents` their tangents, as for
+    `jax.custom_jvp`. `static` has the options that are known while tracing, such as the kind of
+    recurrence.
     """
     masks, floats, _, cotangents = primals
     gradients = _pull(static, *primals)
@@ -197,7 +232,9 @@ def _scan(
 ) -> tuple[Tree, ...]:
     """Returns the results of `run_directions` by `scan`, a function like `static.core`.
 
-    None means `static.core` itself, which has a custom backward pass.
+    None means `static.core` itself, which has a custom backward pass. The results are (final,
+    outputs) for each direction: the final carry, and the outputs [B, T, H]. `masks` has the real
+    steps and the restarts, and `floats` the inputs, weights and carries.
     """
     scan = static.core if scan is None else scan
     return tuple(
@@ -211,7 +248,9 @@ def _scan(
 def _pull_scan(static: Static, masks: Masks, floats: Floats, cotangents: Tree) -> Floats:
     """Returns the gradients of `floats` by the backward pass of the scan.
 
-    `cotangents` are the gradients of the results of `run_directions`.
+    `cotangents` are the gradients of the results of `run_directions`, (final, outputs) for each
+    direction. `static` has the options that are known while tracing, `masks` the real steps and the
+    restarts, and `floats` the inputs, weights and carries.
     """
     _, pull = jax.vjp(functools.partial(_scan, static, masks), floats)
     return pull(cotangents)[0]
@@ -225,8 +264,8 @@ def _stack(parts: Any) -> jax.Array:
 def _carries(carries: tuple[Tree, ...]) -> tuple[jax.Array, jax.Array]:
     """Returns (hidden states, cell states) of all directions, [directions, B, H] each.
 
-    `carries` has the carry of each direction. A state that the recurrence does not have is
-    `unused()`.
+    `carries` has the carry of each direction, an array or an `LSTMState`. A state that the
+    recurrence does not have is `unused()`, zeros of the shape (1,).
     """
     leaves = [jax.tree.leaves(carry) for carry in carries]
     if not leaves[0]:
@@ -240,9 +279,11 @@ def _shared_operands(
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Returns the operands `reversed`, `recurrent`, `flags` and `dropout` of `recurrence.cu`.
 
-    They are a number [directions] that is 1 for the backward direction, U [directions, H, columns],
-    the flags of `flags_of` [directions, B, T], and the mask of recurrent dropout [directions, B,
-    H].
+    They are a number [directions] that is 1 for the backward direction; the recurrent kernels U
+    [directions, H, columns]; the flags of `flags_of` [directions, B, T], for real steps and starts
+    of segments; and the mask of recurrent dropout [directions, B, H], or zeros (1,) without it.
+    `static` has the options that are known while tracing, `masks` the real steps and the restarts,
+    and `floats` the inputs, weights and carries.
     """
     dtype = floats.xs.dtype
     recurrent = _stack(weights.recurrent.astype(dtype) for weights in floats.weights)
@@ -253,7 +294,13 @@ def _shared_operands(
 
 
 def _start(kernel: str, static: Static, masks: Masks, floats: Floats) -> list[jax.Array]:
-    """Launches the kernel "forward" or "saving"; returns its results in the order of `axes_of`."""
+    """Launches the kernel "forward" or "saving"; returns its results in the order of `axes_of`.
+
+    They are the states after each step [B, T, directions, H], the final hidden and cell states
+    [directions, B, H], and for "saving" the gates and cell states of `_Saved`. `static` has the
+    options that are known while tracing, `masks` the real steps and the restarts, and `floats` the
+    inputs, weights and carries.
+    """
     xs, weights = floats.xs, floats.weights
     dtype, count = xs.dtype, len(weights)
     # The products with the inputs of all steps and directions are one product before the launch.
@@ -280,7 +327,9 @@ def _results(
     """Returns (final, outputs) of each direction from the results of a kernel.
 
     `states` are [B, T, directions, H] after each step, and `hidden` and `cell` [directions, B, H]
-    are the final states.
+    are the final states; the cell state is only used for an LSTM. The result has the final carry
+    and the outputs [B, T, H], 0 at padding, for each direction. `masks` has the real steps and the
+    restarts, and `floats` the inputs, weights and carries.
     """
     # A carry of an LSTM has two arrays, of other recurrences one, and the kernel returns both.
     results = []
@@ -292,14 +341,24 @@ def _results(
 
 
 def _run_kernel(static: Static, masks: Masks, floats: Floats) -> tuple[Tree, ...]:
-    """Returns the results of `run_directions` by the kernel "forward"."""
+    """Returns (final, outputs) of each direction, like `run_directions`, by the kernel "forward".
+
+    The final carry has arrays [B, H], and the outputs are [B, T, H]. `static` has the options that
+    are known while tracing, `masks` the real steps and the restarts, and `floats` the inputs,
+    weights and carries.
+    """
     return _results(masks, floats, *_start("forward", static, masks, floats))
 
 
 def _run_kernel_saving(
     static: Static, masks: Masks, floats: Floats
 ) -> tuple[tuple[Tree, ...], _Saved]:
-    """Returns the results of `run_directions` by the kernel "saving", and its saved arrays."""
+    """Returns (final, outputs) of each direction by the kernel "saving", and its saved arrays.
+
+    The final carry has arrays [B, H], and the outputs are [B, T, H]. `static` has the options that
+    are known while tracing, `masks` the real steps and the restarts, and `floats` the inputs,
+    weights and carries.
+    """
     states, hidden, cell, gates, cells = _start("saving", static, masks, floats)
     return _results(masks, floats, states, hidden, cell), _Saved(states, gates, cells)
 
@@ -307,7 +366,9 @@ def _run_kernel_saving(
 def _states_before(static: Static, masks: Masks, floats: Floats, states: jax.Array) -> jax.Array:
     """Returns the hidden state before each step [B, T, directions, H].
 
-    `states`, of the same shape, are the states after each step.
+    `states`, of the same shape, are the states after each step. `static` has the options that are
+    known while tracing, `masks` the real steps and the restarts, and `floats` the inputs, weights
+    and carries.
     """
     parts = []
     for d, (is_reverse, goes_on) in enumerate(zip(static.reverse, masks.goes_on, strict=True)):
@@ -325,7 +386,10 @@ def _pull_kernel(
 ) -> Floats:
     """Returns the gradients of `floats` by the kernel "backward".
 
-    `cotangents` are the gradients of the results of `run_directions`.
+    `saved` are the arrays of the kernel "saving", and `cotangents` are the gradients of the results
+    of `run_directions`, (final, outputs) for each direction. `static` has the options that are
+    known while tracing, `masks` the real steps and the restarts, and `floats` the inputs, weights
+    and carries.
     """
     variant, wide, dtype = static.variant, jnp.dtype(jnp.float32), floats.xs.dtype
     # The states before the steps and the stacks are formed by XLA, which fuses them with the masks.
@@ -358,7 +422,11 @@ def _pull_kernel(
     d_xs = sum(part[0] for part in parts)
 
     def carry(like: Tree, d: int, *leaves: jax.Array) -> Tree:
-        """Returns the gradients of direction `d` as a carry with the structure of `like`."""
+        """Returns the gradients of direction `d` as a carry with the structure of `like`.
+
+        `leaves` are the gradients of the hidden and of the cell state, [directions, B, H] each.
+        Without cell states only the first is used.
+        """
         count = len(jax.tree.leaves(like))
         return jax.tree.unflatten(jax.tree.structure(like), [leaf[d] for leaf in leaves[:count]])
 
@@ -382,10 +450,12 @@ def _gradients(
 ) -> tuple[jax.Array, Tree, jax.Array | None]:
     """Returns the gradients of inputs, weights and dropout mask (or None) of direction `d`.
 
-    `kind` is the name of a `Kind`, and `real` [B, T] is True at real steps, or None. `gates` are
-    the saved values [B, T, directions, S]; `before` [B, T, H] are the states before the steps, and
-    `sums` [B, T, G H] the gradients of the sums inside the G blocks of gates. Each gradient of
-    weights is a single product over all steps.
+    `kind` is the name of a `Kind`, such as "lstm", `real` [B, T] is True at real steps, or None for
+    all, and `d` counts from 0. `gates` are the saved values [B, T, directions, S]; `before`
+    [B, T, H] are the states before the steps, and `sums` [B, T, G H] the gradients of the sums
+    inside the G blocks of gates. Each gradient of weights is a single product over all steps; the
+    three results have the shapes of the inputs [B, T, D], of the weights and of the mask [B, H].
+    `floats` has the inputs, weights and carries.
     """
     weights, drop = floats.weights[d], floats.dropout[d]
     dtype, wide, size = floats.xs.dtype, jnp.dtype(jnp.float32), before.shape[-1]
@@ -436,7 +506,12 @@ def _gradients(
 
 
 def _product(inputs: jax.Array, sums: jax.Array) -> jax.Array:
-    """Returns the gradient of a kernel [K, N] from its inputs [B, T, K] and sums [B, T, N]."""
+    """Returns the gradient of a kernel [K, N] from its inputs [B, T, K] and sums [B, T, N].
+
+    The kernel maps K features to N features, at each of T steps of B rows.
+
+    `sums` are the gradients of the products of inputs and kernel. The result is float32.
+    """
     return lax.dot_general(
         inputs, sums, (((0, 1), (0, 1)), ((), ())), preferred_element_type=jnp.float32
     )

@@ -29,12 +29,12 @@ class Variant(NamedTuple):
     """The properties of a recurrence that its kernels are compiled for.
 
     Attributes:
-      kind: the recurrence.
+      kind: the recurrence and its numbers of columns.
       has_restarts: True if segments of a row start with a new carry.
       has_dropout: True for a mask of recurrent dropout.
       bound: the bound of the gradients inside a step; None means no bound.
-      scale: the sum of the attention weights of "rau".
-      card: the GPU.
+      scale: the sum of the attention weights of "rau" in a step.
+      card: the GPU and its compute capability.
     """
 
     kind: Kind
@@ -45,7 +45,7 @@ class Variant(NamedTuple):
     card: Card
 
     def constants(self) -> dict[str, Any]:
-        """Returns the macros of the source, name -> value."""
+        """Returns the macros of `recurrence.cu` for these properties, such as {"DROPOUT": 1}."""
         macros = {
             "RESTARTS": int(self.has_restarts),
             "DROPOUT": int(self.has_dropout),
@@ -59,7 +59,10 @@ class Variant(NamedTuple):
 def axes_of(variant: Variant, kernel: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Returns (axes of the operands, axes of the results) of a kernel, without the operand `meta`.
 
-    The axes of an array are a string such as "dbh", with the letters of this module; "" is unused.
+    `kernel` is "forward", "saving" or "backward". The axes of an array are a string such as "dbh",
+    with the letters b rows, t steps, d directions, h units, g gate columns and s saved columns; ""
+    stands for an array that the recurrence does not use. `variant` has the properties of the
+    recurrence, such as its kind, and the GPU.
     """
     has_cell = variant.kind.name == "lstm"
     state, cell = "dbh", "dbh" if has_cell else ""
@@ -77,26 +80,38 @@ def axes_of(variant: Variant, kernel: str) -> tuple[tuple[str, ...], tuple[str, 
 def launch(variant: Variant, kernel: str, operands: Sequence[jax.Array]) -> list[jax.Array]:
     """Calls a kernel with `operands`, in the order of `recurrence.cu` without `meta`.
 
+    `kernel` is "forward", "saving" or "backward". `axes_of` has the axes of the operands and of the
+    results, in the order of the source. The results are float32.
+
     Under `vmap` with one set of weights, the rows of all calls are the rows of one launch. With
     weights per call, the calls are further directions of one launch. Rows that are sharded over
-    devices stay there: each device launches the kernel with its rows.
+    devices stay there: each device launches the kernel with its rows. `variant` has the properties
+    of the recurrence, such as its kind, and the GPU.
     """
     return _batched(variant, kernel)(*operands)
 
 
 def unused() -> jax.Array:
-    """Returns the operand for an array that a recurrence does not use."""
+    """Returns zeros of the shape (1,), the operand for an array that a recurrence does not use."""
     return jnp.zeros((1,), jnp.float32)
 
 
 @functools.cache
 def _batched(variant: Variant, kernel: str) -> Callable[..., list[jax.Array]]:
-    """Returns the call of a kernel with its rule for `vmap`."""
+    """Returns a function of the operands that calls a kernel, with its rule for `vmap`.
+
+    `kernel` is "forward", "saving" or "backward". The function maps operands to the list of
+    results, with the axes of `axes_of`. `variant` has the properties of the recurrence, such as its
+    kind, and the GPU.
+    """
     operand_axes, result_axes = axes_of(variant, kernel)
 
     @custom_vmap
     def call(*operands: jax.Array) -> list[jax.Array]:
-        """Calls the kernel for all rows, on the devices that have them."""
+        """Calls the kernel for all rows, on the devices that have them; returns its results.
+
+        The operands have the axes of `axes_of`.
+        """
         # Inside `jax.shard_map` the arrays have the rows of one device.
         if has_manual_axes():
             return _call(variant, kernel, *operands)
@@ -106,8 +121,8 @@ def _batched(variant: Variant, kernel: str) -> Callable[..., list[jax.Array]]:
     def rule(size: int, is_batched: list[bool], *operands: jax.Array) -> tuple[Tree, Tree]:
         """Calls the kernel for `size` calls at once, as a rule for `vmap`.
 
-        `is_batched` is True for operands with an axis of calls. Returns the results, and True for
-        each result with this axis.
+        `is_batched` is True for operands with a first axis of `size` calls. Returns the results,
+        and a list of bools, True for each result with this axis.
         """
         pairs = list(zip(operand_axes, operands, is_batched, strict=True))
         # A block reads one set of weights, so rows are merged only if all calls share them.
@@ -124,8 +139,9 @@ def _batched(variant: Variant, kernel: str) -> Callable[..., list[jax.Array]]:
 def _merge(axes: str, array: jax.Array, is_batched: bool, axis: str, size: int) -> jax.Array:
     """Merges the axis of `vmap` calls, the first, into the axis `axis` of a single call.
 
-    `axes` are the letters of the axes of the array in a call, such as "dbh". The array is [size,
-    ...] if `is_batched`, and otherwise the same for all `size` calls.
+    `axes` are the letters of the axes of the array in a call, such as "dbh", and `axis` is such a
+    letter. The array is [size, ...] if `is_batched`, and otherwise the same for all `size` calls.
+    In the result the axis is `size` times as long.
     """
     if axis not in axes:
         # Only an unused operand can be batched without this axis, and no kernel reads it.
@@ -141,7 +157,8 @@ def _merge(axes: str, array: jax.Array, is_batched: bool, axis: str, size: int) 
 def _split(axes: str, array: jax.Array, axis: str, size: int) -> jax.Array:
     """Returns a result of merged calls with the axis of calls in front; the inverse of `_merge`.
 
-    `axes` are the letters of the axes of the array, and the axis `axis` is split into `size` calls.
+    `axes` are the letters of the axes of the array, such as "dbh". The axis `axis`, such a letter,
+    is split into `size` calls. An array without this axis is returned unchanged.
     """
     if axis not in axes:
         return array
@@ -152,22 +169,37 @@ def _split(axes: str, array: jax.Array, axis: str, size: int) -> jax.Array:
 
 @functools.cache
 def _partitioned(variant: Variant, kernel: str) -> Callable[..., Sequence[jax.Array]]:
-    """Returns the call of a kernel that leaves rows on the devices over which they are sharded."""
+    """Returns a function of the operands that calls a kernel for rows that may be sharded.
+
+    The rows stay on the devices over which they are sharded. `kernel` is "forward", "saving" or
+    "backward". The function maps operands to the results, with the axes of `axes_of`. `variant` has
+    the properties of the recurrence, such as its kind, and the GPU.
+    """
     operand_axes, result_axes = axes_of(variant, kernel)
     call = functools.partial(_call, variant, kernel)
 
     def function(*operands: jax.Array) -> list[jax.Array]:
-        """Calls the kernel for all rows on a single device."""
+        """Calls the kernel for all rows on a single device; returns its results.
+
+        The operands have the axes of `axes_of`.
+        """
         return call(*operands)
 
     def run_on_device(*operands: jax.Array) -> list[jax.Array]:
-        """Calls the kernel for the rows of a device."""
+        """Calls the kernel for the rows of a device; returns its results for these rows.
+
+        The operands have the axes of `axes_of`.
+        """
         # The program of a device has no mesh, where constraints of a mesh have no meaning.
         with jax.sharding.use_abstract_mesh(AbstractMesh((), ())):
             return call(*operands)
 
     def partition(mesh: Any, operands: Tree, results: Tree) -> tuple[Any, ...]:
-        """Returns the mesh, the function of a device, and the shardings of results and operands."""
+        """Returns the mesh, the function of a device, and the shardings of results and operands.
+
+        It is the callback `partition` of `custom_partitioning`: operands and results are the shapes
+        and shardings of the arrays.
+        """
         del results
         rows = None
         for axes, operand in zip(operand_axes, operands, strict=True):
@@ -176,7 +208,10 @@ def _partitioned(variant: Variant, kernel: str) -> Callable[..., Sequence[jax.Ar
                 rows = spec[axes.index("b")]
 
         def place(axes: str) -> NamedSharding:
-            """Returns the sharding of an array, whose rows are sharded like the operands."""
+            """Returns the sharding of an array, whose rows are sharded like the operands.
+
+            `axes` are the letters of its axes, such as "dbh"; only b, the rows, is sharded.
+            """
             spec = [rows if axis == "b" else None for axis in axes]
             return NamedSharding(mesh, PartitionSpec(*spec))
 
@@ -199,12 +234,16 @@ def _partitioned(variant: Variant, kernel: str) -> Callable[..., Sequence[jax.Ar
 def _sharding_rule(operand_axes: tuple[str, ...], result_axes: tuple[str, ...]) -> str:
     """Returns the axes of a call in the notation of `jax.experimental.custom_partitioning`.
 
-    The axes of each operand and of each result are a string of letters, such as "dbh".
+    The axes of each operand and of each result are a string of letters, such as "dbh", or "" for an
+    unused array. The result is a string such as "d, d b h -> b t d h".
     """
     count = 0
 
     def term(axes: str) -> str:
-        """Returns the letters of an array, separated by spaces; a new name for an unused array."""
+        """Returns the letters of an array, such as "d b h"; a new name for an unused array, "".
+
+        `axes` are the letters without spaces, such as "dbh".
+        """
         nonlocal count
         if axes:
             return " ".join(axes)
@@ -216,7 +255,11 @@ def _sharding_rule(operand_axes: tuple[str, ...], result_axes: tuple[str, ...]) 
 
 
 def _call(variant: Variant, kernel: str, *operands: jax.Array) -> list[jax.Array]:
-    """Calls a kernel for the rows of one device."""
+    """Calls a kernel for the rows of one device; returns its results in the order of `axes_of`.
+
+    `kernel` is "forward", "saving" or "backward", and the operands have the axes of `axes_of`.
+    `variant` has the properties of the recurrence, such as its kind, and the GPU.
+    """
     operand_axes, result_axes = axes_of(variant, kernel)
     sizes = {
         name: size
@@ -252,12 +295,16 @@ def call_kernel(
     """Calls a kernel through the custom call of XLA for PTX.
 
     Args:
-      variant: the recurrence.
+      variant: the properties of the recurrence that the kernels are compiled for.
       plan: the distribution over the card.
-      kernel: an element of `KERNELS`.
+      kernel: "forward", "saving" or "backward".
       grid: the numbers of blocks along x and y.
-      shapes: the results.
-      operands: `meta` and the operands of `launch`.
+      shapes: the shapes and dtypes of the results.
+      operands: the int32 array `meta`, which has the numbers of steps and of rows, and the operands
+        of `launch`.
+
+    Returns:
+      The results of the kernel, arrays of these shapes.
     """
     threads = plan.threads(kernel == "backward")
     call = jax.ffi.ffi_call(_TARGET, list(shapes))
@@ -277,7 +324,11 @@ def call_kernel(
 
 
 def options_for(variant: Variant, plan: Plan, kernel: str) -> tuple[str, ...]:
-    """Returns the options with which the compiler translates a kernel."""
+    """Returns the options with which NVRTC compiles a kernel, such as "-DHIDDEN=100".
+
+    `kernel` is "forward", "saving" or "backward". `variant` has the properties of the recurrence,
+    such as its kind, and the GPU. `plan` is the distribution over the card.
+    """
     # The PTX of an older architecture also runs on newer cards.
     arch = "compute_90" if variant.card.has_clusters else "compute_80"
     constants = plan.constants() | variant.constants() | {"ONLY": 1 + KERNELS.index(kernel)}
@@ -290,8 +341,9 @@ def flags_of(
 ) -> jax.Array:
     """Returns the flags [B, T] of the kernels: bit 0 real, bit 1 a start with a new carry.
 
-    mask [B, T] is True at real steps and goes_on [B, T] is False at starts; None means True at all
-    steps. shape is (B, T).
+    mask [B, T] is True at real steps and goes_on [B, T] is False at steps that start with a new
+    carry; None means True at all steps. shape is (B, T), the numbers of rows and steps. The flags
+    are uint8.
     """
     real = jnp.ones(shape, jnp.uint8) if mask is None else mask.astype(jnp.uint8)
     return real if goes_on is None else real + 2 * (~goes_on).astype(jnp.uint8)

@@ -9,10 +9,10 @@ class Kind(NamedTuple):
 
     Attributes:
       name: "lstm", "gru_after", "gru_before" or "rau".
-      code: the value of KIND in the source.
-      early: the number of columns per unit in the first product of a step.
-      late: the number of columns per unit in the second product, 0 or 1.
-      saved: the number of values per unit and step that the backward pass reads.
+      code: the value of the macro KIND in the source.
+      early: the number of columns per hidden unit in the first recurrent product of a step.
+      late: the number of columns per hidden unit in the second product, 0 or 1.
+      saved: the number of values per hidden unit and step that the backward pass reads.
     """
 
     name: str
@@ -23,7 +23,7 @@ class Kind(NamedTuple):
 
     @property
     def gates(self) -> int:
-        """Returns the number of blocks of H columns in the weights."""
+        """Returns the number of blocks in the weights, of H columns each, such as 4 for an LSTM."""
         return self.early + self.late
 
 
@@ -58,10 +58,10 @@ class Card(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The constants with which a kernel is compiled.
+    """The constants with which a kernel is compiled: its distribution over the card.
 
     Attributes:
-      kind: the recurrence.
+      kind: the recurrence and its numbers of columns.
       hidden: H, the hidden width.
       cluster: the number of blocks that share the H units of some rows of the batch.
       rows: rows of the batch per cluster.
@@ -79,18 +79,21 @@ class Plan(NamedTuple):
     prefetch: int
 
     def threads(self, is_backward: bool) -> int:
-        """Returns the number of threads per block of the backward or of a forward kernel."""
+        """Returns the number of threads per block of the backward or of a forward kernel.
+
+        is_backward is True for the backward kernel.
+        """
         units = -(-self.hidden // self.cluster)
         count = -(-units // 4) * self.back_split if is_backward else units * self.split
         # A block consists of whole warps of 32 threads.
         return _round_up(count, 32)
 
     def blocks(self, batch: int, directions: int) -> int:
-        """Returns the number of blocks for a batch and a number of directions."""
+        """Returns the number of thread blocks for `batch` rows and `directions` directions."""
         return self.cluster * -(-batch // self.rows) * directions
 
     def constants(self) -> dict[str, int]:
-        """Returns the macros of the source, name -> value."""
+        """Returns the macros of `recurrence.cu` for these constants, such as {"HIDDEN": 100}."""
         return {
             "KIND": self.kind.code,
             "HIDDEN": self.hidden,
@@ -115,7 +118,7 @@ def choose_plan(kind: Kind, hidden: int, batch: int, directions: int, card: Card
     the same time, the plan with the fewest blocks is returned.
 
     Args:
-      kind: the recurrence.
+      kind: the recurrence and its numbers of columns.
       hidden: H, the hidden width.
       batch: B, the rows of the batch.
       directions: the number of independent recurrences over the same rows.
@@ -133,9 +136,10 @@ def choose_plan(kind: Kind, hidden: int, batch: int, directions: int, card: Card
 def _fit(kind: Kind, hidden: int, cluster: int, rows: int) -> Plan | None:
     """Returns the plan with the fewest threads per unit whose weights fit in registers, or None.
 
-    `cluster` and `rows` are fields of `Plan`. The numbers of registers for the values of a step
-    were read from the reports of the compiler for all kinds and H from 64 to 256. At most some 100
-    bytes of a thread are then in local memory.
+    `kind` is the recurrence, hidden the width H, `cluster` the number of blocks that share the
+    units of some rows, and `rows` the number of these rows. The numbers of registers for the values
+    of a step were read from the reports of the compiler for all kinds and H from 64 to 256. At most
+    some 100 bytes of a thread are then in local memory.
     """
     for split in SPLITS:
         for back_split in BACK_SPLITS:
@@ -160,7 +164,7 @@ def _fit(kind: Kind, hidden: int, cluster: int, rows: int) -> Plan | None:
 
 
 def _has_registers(threads: int, registers: int) -> bool:
-    """Returns True if each thread of a block can have that many registers."""
+    """Returns True if each of the `threads` threads of a block can have `registers` registers."""
     if threads > _MOST_THREADS:
         return False
     # Registers are allocated for groups of four warps, in units of eight, and at most 255.
