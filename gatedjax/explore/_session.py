@@ -92,7 +92,14 @@ class Session:
         return closed and not (self._thread is not None and self._thread.is_alive())
 
     def _sentences(self) -> Json:
-        """Returns the answer to "sentences", and starts to read them at the first question."""
+        """Returns the answer to "sentences", and starts to read them at the first question.
+
+        It is a dict with "ready", False until the sentences are read; then also with the keys of
+        `Sentences.about`, or with "failed", the message of an error.
+
+        Raises:
+          ValueError: if the session has no labelled sentences.
+        """
         if self._read is None:
             raise ValueError(
                 "the explorer must be started with labelled sentences, got none: start it with "
