@@ -174,7 +174,15 @@ class _Classifier(TextEstimator):
         return self
 
     def _check_weights(self, sample_weight: Any, count: int) -> np.ndarray:
-        """Returns the weights of `count` texts as float64 [count], after checks."""
+        """Returns the weights of `count` texts as float64 [count].
+
+        Args:
+          sample_weight: a list or array with a number for each text.
+          count: the number of texts.
+
+        Raises:
+          ValueError: if the model is a network, or the weights have a wrong length or value.
+        """
         if self.model not in LEXICONS:
             raise ValueError(
                 "sample_weight must be None unless model is 'lexicon' or 'window', got weights for "
@@ -260,9 +268,10 @@ class _Classifier(TextEstimator):
           encoding: encoding of the files.
 
         Returns:
-          A dict with accuracy, macro F1, confusion, calibration and density, for a network with
-          gates also the accuracy in each gate mode, and "leak" if words are left out; see
-          `evaluate_model`.
+          A dict with accuracy, macro F1, confusion, calibration and density (the share of open
+          words), for a network with gates also the accuracy in each gate mode, and "leak" (the
+          change of the prediction without a closed word) if words are left out; `evaluate_model`
+          lists the keys.
 
         Raises:
           ValueError: for a label that is not a class of the model, or data that cannot be used.
@@ -369,7 +378,10 @@ def _check_list(values: Any, name: str) -> None:
 
 
 def _values(values: Any, name: str) -> list[Label]:
-    """Returns the labels of a list, an array or a column as a list; `name` is for messages."""
+    """Returns the labels in `values` (a list, an array or a column) as a list.
+
+    `name` is the name of the argument, for messages.
+    """
     _check_list(values, name)
     items = values.tolist() if hasattr(values, "tolist") else list(values)
     # `tolist` of an array with two dimensions returns a list of lists.

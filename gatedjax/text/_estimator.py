@@ -105,7 +105,7 @@ class TextEstimator(TextOptions):
 
     @property
     def options(self) -> TextOptions:
-        """The parameters as `TextOptions`."""
+        """The parameters of the constructor as `TextOptions`, the options of a training."""
         return TextOptions(**self.get_params())
 
     def save(
@@ -168,10 +168,11 @@ class TextEstimator(TextOptions):
     def _train(
         self, *tables: Data | None, workdir: str | Path | None = None, **arguments: Any
     ) -> Self:
-        """Trains on a table of labelled texts, and returns the trained model itself.
+        """Trains on labelled texts or tagged sentences, and returns the estimator itself.
 
         Args:
-          *tables: the training data, the validation data or None, and the test data or None.
+          *tables: the training data, the validation data or None, and the test data or None, each
+            as `open_table` or `open_sentences` opens them.
           workdir: folder for checkpoints; None uses a temporary folder.
           **arguments: further arguments of `train_model`, such as `say` and `progress`.
         """
@@ -217,17 +218,20 @@ def train_any(
     progress: bool = False,
     **arguments: Any,
 ) -> TrainedModel | LexiconModel:
-    """Trains the model that the options name; see `train_model` and `train_lexicon`.
+    """Trains the model that the options name, with `train_model` or `train_lexicon`.
 
     Args:
       kind: "text", "pair" or "tags".
-      table: labelled texts, or tagged sentences.
-      options: the options.
-      folder: the folder of the run of a network.
+      table: labelled texts, or tagged sentences, as `open_table` or `open_sentences` opens them.
+      options: the options of the model and of the training.
+      folder: the folder in which the training of a network stores its files.
       progress: True shows a progress bar, for a network.
       **arguments: arguments that both functions have: `validation` and `test` (data or None), `say`
-        (called with each line of the report), `max_aside` (a share of lines); and for a lexicon
-        `sample_weight`.
+        (called with each line of the report), `max_aside` (the largest share of lines that may
+        be set aside); and for a lexicon `sample_weight`, the weights [n] of the texts.
+
+    Returns:
+      The trained network, or the fitted lexicon.
     """
     if kind == "text" and options.model in LEXICONS:
         return train_lexicon(table, options, **arguments)

@@ -102,7 +102,8 @@ def evaluate_model(
     def read_shape(size: int) -> Shape:
         """Returns the shape (rows, width) of the largest batch of the evaluation for a text.
 
-        `size` is the number of words of the text, which determines the width.
+        `size` is the number of words of the text, which determines the width: the number of words
+        of a padded text. `rows` is the number of texts in the batch.
         """
         rows, width = shape_of(size, model.max_len)
         count = min(fullest[width], rows)
@@ -116,7 +117,17 @@ def evaluate_model(
 
 
 def _evaluate_lexicon(model: LexiconModel, table: Table, max_aside: float) -> Json:
-    """Evaluates a lexicon; the arguments and the result are described in `evaluate_model`."""
+    """Evaluates a lexicon on labelled texts.
+
+    Args:
+      model: the fitted lexicon.
+      table: labelled texts, read once.
+      max_aside: the largest share of the lines that may be set aside.
+
+    Returns:
+      The dict of `evaluate_model`: metrics, "density", "aside", "same_answer" and for the model
+      "window" "window_leak".
+    """
     classes = Classes("label", model.classes)
     probabilities: list[np.ndarray] = []
     labels: list[int] = []
@@ -162,7 +173,7 @@ def _evaluate_lexicon(model: LexiconModel, table: Table, max_aside: float) -> Js
 def _by_mode(
     model: TrainedModel, texts: Sequence[tuple[str, ...]], labels: Sequence[int]
 ) -> dict[str, np.ndarray]:
-    """Returns by the name of each gate mode an array [n]: the share of draws that are right.
+    """Returns a dict from each gate mode to an array [n]: for n texts the share of right draws.
 
     A draw is right if the network predicts the true class of the example with the drawn gates. A
     mode without chance has a single draw. The seed of the draws is fixed.

@@ -14,7 +14,7 @@ def explain_texts(model: TrainedModel | LexiconModel, texts: Sequence[str]) -> E
     """Explains the prediction of a classifier for a text, or for a pair of texts.
 
     A network runs on the text, with each single gate flipped, and on the text without each word.
-    For a lexicon see `explain_with_lexicon`.
+    For a lexicon the parts of the words in its sum are returned instead.
 
     Args:
       model: a trained classifier of texts or of pairs.
@@ -22,7 +22,8 @@ def explain_texts(model: TrainedModel | LexiconModel, texts: Sequence[str]) -> E
 
     Returns:
       An `Explanation`: the prediction, and for each word its attention, its gate, and the
-      prediction after a flip of this gate and after the removal of this word.
+      prediction after a flip of this gate and after the removal of this word; for a lexicon the
+      part of each word in the logits.
 
     Raises:
       ValueError: if a text has no word.
@@ -58,7 +59,9 @@ def explain_texts(model: TrainedModel | LexiconModel, texts: Sequence[str]) -> E
 
 
 def _change(model: TrainedModel, probabilities: np.ndarray, best: int) -> Change:
-    """Returns the prediction for a changed text, as a `Change`.
+    """Returns the prediction for a changed text, as a `Change`: (label, probability).
+
+    Its probability is that of the class which was predicted without the change.
 
     Args:
       model: the trained model.

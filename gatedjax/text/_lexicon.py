@@ -85,7 +85,8 @@ class LexiconModel:
           examples: the texts, each in a tuple of one string.
 
         Yields:
-          The words of each text and its `Readings` (of a single text), or a `Failure`.
+          The words of each text and its `Readings` (the class probabilities and open words of a
+          single text), or a `Failure` with the reason.
         """
         for part in chunks(examples, _CHUNK):
             words = [self._split_or_fail(example) for example in part]
@@ -115,7 +116,12 @@ class LexiconModel:
             yield output if isinstance(output, Failure) else self.predict_read(*output)
 
     def predict_read(self, words: list[str], reading: Readings) -> Prediction:
-        """Returns the prediction for a text of which `words` were read as `reading`."""
+        """Returns the prediction for a text.
+
+        Args:
+          words: the words of the text.
+          reading: its class probabilities and open words, the result of `Lexicon.read`.
+        """
         best = int(np.argmax(reading.probabilities[0]))
         is_open = reading.is_open[0]
         return Prediction(
@@ -129,6 +135,8 @@ class LexiconModel:
     def probabilities(self, examples: Iterable[Sequence[str]]) -> np.ndarray:
         """Computes the probability of each class for each example: float32 [n, C].
 
+        There are n examples, each a tuple of one string, and C classes in the order of `classes`.
+
         Raises:
           ValueError: if a text has no word.
         """
@@ -136,7 +144,7 @@ class LexiconModel:
         return np.array(rows, np.float32).reshape(-1, len(self.classes))
 
     def save(self, folder: str | Path, *, card: Any = None, overwrite: bool) -> Path:
-        """Writes the model to a folder and returns its path; see `gatedjax.export.save`.
+        """Writes the model to a folder and returns the path of the folder.
 
         Args:
           folder: the folder of the model.
@@ -245,7 +253,12 @@ def _split_lines(content: bytes) -> tuple[str, ...]:
 
 
 def _select(readings: Readings, row: int) -> Readings:
-    """Returns the `Readings` of a single text, at position `row` among the texts of `readings`."""
+    """Returns the `Readings` of a single text, with a leading axis of length 1.
+
+    Args:
+      readings: the class probabilities and open words of n texts.
+      row: the position of the text among them, from 0.
+    """
     part = slice(row, row + 1)
     return Readings(
         readings.probabilities[part],

@@ -34,7 +34,8 @@ def explain_with_lexicon(model: LexiconModel, text: str) -> Explanation:
       text: the text.
 
     Returns:
-      An `Explanation` with `reasons`: the part of each open word and pair in the logits.
+      An `Explanation` with `reasons`: the part of each open word, and of each pair of open
+      neighbours, in the logits of the classes.
 
     Raises:
       ValueError: if the text has no word.
@@ -100,7 +101,7 @@ class ReasonedPrediction:
     reasons: tuple[tuple[str, tuple[float, ...]], ...]
 
     def to_json(self) -> Json:
-        """Returns the line of `gatedjax predict --reasons`."""
+        """Returns the line of `gatedjax predict --reasons`: a dict for `json.dumps`."""
         reasons = [
             {"words": words, "parts": [round(part, 6) for part in parts]}
             for words, parts in self.reasons
@@ -111,7 +112,10 @@ class ReasonedPrediction:
 def predict_with_reasons(
     model: LexiconModel, examples: Iterable[Sequence[str]]
 ) -> Iterator[ReasonedPrediction | Failure]:
-    """Yields the prediction for each example with its reasons, or a `Failure` with the reason.
+    """Yields the prediction for each example with its reasons, or a `Failure`.
+
+    Reasons are the parts of open words and pairs in the logits; a `Failure` has the reason why
+    there is no prediction.
 
     Args:
       model: the fitted model.
@@ -190,7 +194,7 @@ def find_examples(
     up to five tokens before and after it.
 
     Args:
-      listing: the result of `list_open_words`.
+      listing: the result of `list_open_words`: the open words of each class.
       texts: the words of the training texts.
       labels: the label of each text.
       is_open: the gates of each text, bool [T], if the extracts are to have the words where they
@@ -224,7 +228,8 @@ def find_examples(
 def _extract(words: Sequence[str], place: int) -> str:
     """Returns the word at a place with its neighbours, in at most 120 characters.
 
-    There is no space between two units of a script without spaces.
+    `place` is its position in `words`, from 0. There is no space between two units of a script
+    without spaces.
     """
     part = words[max(place - _NEIGHBOURS, 0) : place + _NEIGHBOURS + 1]
     extract = part[0]
@@ -234,7 +239,7 @@ def _extract(words: Sequence[str], place: int) -> str:
 
 
 def render_open_words(listing: Json) -> str:
-    """Formats the dict of `list_open_words` for a terminal."""
+    """Formats the dict of `list_open_words` (the open words of each class) for a terminal."""
     lines = [
         f"{listing['open']:,} words are open, which are {listing['density']:.0%} of the words of "
         "the training texts. No other known word is read."

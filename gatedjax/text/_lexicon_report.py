@@ -40,7 +40,11 @@ def count_equal(
 
 
 def render_equal(same_answer: Json) -> str:
-    """Returns the sentence about the number of texts that `count_equal` counted."""
+    """Returns the sentence about the number of texts that `count_equal` counted.
+
+    `same_answer` is the dict of a report: "texts", the number of texts that were read, and "equal",
+    the number of them whose open words alone give the same probabilities.
+    """
     texts, equal = same_answer["texts"], same_answer["equal"]
     question = "the same answer from the open words alone"
     if equal == texts:
@@ -56,7 +60,9 @@ def measure_leak_of_sample(lexicon: WindowLexicon, texts: Iterable[Sequence[str]
       texts: the words of each text.
 
     Returns:
-      A dict of the fields of `lexicon.WindowLeak`.
+      A dict of the fields of `lexicon.WindowLeak`: "texts", "closed" (the number of closed words
+      that were removed), "closed_change" and "open_change" (the mean change of the probability
+      without a closed or an open word) and "changed_gates", a share.
     """
     sample = Sample()
     for words in texts:
@@ -78,8 +84,8 @@ def render_accuracies(report: Json, checked: str) -> str:
     """Returns the accuracy of a lexicon and of the models that it is compared with, in lines.
 
     Args:
-      report: the report of the fit.
-      checked: "test" or "validation".
+      report: the `report` of a `LexiconModel`, a dict of scores by the texts.
+      checked: "test" or "validation", the texts of the scores.
     """
     ours = report[checked]
     characters = report["character_baseline"].get(checked)
@@ -106,8 +112,8 @@ def render_calibration(report: Json, checked: str) -> str:
     """Returns the sentence about the temperature and the error of the calibration.
 
     Args:
-      report: the report of the fit.
-      checked: "test" or "validation".
+      report: the `report` of a `LexiconModel`, a dict of scores by the texts.
+      checked: "test" or "validation", the texts of the scores.
     """
     scores = report[checked]
     fitted = " (fitted on these texts)" if checked == "validation" else ""
@@ -122,8 +128,9 @@ def render_curve(curve: Sequence[Json], chosen: int, metric: str = "accuracy") -
     """Returns a line for five densities of the curve, and for the chosen stage.
 
     Args:
-      curve: for each stage its "density", "words" and the metric.
-      chosen: the number of the stage of the model.
+      curve: for each stage of the fit, from all words to few, a dict with its "density", "words"
+        (the share of open words in the validation texts) and the metric.
+      chosen: the number of the stage of the model, from 0.
       metric: "accuracy" or "macro_f1".
     """
     lines = []
@@ -138,8 +145,9 @@ def draw_curve(curve: Sequence[Json], chosen: int) -> str:
     """Draws the accuracy at each share of open words, and returns the SVG image.
 
     Args:
-      curve: for each stage its "words" and "accuracy".
-      chosen: the number of the stage of the model, which has a ring.
+      curve: for each stage of the fit a dict with "words" (the share of open words in the
+        validation texts) and "accuracy".
+      chosen: the number of the stage of the model, from 0, which has a ring.
     """
     low = min(stage["accuracy"] for stage in curve)
     high = max(stage["accuracy"] for stage in curve)

@@ -240,9 +240,9 @@ def _choose(
       options: the options, of which the density is used.
 
     Returns:
-      The lexicon of the chosen stage; the lexicon of all words; for each stage a dict with
-      "density", "words" (the share of open words in the validation texts), "accuracy" and
-      "macro_f1"; and the number of the chosen stage.
+      The lexicon of the chosen stage; the lexicon of all words; a list with a dict for each stage
+      with "density", "words" (the share of open words in the validation texts), "accuracy" and
+      "macro_f1"; and the number of the chosen stage, from 0.
     """
     train, held = parts["train"], parts["validation"]
     stages: list[Gated] = []
@@ -272,8 +272,9 @@ def _choose(
 def choose_stage(accuracies: Sequence[float], num_texts: int) -> int:
     """Chooses the last stage that is nearly as accurate as the best stage.
 
-    A stage is nearly as accurate if its accuracy is at most max(0.005, s) below the best accuracy
-    a, where s = sqrt(a (1 - a) / n) is the standard error of a on n texts.
+    A stage is a lexicon of a fit in which the share of open words falls from stage to stage. A
+    stage is nearly as accurate if its accuracy is at most max(0.005, s) below the best accuracy a,
+    where s = sqrt(a (1 - a) / n) is the standard error of a on n texts.
 
         >>> choose_stage([0.9, 0.89, 0.85], 400)
         1
@@ -283,7 +284,7 @@ def choose_stage(accuracies: Sequence[float], num_texts: int) -> int:
       num_texts: the number of texts n on which they were measured.
 
     Returns:
-      The number of the stage.
+      The number of the stage, from 0.
 
     Reference: Breiman et al. 1984 (the rule of one standard error).
     """
@@ -297,11 +298,13 @@ def _weigh_texts(
 ) -> np.ndarray | None:
     """Returns the weight of each text, or None if all have the same weight.
 
+    The result is float64 [n].
+
     Args:
       corpus: the n training texts.
       class_weight: "balanced" multiplies the weight of a text with n / (C n_c), where n_c is the
         number of texts of its class among C classes; None does not.
-      sample_weight: the weight of each line.
+      sample_weight: the weight of each line of the source; None is 1 for all.
     """
     if class_weight is None and sample_weight is None:
         return None
@@ -318,13 +321,13 @@ def _weigh_texts(
 def _refit(
     part: TextPart, num_classes: int, options: TextOptions, density: float
 ) -> tuple[Gated, Gated]:
-    """Fits the stages to all texts.
+    """Fits the stages (lexicons with falling shares of open words) to all texts.
 
     Args:
       part: the texts.
       num_classes: the number of classes.
       options: the options of the fit.
-      density: the density of the chosen stage.
+      density: the share of open words of the chosen stage.
 
     Returns:
       The lexicon of this density, and the lexicon of all words.
@@ -369,7 +372,10 @@ def _set_temperature(lexicon: Gated, temperature: float) -> Gated:
 
 
 def _list_densities(options: TextOptions) -> list[float]:
-    """Returns the densities of the stages of the fit, falling; a given density is the last."""
+    """Returns the densities, shares of open words, of the stages of the fit, falling.
+
+    If `options.density` is set it is the last of them.
+    """
     density = options.density
     if density is None:
         return list(DENSITIES)
@@ -407,10 +413,12 @@ def read_labelled(
 
 
 def measure_lexicon(lexicon: Gated, part: TextPart, classes: Sequence[Label]) -> Json:
-    """Returns a dict of the metrics of `classification_metrics` and of the density on texts.
+    """Returns the dict of `classification_metrics` (accuracy, macro_f1, ...) with the density.
+
+    "density" is the share of open words in the texts.
 
     Args:
-      lexicon: the lexicon.
+      lexicon: the fitted lexicon.
       part: the texts and their classes.
       classes: the C classes, in the order of the outputs.
     """
@@ -426,7 +434,12 @@ def measure_baselines(train: TextPart, held: TextPart, num_classes: int, checked
       train: the training texts.
       held: the texts on which the accuracies are measured.
       num_classes: the number of classes.
-      checked: the name of these texts.
+      checked: the name of these texts, "test" or "validation".
+
+    Returns:
+      {"baseline": {"kind", checked}, "character_baseline": {"kind", checked}}, with the solver as
+      "kind" and the accuracy under the name `checked`. The second dict is {} if the training texts
+      have too many characters.
     """
     words = LinearBaseline().fit(train.words, train.labels, num_classes)
     accuracy = float(np.mean(words.probabilities(held.words).argmax(1) == held.labels))
