@@ -146,10 +146,11 @@ class FastText:
             )
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Yields text and label of each line as `Cells`: (file, line, (text, label)).
+        """Yields text and labels of each line as `Cells`: (file, line, (text, labels)).
 
-        `columns` decides only whether labels are read. The line counts from 1. An `Aside` with the
-        reason stands for a line that cannot be used.
+        The line counts from 1, and the labels are a list of texts. An `Aside` with the reason
+        stands for a line that cannot be used; a line without a label cannot be used if `columns`
+        has a column of labels.
         """
         for number, problem, text in _lines(self.file):
             labels = _LABEL.findall(text)
@@ -204,8 +205,9 @@ class Folder:
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
         """Yields text and label of each file as `Cells`: (file, 1, (text, label)).
 
-        `columns` has no effect. The label is the name of the folder. An `Aside` with the reason
-        stands for a file that cannot be used.
+        The label is the name of the folder. An `Aside` with the reason stands for a file that
+        cannot be used. If `columns` has no column of labels, the files of the outer folder are
+        yielded too, with the label "".
         """
         for path in sorted(self.path.iterdir()):
             if _is_class(path):

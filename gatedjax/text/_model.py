@@ -74,7 +74,11 @@ class TextOutput:
 
 @functools.lru_cache(16)
 def _reading(kind: str, network: str, module: nn.Module) -> Any:
-    """Returns a compiled function of (params, batch), see `NetworkEntry.reading`.
+    """Returns a compiled function of (params, batch) for the outputs of the network.
+
+    The outputs are a dict of arrays for B texts of T words: "probabilities" [B, C] of C classes,
+    "density" [B], "kept", a bool [B, T] for each text of an example, and if the network has them
+    "attention" and "gates" [B, T].
 
     Args:
       kind: "text", "pair" or "tags".
@@ -86,7 +90,11 @@ def _reading(kind: str, network: str, module: nn.Module) -> Any:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _modes(module: nn.Module, params: Params, batch: Batch) -> Json:
-    """Returns a dict from the name of each gate mode to logits [draws, B, C] of B texts."""
+    """Returns a dict from the name of each gate mode to logits [draws, B, C].
+
+    B is the number of texts in `batch` and C the number of classes; draws is 1 for a mode without
+    random gates. The modes are "sample", "threshold", "expected" and "relaxed".
+    """
     # The seed is fixed, so that each evaluation of a text has the same draws.
     rngs = {"gate": jax.random.key(0)}
     outputs: Tree = module.apply({"params": params}, batch, rngs=rngs, method=GANet.gate_modes)
@@ -95,7 +103,11 @@ def _modes(module: nn.Module, params: Params, batch: Batch) -> Json:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _run_with_gates(module: nn.Module, params: Params, batch: Batch, gates: Tree) -> Tree:
-    """Returns the probabilities [S, B, C] of B texts of T words with S gates, [S, B, T]."""
+    """Returns the probabilities [S, B, C] of C classes for B texts with S patterns of gates.
+
+    `gates` is [S, B, T] for texts of T words, numbers in [0, 1]; `batch` has "tokens" [B, T] and
+    "lengths" [B].
+    """
     output: Output = module.apply({"params": params}, batch, gates, method=GANet.with_gates)
     return jax.nn.softmax(output.logits)
 
@@ -128,7 +140,7 @@ class TrainedModel:
 
     @property
     def entry(self) -> NetworkEntry:
-        """The entry of the network in `networks`."""
+        """The entry of the network: the functions that build and read it, and its defaults."""
         return networks(self.kind)[self.network]
 
     @functools.cached_property
@@ -164,9 +176,11 @@ class TrainedModel:
     def run(self, batch: Mapping[str, np.ndarray]) -> Json:
         """Runs the network on a padded batch; returns its outputs, a dict of NumPy arrays.
 
-        The dict has "probabilities" [B, C], "density" [B] and "kept", a bool [B, T] for each text
-        of an example; with attention also "attention" [B, T], with gates also "gates" [B, T].
-        `batch` has the token ids and the lengths of the texts, see `pad_texts`.
+        For B examples with T padded words and C classes the dict has "probabilities" [B, C],
+        "density" [B], the share of the words that attention can see, and "kept", for each text of
+        an example a bool [B, T], True at these words; with attention also "attention" [B, T], with
+        gates also "gates" [B, T], the open probabilities. `batch` has the token ids and the lengths
+        of the texts, the dict of `pad_texts`.
         """
         return jax.device_get(self._program(self._device_params, batch))
 
@@ -223,7 +237,7 @@ class TrainedModel:
         )
 
     def _read_chunk(self, examples: Sequence[Sequence[str]]) -> list[TextOutput | Failure]:
-        """Runs the network on the usable examples of a chunk; the others get a `Failure`."""
+        """Returns a list with the `TextOutput` of each example, or a `Failure` with the reason."""
         # A usable example has an empty `Failure` here, which its output replaces at the end.
         failures: list[TextOutput | Failure] = []
         usable: list[tuple[tuple[str, ...], ...]] = []
@@ -278,13 +292,14 @@ class TrainedModel:
     def modes(self) -> Any:
         """A compiled function of (params, batch) that returns logits by gate mode.
 
-        The result is a dict from "sample", "threshold", "expected" and "relaxed", the names of
-        `GANet.gate_modes`, to arrays [draws, B, C] of logits.
+        `batch` has B texts, the dict of `pad_texts`. The result is a dict from "sample",
+        "threshold", "expected" and "relaxed", the names of `GANet.gate_modes`, to arrays
+        [draws, B, C] of logits of C classes, with a single draw for modes without random gates.
         """
         return functools.partial(_modes, self.module)
 
     def with_gates(self, tokens: tuple[str, ...], gates: np.ndarray) -> np.ndarray:
-        """Returns the class probabilities [S, C] of a text, with each of S vectors of gates.
+        """Returns the probabilities [S, C] of C classes for a text, with S vectors of gates.
 
         Args:
           tokens: the T words of the text.
@@ -301,7 +316,7 @@ class TrainedModel:
         return np.asarray(probabilities)[: len(gates), 0]
 
     def _unusable(self, texts: Sequence[str]) -> str:
-        """Returns the reason why an example cannot be read, or ""."""
+        """Returns the reason why an example, a tuple of one or two texts, cannot be read, or ""."""
         if isinstance(texts, str) or len(texts) != self.inputs:
             plural = "s" * (self.inputs > 1)
             return f"an example must be a tuple of {self.inputs} text{plural}, got {texts!r:.40}"
@@ -325,7 +340,7 @@ class TrainedModel:
         return pad_texts([tuple(map(self.ids, texts)) for texts in examples], (rows, width))
 
     def save(self, folder: str | Path, *, card: ModelCard | None = None, overwrite: bool) -> Path:
-        """Writes the model to a folder and returns its path; see `gatedjax.export.save`.
+        """Writes the model to a folder and returns the path of the folder.
 
         Args:
           folder: the folder of the model.
@@ -424,7 +439,10 @@ class TrainedModel:
         return dataclasses.replace(model, params=params)
 
     def _init(self) -> Params:
-        """Returns random parameters; `jax.eval_shape` takes only their shapes and dtypes."""
+        """Returns random parameters, a tree of arrays, of which only shapes and dtypes are used.
+
+        `jax.eval_shape` takes them without computing the numbers.
+        """
         example = (("a",),) * self.inputs
         batch = self.batch([example], FINE[0])
         return self.module.init(jax.random.key(0), batch)["params"]
@@ -432,6 +450,8 @@ class TrainedModel:
 
 def networks(kind: str) -> dict[str, NetworkEntry]:
     """Returns a dict from the name of each network for a kind of model to its `NetworkEntry`.
+
+    A `NetworkEntry` has the defaults of the network and the functions that build and read it.
 
     `kind` is "text", "pair" or "tags".
     """

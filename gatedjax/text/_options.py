@@ -337,12 +337,12 @@ def network_config(options: TextOptions, entry: NetworkEntry, width: int) -> Con
     """Builds the configuration of the network from the options.
 
     Args:
-      options: the options.
+      options: the options of a model for texts, of which density and `network` are used.
       entry: the network, with its default configuration.
-      width: width of the word vectors.
+      width: number of components of a word vector.
 
     Returns:
-      The configuration of the network.
+      The configuration of the network, a dataclass.
 
     Raises:
       ValueError: for an entry in `options.network` that the configuration does not have.
@@ -358,7 +358,7 @@ def train_config(options: TextOptions, epoch: int) -> TrainConfig:
     """Builds the configuration of the training from the options.
 
     Args:
-      options: the options.
+      options: the options of a model for texts.
       epoch: number of steps in an epoch, from which the default number of steps follows.
 
     Returns:
@@ -407,6 +407,9 @@ def _change_options(config: Config, changes: Mapping[str, object], option: str) 
       config: the configuration, a dataclass.
       changes: new values by the name of the option, see `with_changes`.
       option: the name of the argument that has the changes, for messages.
+
+    Raises:
+      ValueError: for a name that the configuration does not have.
     """
 
     def unknown(kind: type, name: str, first: str) -> ValueError:

@@ -44,9 +44,10 @@ class Reasons:
 
     Attributes:
       classes: the C classes, in the order of the numbers.
-      bias: the C numbers that each text has.
-      words: the C numbers of each word; 0 for a closed word.
-      pairs: the positions of the two words of each pair of open neighbours, and its C numbers.
+      bias: the C numbers that are added for all texts.
+      words: for each word of the text its C numbers; 0 for a closed word.
+      pairs: for each pair of open neighbours a tuple: the positions of its two words in the text,
+        from 0, and its C numbers.
       is_same: True if the text without its closed words has bitwise the same probabilities.
       note: a remark about the text, or "".
       has_windows: True if the gates also depend on the neighbours of a word.
@@ -252,7 +253,7 @@ def html_page(explanations: Sequence[Explanation], title: str) -> str:
 
 
 def _article(e: Explanation, number: int) -> str:
-    """Returns the part of a page about a text in HTML; `number` counts the texts from 1."""
+    """Returns the part of a page about a text as HTML; `number` counts the texts from 1."""
     parts = [
         f'<article aria-labelledby="e{number}">',
         f'<h2 id="e{number}"><bdi>{_escape(str(e.label))}</bdi> '
@@ -298,7 +299,7 @@ def _same(reasons: Reasons) -> Iterator[str]:
 
 
 def _effect(e: Explanation, parts: Sequence[float]) -> float:
-    """Returns the part in favour of the predicted class, against the mean of all classes.
+    """Returns the part for the predicted class minus the mean of the parts for all classes.
 
     Args:
       e: an explanation with reasons.
@@ -422,7 +423,10 @@ def _classes(e: Explanation) -> str:
 
 
 def _bar(number: float, share: float) -> str:
-    """Returns a cell of a table in HTML with a number and a bar; `share` of the bar is filled."""
+    """Returns a cell of a table in HTML with a number and a bar.
+
+    `share`, a number in [0, 1], is the share of the bar that is filled.
+    """
     width = min(max(share, 0.0), 1.0)
     return (
         f'<td class="n">{number:.3f}'
