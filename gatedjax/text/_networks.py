@@ -209,7 +209,7 @@ def _heads(config: Config, width: int) -> Config:
 def _ga(system: str) -> Config:
     """Returns the default configuration of a network of `GANet` by the name of its system.
 
-    `system` is a value of `GANetConfig.system`, such as "ganet", "soft", "local" or "bilstm".
+    `system` is "ganet", "soft", "local" or "bilstm", see `GANetConfig`.
     """
     if system == "ganet":
         return _gated_by_words()

@@ -43,7 +43,7 @@ class Place:
 class Reading:
     """The answer of a trained reader to a question.
 
-    `example` is the question, a dict with the words of the document ("document"), of the query
+    `example` is the question, a dict with the words of the document ("tokens"), of the query
     ("query") and of the candidates ("candidates"); `candidates` are the possible answers and
     `probabilities` an array with the probability of each. `places` are the occurrences of the
     candidates in the document, and `query` has the words of the query with its markers.

@@ -85,7 +85,10 @@ def tag_sentences(
 
 
 def _words(sentence: str | Sequence[str]) -> tuple[str, ...] | Failure:
-    """Returns the words of a sentence, or a `Failure` with the reason why it cannot be read."""
+    """Returns the words of a sentence, or a `Failure` with the reason why it cannot be read.
+
+    `sentence` is a text, which is split into words, or a sequence of words.
+    """
     if isinstance(sentence, str):
         # A word more than the limit is split off, so that a longer sentence is noticed.
         words = split_words(sentence, MOST_LENGTH + 1)

@@ -121,7 +121,7 @@ def _with_reader(
     labels: np.ndarray,
     sample_weight: np.ndarray | None,
 ) -> WindowLexicon:
-    """Returns the lexicon with new weights, which are fitted to its open words.
+    """Returns the lexicon with new weights of the classes, which are fitted to its open words.
 
     Args:
       lexicon: the lexicon, whose gates do not change.
@@ -150,13 +150,16 @@ def _initial_logits(
 ) -> np.ndarray:
     """Returns the initial gate logits [size] from the mean gains of the words of each gate.
 
+    The gain of a word in a text is by how much the cross-entropy rises without it.
+
     Args:
-      first: the lexicon of all words.
-      texts: the words of each text.
-      numbered: the same, as numbers.
-      labels: int [n], the class of each text.
-      weights, squares: the weights of each word [types, C] and the squared length of its features.
-      gate_of: int [types], the gate of each word.
+      first: the lexicon of all words, with weights for C classes.
+      texts: the words of each of n texts.
+      numbered: the same words as numbers, the positions in `types`, the V different words.
+      labels: int [n], the class of each text, from 0.
+      weights: [V, C], the weights of each different word.
+      squares: [V], the squared length of the features of each different word.
+      gate_of: int [V], the number of the gate of each different word, from 0.
       size: the number of gates.
       sample_weight: [n], the weight of each text in the gains; None is 1.
     """
@@ -187,8 +190,8 @@ def find_cut(logits: np.ndarray, density: float) -> float:
         2.0
 
     Args:
-      logits: [n], at least one number.
-      density: the share.
+      logits: [n], the gate logits of n words, at least one.
+      density: the share of the logits, in (0, 1], that is to be above the threshold.
     """
     values, counts = np.unique(logits.astype(np.float64), return_counts=True)
     shares = np.cumsum(counts[::-1])[::-1] / len(logits)

@@ -97,8 +97,10 @@ class GateModes:
     def record(self) -> Json:
         """Returns the settings and the results of each text as a dict for JSON.
 
-        "by_text" has a list with an entry per text for each quantity. "one_draw" has the deviations
-        of `one_draw`. Patterns are strings of 0 and 1.
+        "texts_in_modes", "texts_left_out", "longest", "temperature" and "samples" are numbers.
+        "one_draw" has the deviations of `one_draw`. "by_text" is a dict of lists with an entry per
+        text: "row", "words", "loss", "variance" and "accuracy" (exact), "loss_threshold",
+        "loss_expected", "loss_best" and "best", the pattern of the gates as a string of 0 and 1.
         """
         loss, accuracy = self.one_draw
         truths = self.truths
@@ -208,7 +210,12 @@ class StaticGANet(ByIdentity):
     """
 
     def __call__(self, params: Params, pooled: Array) -> Array:
-        """Computes the class scores [k, C] of k pooled states [k, D] with parameters `params`."""
+        """Computes the scores [k, C] of C classes for k pooled states of the encoder, [k, D].
+
+        Args:
+          params: the parameters of the model.
+          pooled: [k, D], sums of the states of the encoder weighted by attention.
+        """
         return self.model.apply({"params": params}, pooled, method=GANet.from_pooled)
 
 
@@ -245,7 +252,8 @@ def _encode_batch(
       network: the network.
       draws: the number S of draws of sampled and of relaxed gates.
       params: the parameters of the network.
-      batch: "tokens" [B, T], "lengths" [B], "label" [B] and "example_id" [B].
+      batch: B texts, padded to T words: "tokens" [B, T], "lengths" [B], "label" [B] and
+        "example_id" [B].
       key: the PRNG key of the draws.
       temperature: the temperature of the relaxed gates.
 
