@@ -242,7 +242,10 @@ def _show(address: str) -> None:
 
 
 def main(args: list[str]) -> int:
-    """Runs the command and returns 0; errors exit with status 2."""
+    """Runs the command and returns 0; errors exit with status 2.
+
+    `args` are the words of the command line after the name of the command.
+    """
     options = parse(ExploreOptions, args, f"{program()} explore")
     with refusals({"columns.inputs must": "--column must"}):
         _run(options)

@@ -89,6 +89,8 @@ def _sentences(options: PredictOptions) -> Iterable[Line]:
 def _lines(options: PredictOptions, kind: str) -> Iterable[Line]:
     """Returns (texts, "") for each line to classify, or (None, reason) if it cannot be used.
 
+    The texts are a sequence of one text, or of both texts of a pair.
+
     Args:
       options: the options of the command.
       kind: "text" for lines with a text, "pair" for lines with both texts of a pair.
@@ -137,7 +139,11 @@ def _read_piped(encoding: str) -> Iterator[Line]:
 
 
 def _abstain(line: Json, least: float | None) -> Json:
-    """Returns a line of the output without its label if its probability is below `least`."""
+    """Returns a line of the output without its label if its probability is below `least`.
+
+    `line` is the dict of a prediction. Its "label" then becomes None, and "note" has the reason;
+    else the line is returned unchanged, as always if `least` is None.
+    """
     if least is None or "label" not in line or line["probability"] >= least:
         return line
     note = f"no class has a probability of {least:g}; the most probable is {line['label']}"
@@ -213,7 +219,10 @@ def _run(options: PredictOptions) -> None:
 
 
 def main(args: list[str]) -> int:
-    """Runs the command and returns 0; errors exit with status 2."""
+    """Runs the command and returns 0; errors exit with status 2.
+
+    `args` are the words of the command line after the name of the command.
+    """
     options = parse(PredictOptions, args, f"{program()} predict", words="texts")
     with refusals({"columns.inputs must": "--text must", "columns.header": "--columns"}):
         _run(options)
