@@ -146,7 +146,11 @@ def prepare(options: Prepare) -> int:
 
 
 def _need_tensorflow(declared: "DataSet", options: Prepare) -> None:
-    """Raises ValueError if TensorFlow, with which TFDS prepares the data set, is not installed."""
+    """Raises ValueError if TensorFlow, with which TFDS prepares the data set, is not installed.
+
+    `declared` is the declaration of the data set, and `options` are those of the command; both are
+    for the message.
+    """
     name = declared.name
     if importlib.util.find_spec("tensorflow") is not None:
         if options.manual_dir is not None:
@@ -210,7 +214,12 @@ def _no_empty_folders(path: str) -> Iterator[None]:
 
 
 def _print_prepared(builder: "DatasetBuilder", declared: "DataSet") -> None:
-    """Prints a table of the splits of a prepared data set, with the counts of their lines."""
+    """Prints a table of the splits of a prepared data set, with the counts of their lines.
+
+    Args:
+      builder: the builder of TFDS for the prepared data set.
+      declared: the declaration of the data set in gatedjax.
+    """
     from gatedjax.analysis import render_table
 
     metadata = builder.info.metadata or {}

@@ -105,10 +105,11 @@ def _check(options: Report) -> None:
 
 
 def _open_network(options: Report) -> tuple[Any, Path]:
-    """Opens the network with its texts.
+    """Opens the network with its texts, which the options of the command name.
 
     Returns:
-      A `GatedTexts`, and the default folder of the report: the work folder of a run, else `_PLACE`.
+      A `GatedTexts` (the network, its parameters and the texts), and the default folder of the
+      report: the work folder of a run, else `_PLACE`.
     """
     from gatedjax.text._gated import is_run, open_own, open_run
 

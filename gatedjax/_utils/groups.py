@@ -25,7 +25,8 @@ T = TypeVar("T")
 def with_groups(kind: type[C]) -> type[C]:
     """Lets a dataclass take and read the options of its groups by their ungrouped names.
 
-    The class is changed in place and returned.
+    For a field `gates: Gates` with an option `density`, `Config(density=0.3)` then means
+    `Config(gates=Gates(density=0.3))`. The class is changed in place and returned.
 
     A group is a field whose type is a dataclass and that has a default. It may be given as a dict,
     in which options that are left out have their defaults. `dataclasses.replace` refuses such a

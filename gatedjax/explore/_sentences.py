@@ -140,10 +140,11 @@ def read_sentences(
 
 
 def first_sentence(explorer: Explorer, table: Table) -> Json | None:
-    """Returns {"text", "label", "name"} of the first sentence with a label of the models.
+    """Returns {"text", "label", "name"} of the first sentence in a table with a label of the
+    models.
 
-    "name" is the name of the table. The result is None if there is no such sentence, or if the
-    table cannot be read; `read_sentences` then raises the error.
+    `explorer` has the models, and "name" is the name of the table. The result is None if there is
+    no such sentence, or if the table cannot be read; `read_sentences` then raises the error.
     """
     try:
         record, _ = next(_usable(explorer, table))
@@ -155,9 +156,10 @@ def first_sentence(explorer: Explorer, table: Table) -> Json | None:
 def _usable(explorer: Explorer, table: Table) -> Iterator[tuple[Record, list[Any]]]:
     """Yields (record, positions of its label in the classes of the models).
 
-    `record` is a `Record` with the text, and the positions are a list with an integer from 0 for
-    each model. A record without words, or with a label that a model does not have, is skipped, so
-    that the curves of all models are of the same sentences.
+    `table` has the labelled sentences, and `explorer` the models. `record` is a `Record` with the
+    text, and the positions are a list with an integer from 0 for each model. A record without
+    words, or with a label that a model does not have, is skipped, so that the curves of all models
+    are of the same sentences.
     """
     tables = [Classes("label", model.classes) for model in explorer.models]
     for record in table:

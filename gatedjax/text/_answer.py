@@ -114,7 +114,7 @@ def answer(options: AnswerOptions, open_reader: Callable[[Path], Reader], consol
 
 
 def _tokens(options: AnswerOptions) -> tuple[str, str, list[str]]:
-    """Reads the document, and returns (document, question, candidates) for `question`.
+    """Reads the document that the options name, and returns (document, question, candidates).
 
     Document and question are texts with spaces between the tokens, the question with @placeholder;
     candidates is a list of such texts.

@@ -193,6 +193,6 @@ def _batch(ids: Sequence[np.ndarray], labels: np.ndarray, numbers: np.ndarray) -
 
 
 def _like(network: GANet) -> Tree:
-    """Returns the parameters of a network as a tree of shapes and dtypes, without values."""
+    """Returns the parameters of a network as a tree of `jax.ShapeDtypeStruct`, without values."""
     batch = {"tokens": np.zeros((1, 2), np.int32), "lengths": np.ones(1, np.int32)}
     return jax.eval_shape(lambda key: network.init(key, batch)["params"], jax.random.key(0))

@@ -115,7 +115,7 @@ def measure_leak(
 
 
 def render_leak(leak: Json) -> str:
-    """Returns the dict of `measure_leak` as a sentence for the terminal."""
+    """Returns the dict of `measure_leak`, the changes without a word, as a sentence."""
     return (
         f"the probability changes by {leak['closed']:.4f} on average when a word that is not kept "
         f"is removed, and by {leak['open']:.4f} when a kept word is "

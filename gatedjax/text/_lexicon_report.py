@@ -71,7 +71,7 @@ def measure_leak_of_sample(lexicon: WindowLexicon, texts: Iterable[Sequence[str]
 
 
 def render_window_leak(leak: Json) -> str:
-    """Returns the dict of `measure_leak_of_sample` as a sentence."""
+    """Returns the dict of `measure_leak_of_sample`, the changes without a word, as a sentence."""
     return (
         "a closed word removed, and the gates computed again: the probability changes by "
         f"{leak['closed_change']:.4f} on average, and another gate changes in "

@@ -92,7 +92,8 @@ def _reading(kind: str, network: str, module: nn.Module) -> Any:
 def _modes(module: nn.Module, params: Params, batch: Batch) -> Json:
     """Returns a dict from the name of each gate mode to logits [draws, B, C].
 
-    B is the number of texts in `batch` and C the number of classes; draws is 1 for a mode without
+    `module` is the Flax module of a GA-Net and `params` its parameters. B is the number of texts in
+    `batch` and C the number of classes; draws is 1 for a mode without
     random gates. The modes are "sample", "threshold", "expected" and "relaxed".
     """
     # The seed is fixed, so that each evaluation of a text has the same draws.
@@ -105,7 +106,8 @@ def _modes(module: nn.Module, params: Params, batch: Batch) -> Json:
 def _run_with_gates(module: nn.Module, params: Params, batch: Batch, gates: Tree) -> Tree:
     """Returns the probabilities [S, B, C] of C classes for B texts with S patterns of gates.
 
-    `gates` is [S, B, T] for texts of T words, numbers in [0, 1]; `batch` has "tokens" [B, T] and
+    `module` is the Flax module of a GA-Net and `params` its parameters. `gates` is [S, B, T] for
+    texts of T words, numbers in [0, 1]; `batch` has "tokens" [B, T] and
     "lengths" [B].
     """
     output: Output = module.apply({"params": params}, batch, gates, method=GANet.with_gates)

@@ -198,8 +198,8 @@ def _nli(output: Output, batch: Batch) -> Reading:
 def _heads(config: Config, width: int) -> Config:
     """Returns the configuration of SSAN with the width of its word vectors as width of its states.
 
-    `width` is the number of components of a word vector. The number of heads is reduced to 4, 2 or
-    1 unless it divides the width.
+    `config` is the configuration before the change, and `width` is the number of components of a
+    word vector. The number of heads is reduced to 4, 2 or 1 unless it divides the width.
     """
     # Each head gets an equal share of the width.
     heads = next(h for h in (config.num_heads, 4, 2, 1) if width % h == 0)
@@ -269,8 +269,12 @@ class _Thresholded(models.GANetTask):
     def evaluate(self, params: Params, batch: Batch) -> tuple[Any, Any]:
         """Computes (metrics, predictions) of a batch with the test-time gates.
 
-        The metrics are a dict of `Ratio` by name; the predictions are an empty dict. See
-        `gatedjax.training.Task.evaluate`.
+        The metrics are a dict from names to `Ratio` (a sum and its weight); the predictions are an
+        empty dict.
+
+        Args:
+          params: the parameters of the network.
+          batch: B texts of T padded words: "tokens" [B, T], "lengths" [B] and "label" [B].
         """
         variables, weight = {"params": params}, batch["weight"]
         output: Output = self.model.apply(variables, batch)
@@ -433,7 +437,8 @@ class _TaggingTask(models.SSANTaggingTask):
 def _halves(config: Config, width: int) -> Config:
     """Returns the configuration of the tagger for word vectors of a width.
 
-    `width` is the number of components of a word vector. The states are twice as wide, because the
+    `config` is the configuration before the change, and `width` the number of components of a word
+    vector. The states are twice as wide, because the
     vector of the predicate is appended to that of a word.
     """
     return _heads(dataclasses.replace(config, embedding_dim=width, hidden=2 * width), 2 * width)

@@ -253,7 +253,10 @@ def html_page(explanations: Sequence[Explanation], title: str) -> str:
 
 
 def _article(e: Explanation, number: int) -> str:
-    """Returns the part of a page about a text as HTML; `number` counts the texts from 1."""
+    """Returns the part of a page about the explanation `e` as HTML.
+
+    `number` is the number of the text on the page, from 1.
+    """
     parts = [
         f'<article aria-labelledby="e{number}">',
         f'<h2 id="e{number}"><bdi>{_escape(str(e.label))}</bdi> '
@@ -284,7 +287,7 @@ def _article(e: Explanation, number: int) -> str:
 
 
 def _same(reasons: Reasons) -> Iterator[str]:
-    """Yields sentences about the text without its closed words."""
+    """Yields sentences about the text without its closed words, from the reasons of a lexicon."""
     if reasons.note:
         yield f"{reasons.note[0].upper()}{reasons.note[1:]}."
     if reasons.is_same:
@@ -313,7 +316,8 @@ def _effect(e: Explanation, parts: Sequence[float]) -> float:
 def _list_reasons(e: Explanation) -> list[tuple[str, tuple[float, ...]]]:
     """Returns pairs (words, parts) of the open words and pairs, the largest effects first.
 
-    The words are printable, and the parts are numbers [C] in the logits of the C classes.
+    They come from the reasons of the explanation `e`. The words are printable, and the parts are
+    numbers [C] in the logits of the C classes.
     """
     assert e.reasons is not None
     items = [
@@ -327,10 +331,11 @@ def _list_reasons(e: Explanation) -> list[tuple[str, tuple[float, ...]]]:
 
 
 def _reason_rows(e: Explanation) -> tuple[list[str], list[list[str]]]:
-    """Returns the header and the rows of the table of reasons, both as texts.
+    """Returns the header and the rows of the table of the reasons of an explanation `e`.
 
-    The header has the names of the most probable classes. A row has a word or a pair and its part
-    for each of these classes; the last two rows have the bias and the sum.
+    The header is a list of texts, and the rows are lists of texts. The header has the names of the
+    most probable classes. A row has a word or a pair and its part for each of these classes; the
+    last two rows have the bias and the sum.
     """
     assert e.reasons is not None
     shown = [label for label, _ in _rank_classes(e)[:_MOST_SHARES]]
@@ -349,7 +354,10 @@ def _render_reasons(e: Explanation) -> str:
 
 
 def _words(e: Explanation) -> Iterator[str]:
-    """Yields the words of the text in HTML, marked as open or closed, shaded by attention."""
+    """Yields the words of the explained text in HTML, marked as open or closed.
+
+    The shade of a word is its attention.
+    """
     top = max(e.attention or (0.0,))
     for i, token in enumerate(e.tokens):
         # A word of a language written from right to left must not turn the order of its neighbours.
@@ -365,7 +373,7 @@ def _words(e: Explanation) -> Iterator[str]:
 
 
 def _table(e: Explanation) -> str:
-    """Returns the table of the words, or for a lexicon of the reasons, in HTML."""
+    """Returns the table of an explanation in HTML: its words, or for a lexicon its reasons."""
     if e.reasons is not None:
         classes, rows = _reason_rows(e)
         columns = "".join(f'<th scope="col">For {_escape(label)}</th>' for label in classes)
@@ -404,7 +412,7 @@ def _table(e: Explanation) -> str:
 
 
 def _classes(e: Explanation) -> str:
-    """Returns the table of the probabilities of the classes in HTML, at most ten classes."""
+    """Returns the table of the probabilities of at most ten classes of an explanation, in HTML."""
     ranked = _rank_classes(e)
     lines = [
         '<table class="classes">',
@@ -435,7 +443,7 @@ def _bar(number: float, share: float) -> str:
 
 
 def _reading(e: Explanation) -> str:
-    """Returns the sentence about the number of words that are read."""
+    """Returns the sentence about the number of words of an explained text that are read."""
     cut = f" The text goes on for {e.cut:,} words that are not used." if e.cut else ""
     if e.gates is None and all(e.kept):
         return f"{len(e.tokens)} words, all of them read.{cut}"

@@ -208,7 +208,8 @@ def _record(where: str, line: int, values: Sequence[object], columns: Columns) -
 def _read_labels(name: str, value: object) -> Label | Labels:
     """Returns the label in a cell, or the tuple of its labels for a list of several labels.
 
-    A list with a single label is this label, and a label that is listed twice counts as one label.
+    `value` is the content of the cell, and `name` the name of its column, for messages. A list with
+    a single label is this label, and a label that is listed twice counts as one label.
     """
     if not isinstance(value, list | tuple) and getattr(value, "ndim", 0) != 1:
         return read_label(name, value)

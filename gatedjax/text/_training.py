@@ -411,7 +411,7 @@ def _parts(
 
 
 def _select_texts(part: _Part, numbers: np.ndarray) -> _Part:
-    """Returns the texts at the positions `numbers`, an int array, in this order."""
+    """Returns the texts of `part` at the positions `numbers`, an int array from 0, in this order."""
     texts = tuple(rows.select(numbers) for rows in part.texts if isinstance(rows, Rows))
     labels = part.labels
     return _Part(texts, labels.select(numbers) if isinstance(labels, Rows) else labels[numbers])
@@ -625,7 +625,7 @@ def _shapes(edges: Sequence[int]) -> Callable[[int], Shape]:
 
 
 def _leak(model: TrainedModel, part: _Part, edges: Sequence[int]) -> Json | None:
-    """Measures the gate leak on a sample of texts, with the batch shapes of `_outputs`.
+    """Measures the gate leak of a model on a sample of the texts in `part`.
 
     The gate leak is the change of the prediction when a word with a closed gate is removed. The
     result is that of `measure_leak`: a dict with the mean changes "closed" and "open", or None if

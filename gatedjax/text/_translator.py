@@ -115,7 +115,7 @@ def encode(bpe: gdata.BytePairs, texts: Sequence[str]) -> list[np.ndarray]:
 
 
 def parameters_like(model: SSANTranslator) -> Tree:
-    """Returns the parameters of a network as a tree of shapes and dtypes, without values."""
+    """Returns the parameters of a network as a tree of `jax.ShapeDtypeStruct`, without values."""
     stop, length = np.full((1, 1), STOP, np.int32), np.ones(1, np.int32)
     batch: Tree = {"tokens": stop, "targets": stop, "lengths": length, "target_lengths": length}
     return jax.eval_shape(lambda: SSANTranslationTask(model).init(jax.random.key(0), batch))
