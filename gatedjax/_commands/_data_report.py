@@ -73,7 +73,7 @@ def _print_quarantine(report: Report, limit: int) -> None:
 
 
 def _print_texts(report: Report) -> None:
-    """Prints tables of the numbers of texts, the labels and the lengths of each split of a report."""
+    """Prints tables of the texts, the labels and the lengths of each split in a report."""
     if not report.splits:
         return
     # More splits than official parts mean that validation is a share of the training part.

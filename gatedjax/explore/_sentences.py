@@ -140,8 +140,7 @@ def read_sentences(
 
 
 def first_sentence(explorer: Explorer, table: Table) -> Json | None:
-    """Returns {"text", "label", "name"} of the first sentence in a table with a label of the
-    models.
+    """Returns {"text", "label", "name"} of the first sentence with a label of the models.
 
     `explorer` has the models, and "name" is the name of the table. The result is None if there is
     no such sentence, or if the table cannot be read; `read_sentences` then raises the error.

@@ -775,8 +775,7 @@ class TranslatorView(View):
         return {"tokens": tokens, "lengths": np.array([len(ids)], np.int32)}
 
     def _translate(self, ids: tuple[int, ...]) -> tuple[int, ...]:
-        """Returns the ids of the pieces of the best translation, up to and including the stop
-        token.
+        """Returns the ids of the pieces of the best translation, with the stop token as the last.
 
         `ids` are the ids of the pieces of the source sentence, with the stop token.
         """

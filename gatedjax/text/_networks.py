@@ -269,7 +269,7 @@ class _Thresholded(models.GANetTask):
     def evaluate(self, params: Params, batch: Batch) -> tuple[Any, Any]:
         """Computes (metrics, predictions) of a batch with the test-time gates.
 
-        The metrics are a dict from names to `Ratio` (a sum and its weight); the predictions are an
+        The metrics are a dict from names to `Ratio` (a sum and a count); the predictions are an
         empty dict.
 
         Args:

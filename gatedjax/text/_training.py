@@ -411,7 +411,7 @@ def _parts(
 
 
 def _select_texts(part: _Part, numbers: np.ndarray) -> _Part:
-    """Returns the texts of `part` at the positions `numbers`, an int array from 0, in this order."""
+    """Returns the texts of `part` at the positions `numbers`, an int array, in this order."""
     texts = tuple(rows.select(numbers) for rows in part.texts if isinstance(rows, Rows))
     labels = part.labels
     return _Part(texts, labels.select(numbers) if isinstance(labels, Rows) else labels[numbers])
