@@ -139,7 +139,10 @@ def _run(options: ExploreOptions) -> None:
 
 
 def _table(options: ExploreOptions) -> Any:
-    """Opens the labelled texts to browse, from --file or of the demo; None if there are none."""
+    """Opens the labelled texts to browse, from --file or of the demo; None if there are none.
+
+    The result is a `Table`, which can be read several times.
+    """
     from gatedjax.text._read import Columns, open_table
 
     name = options.file

@@ -427,7 +427,7 @@ def _train(command: TrainOptions, kind: str, options: TextOptions) -> int:
 
 
 def _card(command: TrainOptions, kind: str, report: Any, options: TextOptions) -> ModelCard:
-    """Returns the model card.
+    """Returns the model card, the description that is written to the README of the model.
 
     Args:
       command: the options of the command.

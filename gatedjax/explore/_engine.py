@@ -423,9 +423,10 @@ class Programs:
     def about(self, name: str) -> Json:
         """Returns the constants of the model for the page, for JSON.
 
-        Keys: "name"; "network", a description; "gated"; "layers", True if `layers` returns values;
-        "pairs", True if they are grids of pairs of words; "classes", the names of the classes; and
-        "max_len", the largest number of words.
+        Keys: "name", the given name of the model; "network", a description; "gated", True if the
+        model has gates that can be forced; "layers", True if `layers` returns values; "pairs", True
+        if they are grids of pairs of words; "classes", the names of the classes; and "max_len", the
+        largest number of words.
         """
         return {
             "name": name,

@@ -30,6 +30,9 @@ _KEPT_TEXTS = 16
 class Removal:
     """The effects of the words of a text for a model; several threads may call `effects`.
 
+    The effect of a word is p(text) - p(text without the word), for the probability p of the
+    predicted class.
+
     Args:
       programs: the compiled `Programs` of the model.
     """

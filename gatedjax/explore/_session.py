@@ -14,10 +14,12 @@ class Session:
 
     Args:
       explorer: the explorer of the models.
-      sentences: function that reads labelled sentences. It runs in the background after the first
-        message {"do": "sentences"}. None if there are no labelled sentences.
-      first: function that returns the labelled sentence with which the page opens, the result of
-        `first_sentence`; None if there are no labelled sentences.
+      sentences: function that reads labelled sentences and returns `Sentences`. It runs in the
+        background after the first message {"do": "sentences"}. None if there are no labelled
+        sentences.
+      first: function that returns the labelled sentence with which the page opens, a dict with
+        "text", "label" and "name" (of the source), or None; None if there are no labelled
+        sentences.
     """
 
     def __init__(
@@ -41,11 +43,12 @@ class Session:
             arguments "order" and "begin" of `Sentences.page`.
 
         Returns:
-          The answer, a dict for JSON: the result of the method of `Explorer` or `Sentences` of that
-          name. "about" also has "sentences", True if there are labelled sentences, and "first", the
-          labelled sentence with which the page opens, or None. The answer to "sentences" is
-          {"ready": False} until they are read, then "ready" with `Sentences.about` or "failed", an
-          error.
+          The answer, a dict for JSON: the result of the method of that name, of `Sentences` for
+          "page" and of `Explorer` for "about" (the constants of the page), "answer" (the prediction
+          with the gates), "removal" (the effect of each word) and "layers" (the attention). "about"
+          also has "sentences", True if there are labelled sentences, and "first", the labelled
+          sentence with which the page opens, or None. The answer to "sentences" is {"ready": False}
+          until they are read, then "ready" with `Sentences.about` or "failed", an error.
 
         Raises:
           ValueError: for a message with another "do", or with an unsuitable value.

@@ -286,8 +286,8 @@ class _Classifier(TextEstimator):
           text: a text; for a `PairClassifier`, both texts of a pair.
 
         Returns:
-          The words with open gates, the attention to each word, and the prediction after flipping
-          each gate and after removing each word.
+          An `Explanation`: the words with open gates, the attention to each word, and the
+          prediction after flipping each gate and after removing each word.
 
         Raises:
           ValueError: if a text has no word.
@@ -313,8 +313,10 @@ class _Classifier(TextEstimator):
 class TextClassifier(_Classifier):
     """A text classifier that returns, with each label, the words that attention can see.
 
-    The prediction also depends on the other words, through the encoder; "leak" in `report_` and in
-    the result of `evaluate` measures by how much.
+    The constructor takes the name of the model, such as "lexicon" or "gru", and keywords, the
+    fields of `TextOptions`. A lexicon reads the returned words only. The prediction of a network
+    also depends on the other words, through the encoder; "leak" in `report_` and in the result of
+    `evaluate` measures by how much.
 
         model = TextClassifier.train("reviews.csv")
         model.predict(["a dull , lifeless film"])[0]   # Prediction(label=..., kept=[...], ...)
@@ -344,8 +346,10 @@ class TextClassifier(_Classifier):
 class PairClassifier(TextClassifier):
     """A classifier of pairs of texts, for example whether the first text entails the second.
 
-    The columns are premise, hypothesis and label. The methods are the same as in `TextClassifier`:
-    `train`, `fit`, `predict`, `predict_proba`, `score`, `evaluate`, `explain`, `save` and `load`.
+    The constructor takes the name of the model, "ssan" or "san", and keywords, the fields of
+    `TextOptions`. The columns are premise, hypothesis and label. The methods are the same as in
+    `TextClassifier`: `train`, `fit`, `predict`, `predict_proba`, `score`, `evaluate`, `explain`,
+    `save` and `load`.
 
         >>> PairClassifier(num_steps=200)
         PairClassifier(num_steps=200)

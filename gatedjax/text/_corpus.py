@@ -656,7 +656,8 @@ def split_texts(
     single class.
 
     Args:
-      labels: int32 [n], the class of each example; or for tagged sentences a row of tags each.
+      labels: int32 [n], the class of each example; or for tagged sentences an int array of
+        the tags of each.
       fraction: share of the examples for validation.
       equal: int64 [n], for each example the position of the first example with the same text, see
         `equal_texts`; None if all texts differ.

@@ -154,8 +154,8 @@ class Delimited:
     """A .csv, .tsv, .tab or .psv file; a .csv file may have ";", "|" or tabs as delimiters.
 
     Attributes:
-      file: the file.
-      kind: its ending, one of `ENDS`.
+      file: the text file to read.
+      kind: its ending: ".csv", ".tsv", ".tab" or ".psv".
       header: the names of the columns of a file without a header; None reads them from its first
         record.
     """

@@ -50,12 +50,14 @@ class LexiconModel:
     """A fitted lexicon with its classes, which is used like a `TrainedModel`, a trained network.
 
     Attributes:
-      lexicon: the gates and weights.
+      lexicon: the gates and weights, a `Lexicon` or a `WindowLexicon`.
       splitter: the rule that splits texts into the words of the lexicon.
       classes: the labels as written in the training data, in the order of the outputs.
       examples: for open words up to two extracts of training texts in which they occur.
       report: scores of the model, and of other models on the same texts.
       picture: an SVG image of the accuracy at each density, or "".
+      kind: always "text", the kind of a classifier of single texts.
+      inputs: always 1, the number of texts in an example.
     """
 
     lexicon: Lexicon | WindowLexicon

@@ -96,7 +96,8 @@ def train_lexicon(
 ) -> LexiconModel:
     """Fits a lexicon to labelled texts, and measures it.
 
-    The stages of the fit are compared on the validation texts. Without `options.density` the
+    The stages of the fit, lexicons with falling shares of open words (densities), are compared on
+    the validation texts. Without `options.density` the
     smallest density is chosen whose accuracy is at most half a point, or one standard error of the
     best accuracy, below the best stage. If the validation texts are a part of
     `table`, and it has at most 20,000 texts, the chosen density is then fitted to all texts. There
@@ -402,7 +403,7 @@ def read_labelled(
       splitter: the rule that decides which texts have a word, and which texts are equal.
 
     Returns:
-      A `Corpus` with the labels, without the numbers of words, and the texts.
+      A `Corpus` with the labels, without the numbers of words; and the list of the texts.
     """
     examples = Examples(table, classes, left_out)
     texts: list[str] = []

@@ -62,7 +62,11 @@ class InColumns:
 
 
 def _length(where: str, name: str, values: object) -> int:
-    """Returns the number of values in the column `name` of the data `where`, after checks."""
+    """Returns the number of values in the column `name` of the data `where`.
+
+    Raises:
+      ValueError: unless `values` is a list, an array or a series with one axis.
+    """
     if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
         raise ValueError(f"{where}: column {name!r} must be a list or array, got {_kind(values)}")
     if (axes := getattr(values, "ndim", 1)) != 1:
@@ -146,10 +150,11 @@ def class_name(classes: Sequence[str], label: object) -> object:
 
 @dataclasses.dataclass(frozen=True)
 class InTuples:
-    """Rows in memory that are tuples (text, ..., label), or texts without labels.
+    """Rows in memory that are tuples, or texts without labels.
 
     Attributes:
-      data: the rows.
+      data: the rows: (text, label), (premise, hypothesis, label), or without labels texts or tuples
+        of texts.
       name: name of the data, for messages.
     """
 
@@ -195,7 +200,11 @@ class InTuples:
                 yield self.name, number, values
 
     def _values(self, row: object, columns: Columns) -> Sequence[object] | None:
-        """Returns the values of a row in the order of `columns`, or None if it does not fit."""
+        """Returns the values of a row in the order of `columns.wanted`, or None if it does not fit.
+
+        `columns` has the names of the columns of the texts and of the label; a row fits if it has
+        as many values, or a label that is not needed.
+        """
         if isinstance(row, str | None) and columns.wanted == columns.inputs[:1]:
             return (row,)
         size = _size(row)

@@ -198,7 +198,8 @@ class TrainedModel:
           chunk: number of examples that are sorted by length into batches.
 
         Yields:
-          The `TextOutput` for each example, or a `Failure` with the reason.
+          The `TextOutput` for each example (the class probabilities, attention and gates), or a
+          `Failure` with the reason.
         """
         for part in chunks(examples, chunk):
             yield from self._read_chunk(part)
@@ -477,7 +478,8 @@ def take_row(tokens: tuple[tuple[str, ...], ...], out: Reading, row: int) -> Tex
 
     Args:
       tokens: the words of the text in this row, or of both texts of the pair.
-      out: the outputs of the network for the batch, a dict of arrays, see `TrainedModel.run`.
+      out: the outputs of the network for the batch, the dict of arrays of `TrainedModel.run`:
+        "probabilities", "density", "kept", and perhaps "attention" and "gates".
       row: the number of the row in the batch, from 0.
     """
     size = len(tokens[0])

@@ -85,9 +85,11 @@ class NetworkEntry:
     def reading(self, module: Any) -> Callable[[Params, Batch], Reading]:
         """Returns a pure function that maps (params, batch) to the outputs of the network.
 
-        The outputs are a dict of arrays, with B texts, T words and C classes: "probabilities"
-        [B, C], "density" [B], "kept", a bool [B, T] for each text of an example, and if the network
-        has them "attention" [B, T] and "gates" [B, T].
+        `batch` is the dict of `pad_texts` for B examples. The outputs are a dict of arrays, with T
+        padded words and C classes: "probabilities" [B, C]; "density" [B], the share of the words
+        that attention can see; "kept", for each text of an example a bool [B, T], True at these
+        words; and if the network has them "attention" [B, T] and "gates" [B, T], the open
+        probabilities.
 
         Args:
           module: the Flax module that `make` returns.
@@ -261,6 +263,8 @@ def _selector(layers: tuple[int, ...]) -> models.SelectorConfig:
 
 class _Thresholded(models.GANetTask):
     """A task that evaluates only with test-time gates, so that its program is small.
+
+    It is constructed like `GANetTask`, from a `GANet`.
 
     With a fixed density the open gates are the `likeliest` of a batch; `held_at` changes the bias
     of a trained network so that prediction opens the same share.

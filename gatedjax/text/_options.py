@@ -43,7 +43,10 @@ _WIDTH = 100
 
 
 def _check_integer(least: int, most: int) -> Check:
-    """Returns a check that a number is in [least, most]."""
+    """Returns a check that a number is in [least, most].
+
+    The check is a function of (name of the option, value) that raises ValueError.
+    """
 
     def check(name: str, value: int) -> None:
         if value < least:
@@ -88,7 +91,8 @@ def _option(default: Any, text: str, check: Check | None = None) -> Any:
     Args:
       default: its default.
       text: its description, for `help()` and `--help`.
-      check: a function that raises ValueError for a value that it cannot have, or None.
+      check: a function of (name, value) that raises ValueError for a value that the option cannot
+        have, or None.
     """
     return dataclasses.field(default=default, metadata={"text": text, "check": check})
 
@@ -118,7 +122,11 @@ def with_arguments(cls: type[C]) -> type[C]:
 
 @dataclasses.dataclass(eq=False)
 class TextOptions:
-    """Options of a model for texts. The defaults work without changes for most data."""
+    """Options of a model for texts. The defaults work without changes for most data.
+
+    All options have defaults. The name of the model may be given by position, and the other options
+    by keyword.
+    """
 
     model: str = _option(
         "lexicon",

@@ -84,8 +84,9 @@ def infer_task(
     Args:
       data: data in a form that `open_table` accepts, or a file of tagged sentences.
       encoding: encoding of the files.
-      split: the part of a data set by name.
-      header: the names of the columns of a file without a header, see `Columns`.
+      split: the part of a data set by name, such as "train".
+      header: the names of the columns of a file without a header; None reads them from its first
+        line.
 
     Returns:
       "tags" for the endings of CoNLL files, "pair" if there are columns premise and hypothesis,

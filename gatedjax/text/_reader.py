@@ -158,7 +158,8 @@ class Reader:
           batch_size: number of questions in a batch.
 
         Returns:
-          A list of `Reading`, in the order of the questions.
+          A list with a `Reading` for each question, in their order: the probabilities of the
+          candidates, and the attention at their places.
         """
         batches, network = self._batches(source, batch_size), self._network()
         readings: dict[int, Reading] = {}

@@ -63,7 +63,8 @@ def tag_sentences(
       sentences: texts, which are split into words, or lists of words.
 
     Yields:
-      The `Tagging` of each sentence, or a `Failure` with the reason, in the order of the sentences.
+      The `Tagging` of each sentence (its words, their tags and the probabilities of these), or a
+      `Failure` with the reason, in the order of the sentences.
     """
     for part in chunks(sentences, _CHUNK):
         checked = [_words(sentence) for sentence in part]

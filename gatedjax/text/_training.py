@@ -521,7 +521,10 @@ class Stopwatch:
         self._started = False
 
     def pass_event(self, *, compiled: bool) -> None:
-        """Adds the time since the last event, unless a program was compiled in it."""
+        """Adds the time since the last event; if `compiled` is True the time is left out.
+
+        `compiled` is True if a program was compiled in this time.
+        """
         now = self._now()
         if self._started and not compiled:
             self._used += now - self._last

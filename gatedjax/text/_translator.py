@@ -29,7 +29,7 @@ from gatedjax.training.log import read_json
 @document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SearchConfig:
-    """Options of the beam search for translations."""
+    """Options of the beam search for translations, all with defaults and given by keyword."""
 
     beam_size: int = 4
     """Width of the beam; 1 is greedy search."""

@@ -38,7 +38,8 @@ def fit_window(
     """Fits lexicons whose gates see the neighbours, and yields a `WindowLexicon` for each density.
 
     A lexicon of all words gives the initial class scores, and the initial gate logits: 3 + the
-    standardised logarithm of the mean gain of a word. `models.window.fit_gates` trains the gates,
+    standardised logarithm of the mean gain of a word, by which the cross-entropy rises without it.
+    `models.window.fit_gates` trains the gates,
     the threshold is set so that the share of open training words is the density, and a new lexicon
     is fitted to the open words.
 
@@ -50,14 +51,16 @@ def fit_window(
       sample_weight: [n], the weight of each text in both fits, as in `fit_lexicon`; None gives all
         texts the same weight.
       seed: the seed of the order of the texts and of the noise of the gates.
-      room_for: texts of a later fit, for which the arrays get room, so that both fits use the same
-        compiled program.
+      room_for: the words of the texts of a later fit, for which the arrays get room, so that both
+        fits use the same compiled program; None uses the sizes of `texts`.
 
     Yields:
       The lexicon of each density.
 
     Raises:
-      ValueError: as `fit_lexicon`.
+      EmptyLexicon: if a density leaves no word open.
+      ValueError: if the numbers of texts and labels differ, there is no word, the densities are not
+        falling numbers in (0, 1], or a weight is negative or not finite.
     """
     # JAX is imported for a fit and not for a prediction.
     from gatedjax.models.window import Room, fit_gates
