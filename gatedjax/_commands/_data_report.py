@@ -12,7 +12,7 @@ def print_report(report: Report, limit: int) -> None:
     """Prints the report of a data set, with at most `limit` of the quarantined lines.
 
     A `Report` has the account of the lines of each file, and the statistics and overlaps of the
-    splits. Quarantined lines are those that could not be used, each with the reason.
+    splits. Quarantined lines could not be used; each has a reason.
     """
     say(f"{report.name}: {report.origin}\n")
     _print_files(report)

@@ -148,8 +148,8 @@ def prepare(options: Prepare) -> int:
 def _need_tensorflow(declared: "DataSet", options: Prepare) -> None:
     """Raises ValueError if TensorFlow, with which TFDS prepares the data set, is not installed.
 
-    `declared` is the declaration of the data set, and `options` are those of the command; both are
-    for the message.
+    `declared` is the declaration of the data set, and `options` are the options of the command;
+    both are for the message.
     """
     name = declared.name
     if importlib.util.find_spec("tensorflow") is not None:

@@ -225,7 +225,7 @@ def _with_model_names(args: Sequence[str], kind: type) -> list[str]:
 def _at(config: Any, name: str) -> Any:
     """Returns the value of a configuration at a dotted name, such as "gates.density".
 
-    `config` is a dataclass, whose fields may be dataclasses.
+    `config` is a dataclass; its fields may be dataclasses.
     """
     for part in name.split("."):
         config = getattr(config, part)

@@ -252,8 +252,8 @@ def _on_parse_error(hook: Callable[[Any], None]) -> contextlib.AbstractContextMa
 def _attach_values(words: Sequence[str]) -> list[str]:
     """Returns a command line in which values that begin with "-" are attached to their options.
 
-    `words` are those of the command line. "--text" and "-a film" become "--text=-a film", so that
-    tyro accepts the value. This applies to values with a space.
+    `words` are the words of the command line. "--text" and "-a film" become "--text=-a film", so
+    that tyro accepts the value. This applies to values with a space.
     """
     out: list[str] = []
     for word in words:

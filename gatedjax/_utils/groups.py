@@ -146,8 +146,8 @@ def with_changes(
 def groups_of(kind: Any) -> dict[str, Any]:
     """Returns a dict from the name of each group of a dataclass to the class of the group.
 
-    A group is a field of `kind` whose type is a dataclass. A class without `with_groups` has none:
-    {}.
+    A group is a field of `kind` with a dataclass as its type. A class without `with_groups` has
+    none: {}.
     """
     return getattr(kind, "_groups", {})
 
@@ -155,7 +155,7 @@ def groups_of(kind: Any) -> dict[str, Any]:
 def option_names(kind: Any) -> list[str]:
     """Returns the names of all options of a dataclass, with those of a group in its place.
 
-    A group is a field of `kind` whose type is a dataclass with options. The names of these options
+    A group is a field of `kind` with a dataclass of options as its type. The names of these options
     have no prefix.
     """
     groups, fields = groups_of(kind), dataclasses.fields(kind)
@@ -166,7 +166,7 @@ def option_names(kind: Any) -> list[str]:
 def grouped_paths(kind: Any) -> dict[str, str]:
     """Returns a dict from the name of each option in a group to its path "group.option".
 
-    A group is a field of the dataclass `kind` whose type is a dataclass with options.
+    A group is a field of the dataclass `kind` with a dataclass of options as its type.
     """
     groups = groups_of(kind).items()
     return {option: f"{name}.{option}" for name, group in groups for option in option_names(group)}
@@ -175,7 +175,7 @@ def grouped_paths(kind: Any) -> dict[str, str]:
 def grouped_names(kind: Any, prefix: str = "--") -> Iterator[tuple[str, str]]:
     """Yields pairs of the ungrouped and the grouped name of each option on a command line.
 
-    A group is a field whose type is a dataclass with options. An example is ("--density",
+    A group is a field with a dataclass of options as its type. An example is ("--density",
     "--gates.density"). For each option there is also a pair for the flag that turns it off, such as
     ("--no-density", "--gates.no-density").
 
@@ -198,7 +198,7 @@ def with_grouped_names(args: Sequence[str], kind: Any) -> list[str]:
 
     Args:
       args: the words of the command line.
-      kind: the dataclass of its options; a group is a field whose type is a dataclass.
+      kind: the dataclass of its options; a group is a field with a dataclass as its type.
     """
     names = dict(grouped_names(kind))
     parts = (arg.partition("=") for arg in args)

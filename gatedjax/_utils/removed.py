@@ -199,8 +199,7 @@ def without_removed_fields(kind: str, values: Mapping[str, Any]) -> dict[str, An
 def accepts_removed_fields(kind: Kind) -> Kind:
     """Makes a dataclass accept removed fields with their defaults, and explain other values.
 
-    The class, whose name is a key of `REMOVED_FIELDS`, is changed in place and returned. Other
-    values raise a ValueError with the reason.
+    The class is changed in place and returned. Other values raise a ValueError with the reason.
     """
     init: Any = kind.__init__  # type: ignore[misc]
 

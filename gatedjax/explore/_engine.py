@@ -456,7 +456,7 @@ class Programs:
         """Computes the attention in each layer for the text of a state.
 
         Returns a list of dicts for JSON: for each layer of an AGT "name" and "values" [T], the
-        attention to T words; for each layer and head of SSAN the result of `grid`, whose "pairs" is
+        attention to T words; for each layer and head of SSAN the result of `grid`, with "pairs"
         [T, T]. Returns None for a network without layers or a text without words.
         """
         tokens = self.model.tokenizer.split(state.text, LONGEST)[: self.model.max_len]
@@ -534,7 +534,7 @@ class Programs:
     ) -> tuple[np.ndarray, ...]:
         """Runs `run_patterns` on a text of T words with S patterns of gates, each [T].
 
-        `soft` is True if gates may also be between 0 and 1. The results are those of a batch with
+        `soft` is True if gates may also be between 0 and 1. The results belong to a batch with
         this text only, padded to T': the class probabilities [S, 1, C], the attention and the gates
         [S, 1, T'], and the open probabilities [1, T'].
         """

@@ -62,7 +62,7 @@ class LexiconView(View):
         """Computes the class of the text of a state, and the shares of its words.
 
         Returns (notes, answer): a list of sentences for the user, and a dict for JSON, or None for
-        a text without a word. Its keys are those of `View.answer`. Its "lines" are dicts that
+        a text without a word. It has the keys of `View.answer`. Its "lines" are dicts that
         `line` makes: the words with their shares in each class, and the pairs of open neighbours.
         """
         every_word = self._model.split(state.text)

@@ -55,8 +55,9 @@ class Removal:
           A dict for JSON, with classes as positions in `model.classes`: "class", the predicted
           class j; "effects" [T], for each word t the probability p_j(text) - p_j(text without t);
           and "speaks_for" [T], for each word the class that it supports: j if its effect is at
-          least 0, else the class whose probability its removal reduces most. None for a text with a
-          single word, whose removal leaves no text, and for more than 256 (`MOST_REMOVED`) words.
+          least 0, else the class that loses the most probability by its removal. None for a text
+          with a single word, because its removal leaves no text, and for more than 256
+          (`MOST_REMOVED`) words.
         """
         model = self._programs.model
         tokens = tokens[: model.max_len]
@@ -154,7 +155,7 @@ def summarize_effects(probabilities: np.ndarray, without: np.ndarray) -> Json:
     Returns:
       A dict: "class", the position j of the largest of `probabilities`; "effects" [T], the list of
       p_j(x) - p_j(x without t); "speaks_for" [T], for each word j if its effect is at least 0, else
-      the position of the class whose probability its removal reduces most.
+      the position of the class that loses the most probability by its removal.
     """
     changes = probabilities - without
     best = int(np.argmax(probabilities))
@@ -176,7 +177,7 @@ def shift_forced(forced: Mapping[int, bool], removed: int) -> dict[int, bool]:
     Args:
       forced: from positions of words, counted from 0, to True for an open gate or False for a
         closed gate.
-      removed: the position of the removed word, whose forced gate is left out.
+      removed: the position of the removed word; its forced gate is left out.
     """
     return {i - (i > removed): is_open for i, is_open in forced.items() if i != removed}
 

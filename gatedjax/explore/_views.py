@@ -173,7 +173,7 @@ def grids(name: str, selection: Any, rows: Sequence[str], note: str = "") -> lis
       note: a note below the grid.
 
     Returns:
-      The list of the grids, dicts for JSON that `grid` makes, whose "pairs" are [T, T]; [] if the
+      The list of the grids, dicts for JSON that `grid` makes, with "pairs" [T, T]; [] if the
       layer has no weights.
     """
     weights, gates = selection.weights, selection.gates
@@ -299,8 +299,8 @@ class PairView(View):
     def _run_removed(self, texts: tuple[tuple[str, ...], ...]) -> np.ndarray:
         """Computes the probabilities [T, C] of C classes for a pair without each of its T words.
 
-        `texts` are the words of both texts; the T words are those of the first text, then those of
-        the second.
+        `texts` are the words of both texts; the T words are first the words of the first text, then
+        the words of the second.
         """
         first, second = map(self._model.ids, texts)
         pairs = [(np.delete(first, place), second) for place in range(len(first))]
@@ -726,7 +726,7 @@ class TranslatorView(View):
         """A compiled function of (params, batch) that returns the ids of the translation.
 
         `batch` is that of `_batch`, a single sentence. The ids are an int array [L] for the pieces
-        of the longest possible translation; those after the stop token have no meaning.
+        of the longest possible translation; the ids after the stop token have no meaning.
         """
         decode = self._translator.decode
         return jax.jit(lambda params, batch: decode(params, batch)[0])

@@ -637,8 +637,8 @@ def split_training(corpus: Corpus, held_out: float) -> tuple[np.ndarray, np.ndar
       held_out: share of the examples for validation, of which there are at most 20,000.
 
     Returns:
-      The positions, from 0, of the examples for training, and of those for validation: two int
-      arrays.
+      The positions, from 0, of the examples for training, and of the examples for validation: two
+      int arrays.
     """
     # All validation texts are read in each evaluation, so their number has a limit.
     share = min(held_out, _LARGEST_HELD / len(corpus))

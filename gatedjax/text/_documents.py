@@ -43,8 +43,8 @@ def open_json(file: TextFile) -> Form:
       file: the file, which has been checked.
 
     Returns:
-      A `Form`, an object whose `rows` yields the values of each row; the number of a row is its
-      position in the array, from 1.
+      A `Form`, an object with a method `rows` that yields the values of each row; the number of a
+      row is its position in the array, from 1.
 
     Raises:
       ValueError: if the file is not JSON, has another form, or is too large to be read at once.

@@ -43,7 +43,7 @@ def render_equal(same_answer: Json) -> str:
     """Returns the sentence about the number of texts that `count_equal` counted.
 
     `same_answer` is the dict of a report: "texts", the number of texts that were read, and "equal",
-    the number of them whose open words alone give the same probabilities.
+    the number of these texts with the same probabilities from their open words.
     """
     texts, equal = same_answer["texts"], same_answer["equal"]
     question = "the same answer from the open words alone"

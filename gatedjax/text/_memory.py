@@ -236,8 +236,8 @@ def form_of(data: object, split: str) -> Form:
       split: name of the part that is taken from a dict of data sets, such as "train".
 
     Returns:
-      A `Form`, an object whose `rows` yields the values of each row: `InColumns`, `InRows` or
-      `InTuples`.
+      A `Form`, an object with a method `rows` that yields the values of each row: `InColumns`,
+      `InRows` or `InTuples`.
 
     Raises:
       ValueError: if the data have no such split.
@@ -282,8 +282,8 @@ def _frame_form(frame: Any) -> Form:
 def dataset_form(name: str, data: Iterable[object]) -> Form:
     """Returns a `Form` that reads the rows of a data set of `datasets`, whole or streamed.
 
-    A `Form` is an object whose `rows` yields the values of each row. Class numbers in its columns
-    are replaced by the names of the classes.
+    A `Form` is an object with a method `rows` that yields the values of each row. Class numbers in
+    its columns are replaced by the names of the classes.
 
     Args:
       name: the name of the data in messages.

@@ -76,9 +76,9 @@ class TextOutput:
 def _reading(kind: str, network: str, module: nn.Module) -> Any:
     """Returns a compiled function of (params, batch) for the outputs of the network.
 
-    The outputs are a dict of arrays for B texts of T words: "probabilities" [B, C] of C classes,
-    "density" [B], "kept", a bool [B, T] for each text of an example, and if the network has them
-    "attention" and "gates" [B, T].
+    The outputs are the dict of arrays that `TrainedModel.run` returns: the probabilities [B, C] of
+    C classes for B texts, the density [B], the masks of the words that attention can see, and if
+    the network has them the attention and the open probabilities [B, T].
 
     Args:
       kind: "text", "pair" or "tags".
@@ -478,8 +478,8 @@ def take_row(tokens: tuple[tuple[str, ...], ...], out: Reading, row: int) -> Tex
 
     Args:
       tokens: the words of the text in this row, or of both texts of the pair.
-      out: the outputs of the network for the batch, the dict of arrays of `TrainedModel.run`:
-        "probabilities", "density", "kept", and perhaps "attention" and "gates".
+      out: the outputs of the network for the batch, the dict of arrays that
+        `TrainedModel.run` returns: probabilities, density, masks, and perhaps attention and gates.
       row: the number of the row in the batch, from 0.
     """
     size = len(tokens[0])

@@ -25,8 +25,8 @@ def open_named(name: str, split: str) -> Form | None:
       split: the part, such as "train".
 
     Returns:
-      A `Form`, an object whose `rows` yields the values of each row; None if no data set has this
-      name.
+      A `Form`, an object with a method `rows` that yields the values of each row; None if no data
+      set has this name.
 
     Raises:
       ValueError: if the data set, its split or its package does not exist.
@@ -92,8 +92,8 @@ class _Examples:
 def _hugging_face(name: str, split: str) -> Form:
     """Opens the part `split` of a data set `name` of Hugging Face.
 
-    The name is "hf:NAME" or "hf:NAME:CONFIG". The result is a `Form`, an object whose `rows` yields
-    the values of each row.
+    The name is "hf:NAME" or "hf:NAME:CONFIG". The result is a `Form`, an object with a
+    method `rows` that yields the values of each row.
 
     Raises:
       ValueError: if the data set, its part or the package `datasets` does not exist.
@@ -136,7 +136,7 @@ def _tfds(label: str, name: str, split: str) -> Form:
       split: the part, such as "train".
 
     Returns:
-      A `Form`, an object whose `rows` yields the values of each row.
+      A `Form`, an object with a method `rows` that yields the values of each row.
     """
     try:
         import tensorflow_datasets as tfds

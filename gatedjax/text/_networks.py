@@ -32,8 +32,8 @@ class NetworkEntry:
     """A network of `gatedjax train --model NAME`, with defaults and the functions that use it.
 
     `about` describes it and `config` is its default configuration. `kind` builds the Flax module,
-    `task` maps it to the training task, and `summarize` maps (output, batch) to a dict of arrays:
-    "density", "kept", "attention" and "gates", see `reading`. The remaining fields
+    `task` maps it to the training task, and `summarize` maps (output, batch) to the
+    dict of arrays of `reading` without the probabilities. The remaining fields
     determine the word vectors: `width` sets their width, `with_vectors` has the changes of the
     configuration for a file of vectors, `starts_from_counts` is True if they start from
     `log_ratios`, `vectors` is their width without a file, `vector_std` their standard deviation,

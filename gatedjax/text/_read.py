@@ -119,7 +119,7 @@ def _form(data: object, encoding: str, split: str, header: tuple[str, ...] | Non
       header: the names of the columns of a file without a header, or None.
 
     Returns:
-      A `Form`, an object whose `rows` yields the values of each row.
+      A `Form`, an object with a method `rows` that yields the values of each row.
 
     Raises:
       ValueError: if `header` is given for data without named columns.
@@ -134,7 +134,8 @@ def _form(data: object, encoding: str, split: str, header: tuple[str, ...] | Non
 
 
 def _open(data: object, encoding: str, split: str, header: tuple[str, ...] | None) -> Form:
-    """Chooses the `Form` that reads the data: an object whose `rows` yields the values of each row.
+    """Chooses the `Form` that reads the data: an object with a method `rows` that yields the values
+    of each row.
 
     Args:
       data: data in a form that `open_table` accepts.

@@ -104,7 +104,7 @@ class Columns:
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """The names of all columns that are read: those of the texts, then that of the label."""
+        """The names of all columns that are read: of the texts, then of the label."""
         return self.inputs if self.label is None else (*self.inputs, self.label)
 
     @property
@@ -323,8 +323,8 @@ def match_names(names: Sequence[str], columns: Columns) -> tuple[str, ...]:
 
     The name is the wanted name itself if the source has it. Otherwise it is the single name of the
     source that differs from it only in capitals and outer spaces, if there is such a name, else the
-    wanted name. `names` are the columns of the source, and `columns` those of the texts and of the
-    label that are to be read.
+    wanted name. `names` are the columns of the source, and `columns` the columns of the texts and
+    of the label that are to be read.
 
         >>> match_names(("Text", "LABEL"), Columns())
         ('Text', 'LABEL')

@@ -677,9 +677,9 @@ def _outputs(
 
     `numbers` is a list of the positions in `part` of the texts in the batch. `texts` has the ids of
     each text, a tuple of one or two int arrays. `output` is the dict of arrays that
-    `TrainedModel.run` returns ("probabilities", "density", "kept" and, if the network has them,
-    "attention" and "gates"), with filler rows at the end. `edges` are the widths of batches
-    (numbers of words with padding), in ascending order.
+    `TrainedModel.run` returns (probabilities, density, masks and, if the network has them,
+    attention and gates), with filler rows at the end. `edges` are the widths of batches (numbers of
+    words with padding), in ascending order.
     """
     for numbers, shape in group_texts(part.lengths().tolist(), _shapes(edges)):
         texts = part.ids(numbers)

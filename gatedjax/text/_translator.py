@@ -100,8 +100,8 @@ class Translator:
           batch: the padded sentences of the source language: "tokens" [B, T] and "lengths" [B].
 
         Returns:
-          Int [B, L], the ids of the pieces of the translations, with at most L pieces each. Those
-          after the stop token have no meaning.
+          Int [B, L], the ids of the pieces of the translations, with at most L pieces each. The
+          ids after the stop token have no meaning.
         """
         return _decode(self.model, self.search, params, batch)
 
