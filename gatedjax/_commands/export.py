@@ -53,7 +53,7 @@ class ExportOptions:
 
 
 def _results(workdir: Path, best_step: int) -> dict[str, Tree]:
-    """Returns the content of results.json, the results of a run on its test data, as a dict.
+    """Returns the content of results.json, the record of a finished run with its metrics.
 
     It is {} if the file is missing or belongs to parameters of another step.
 

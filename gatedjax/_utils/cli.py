@@ -53,8 +53,8 @@ def refusals(options: Mapping[str, str]) -> Iterator[None]:
 
     Args:
       options: replacements in the messages, a dict from words of the library's messages, such as
-        the name of an argument, to the options of the command in their place.
-        Words that end with ": " are replaced only at the start of a message.
+        the name of an argument, to the options of the command in their place. Words that end with
+        ": " are replaced only at the start of a message.
     """
     try:
         yield

@@ -58,9 +58,9 @@ class Sentences:
         Keys: "name", the name of the file; "total", the number of usable lines that were read;
         "curves", a list with a dict for each model, of lists of equal length: "threshold" (words
         with a larger open probability are open), "density" (the share of open words) and
-        "accuracy"; "more", True if the file has more usable lines; "leaks",
-        the number of sentences with a gate leak, the change of the prediction when the words with
-        closed gates are removed; and "orders", the names by which `page` can sort.
+        "accuracy"; "more", True if the file has more usable lines; "leaks", the number of sentences
+        with a gate leak, the change of the prediction when the words with closed gates are removed;
+        and "orders", the names by which `page` can sort.
         """
         return {
             "name": self.name,

@@ -682,8 +682,8 @@ class TranslatorView(View):
 
     for L layers, M heads, T pieces of the best translation and N pieces of the source, with the
     queries q and keys k of the network and their width d. Pieces are the parts of words that the
-    network reads and writes. The weight of a pair of words is the sum
-    over the pieces of the source word and the mean over the pieces of the word of the translation.
+    network reads and writes. The weight of a pair of words is the sum over the pieces of the source
+    word and the mean over the pieces of the word of the translation.
 
     Args:
       translator: the trained `Translator`.

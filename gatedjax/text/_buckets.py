@@ -137,9 +137,8 @@ def pad_texts(texts: Sequence[Sequence[np.ndarray]], shape: Shape) -> dict[str, 
 
     Returns:
       A dict with the ids "tokens" [rows, width], padded with 0, and the numbers of words "lengths"
-      [rows]; for pairs these are the
-      first texts, and "hypothesis" and "hypothesis_lengths" are the second texts. Rows after
-      the examples are filler of length 1.
+      [rows]; for pairs these are the first texts, and "hypothesis" and "hypothesis_lengths" are the
+      second texts. Rows after the examples are filler of length 1.
     """
     batch: dict[str, np.ndarray] = {}
     # The loop ends after the first names if the examples are single texts.

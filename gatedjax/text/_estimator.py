@@ -65,8 +65,8 @@ class TextEstimator(TextOptions):
     """The base class of the classifiers and of the tagger, with the interface of scikit-learn.
 
     The parameters of the constructor are the fields of `TextOptions`. Training sets the attributes
-    `classes_`, the sorted labels, and `report_`, a dict of the scores
-    of the model on the validation and test data.
+    `classes_`, the sorted labels, and `report_`, a dict of the scores of the model on the
+    validation and test data.
     """
 
     _kind: ClassVar[str]

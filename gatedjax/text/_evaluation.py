@@ -35,15 +35,15 @@ def evaluate_model(
 
     Returns:
       A dict that can be written as JSON: the metrics of `classification_metrics`, such as
-      "accuracy" and "macro_f1"; "density", the
-      share of the words that attention can see; "aside", the number of lines that were not used;
-      if the model has gates, "gate_modes", the accuracy in each gate mode, and "gate_gap", the
-      largest minus the smallest of these; "leak", the dict of `measure_leak` with the mean change
-      of the prediction when a closed or an open word is removed, if attention cannot see all words.
-      A lexicon has neither gate modes nor a leak, but "same_answer": {"texts", "equal"}, the number
-      of texts, and the number of texts of which the open words alone give bitwise the same
-      probabilities. A lexicon of the model "window" also has "window_leak", a dict of the fields of
-      `lexicon.WindowLeak`: the mean changes of the prediction when a word is removed.
+      "accuracy" and "macro_f1"; "density", the share of the words that attention can see; "aside",
+      the number of lines that were not used; if the model has gates, "gate_modes", the accuracy in
+      each gate mode, and "gate_gap", the largest minus the smallest of these; "leak", the dict of
+      `measure_leak` with the mean change of the prediction when a closed or an open word is
+      removed, if attention cannot see all words. A lexicon has neither gate modes nor a leak, but
+      "same_answer": {"texts", "equal"}, the number of texts, and the number of texts of which the
+      open words alone give bitwise the same probabilities. A lexicon of the model "window" also has
+      "window_leak", a dict of the fields of `lexicon.WindowLeak`: the mean changes of the
+      prediction when a word is removed.
 
     Raises:
       ValueError: if a label is not a class of the model, or no line or too few lines can be used.

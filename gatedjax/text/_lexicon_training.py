@@ -97,11 +97,10 @@ def train_lexicon(
     """Fits a lexicon to labelled texts, and measures it.
 
     The stages of the fit, lexicons with falling shares of open words (densities), are compared on
-    the validation texts. Without `options.density` the
-    smallest density is chosen whose accuracy is at most half a point, or one standard error of the
-    best accuracy, below the best stage. If the validation texts are a part of
-    `table`, and it has at most 20,000 texts, the chosen density is then fitted to all texts. There
-    is no random number except in the fixed split.
+    the validation texts. Without `options.density` the smallest density is chosen whose accuracy is
+    at most half a point, or one standard error of the best accuracy, below the best stage. If the
+    validation texts are a part of `table`, and it has at most 20,000 texts, the chosen density is
+    then fitted to all texts. There is no random number except in the fixed split.
 
     Args:
       table: labelled texts.

@@ -93,8 +93,8 @@ def _modes(module: nn.Module, params: Params, batch: Batch) -> Json:
     """Returns a dict from the name of each gate mode to logits [draws, B, C].
 
     `module` is the Flax module of a GA-Net and `params` its parameters. B is the number of texts in
-    `batch` and C the number of classes; draws is 1 for a mode without
-    random gates. The modes are "sample", "threshold", "expected" and "relaxed".
+    `batch` and C the number of classes; draws is 1 for a mode without random gates. The modes are
+    "sample", "threshold", "expected" and "relaxed".
     """
     # The seed is fixed, so that each evaluation of a text has the same draws.
     rngs = {"gate": jax.random.key(0)}
@@ -107,8 +107,7 @@ def _run_with_gates(module: nn.Module, params: Params, batch: Batch, gates: Tree
     """Returns the probabilities [S, B, C] of C classes for B texts with S patterns of gates.
 
     `module` is the Flax module of a GA-Net and `params` its parameters. `gates` is [S, B, T] for
-    texts of T words, numbers in [0, 1]; `batch` has "tokens" [B, T] and
-    "lengths" [B].
+    texts of T words, numbers in [0, 1]; `batch` has "tokens" [B, T] and "lengths" [B].
     """
     output: Output = module.apply({"params": params}, batch, gates, method=GANet.with_gates)
     return jax.nn.softmax(output.logits)

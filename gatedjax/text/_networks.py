@@ -32,12 +32,11 @@ class NetworkEntry:
     """A network of `gatedjax train --model NAME`, with defaults and the functions that use it.
 
     `about` describes it and `config` is its default configuration. `kind` builds the Flax module,
-    `task` maps it to the training task, and `summarize` maps (output, batch) to the
-    dict of arrays of `reading` without the probabilities. The remaining fields
-    determine the word vectors: `width` sets their width, `with_vectors` has the changes of the
-    configuration for a file of vectors, `starts_from_counts` is True if they start from
-    `log_ratios`, `vectors` is their width without a file, `vector_std` their standard deviation,
-    and `vocabulary` the class of the vocabulary.
+    `task` maps it to the training task, and `summarize` maps (output, batch) to the dict of arrays
+    of `reading` without the probabilities. The remaining fields determine the word vectors: `width`
+    sets their width, `with_vectors` has the changes of the configuration for a file of vectors,
+    `starts_from_counts` is True if they start from `log_ratios`, `vectors` is their width without a
+    file, `vector_std` their standard deviation, and `vocabulary` the class of the vocabulary.
     """
 
     about: str
@@ -442,8 +441,8 @@ def _halves(config: Config, width: int) -> Config:
     """Returns the configuration of the tagger for word vectors of a width.
 
     `config` is the configuration before the change, and `width` the number of components of a word
-    vector. The states are twice as wide, because the
-    vector of the predicate is appended to that of a word.
+    vector. The states are twice as wide, because the vector of the predicate is appended to that of
+    a word.
     """
     return _heads(dataclasses.replace(config, embedding_dim=width, hidden=2 * width), 2 * width)
 

@@ -39,9 +39,8 @@ def fit_window(
 
     A lexicon of all words gives the initial class scores, and the initial gate logits: 3 + the
     standardised logarithm of the mean gain of a word, by which the cross-entropy rises without it.
-    `models.window.fit_gates` trains the gates,
-    the threshold is set so that the share of open training words is the density, and a new lexicon
-    is fitted to the open words.
+    `models.window.fit_gates` trains the gates, the threshold is set so that the share of open
+    training words is the density, and a new lexicon is fitted to the open words.
 
     Args:
       texts: the words of each text.
