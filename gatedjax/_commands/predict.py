@@ -72,7 +72,8 @@ Line = tuple[Sequence[str] | None, str]
 def _sentences(options: PredictOptions) -> Iterable[Line]:
     """Yields (words, "") for each sentence to tag, or (None, reason) if it cannot be used.
 
-    The words are a sequence of texts for a file of tagged sentences; else the sentence is a text.
+    `options` has the file or the texts. The words are a sequence of texts for a file of tagged
+    sentences; else the sentence is a text.
     """
     from gatedjax.text._read import Aside, infer_task, open_tags, parse_header
 

@@ -134,8 +134,9 @@ def _form(data: object, encoding: str, split: str, header: tuple[str, ...] | Non
 
 
 def _open(data: object, encoding: str, split: str, header: tuple[str, ...] | None) -> Form:
-    """Chooses the `Form` that reads the data: an object with a method `rows` that yields the values
-    of each row.
+    """Chooses the `Form` that reads the data.
+
+    A `Form` is an object with a method `rows` that yields the values of each row.
 
     Args:
       data: data in a form that `open_table` accepts.

@@ -222,7 +222,7 @@ class Splitter:
     lowercase: bool = True
 
     def split(self, text: str) -> list[str]:
-        """Returns the tokens of a text."""
+        """Returns the tokens of a text, each the only token of itself if the kind allows it."""
         tokens = self._split_once(text)
         if not self.is_repeatable or self._settled.issuperset(tokens):
             return tokens
