@@ -9,7 +9,11 @@ from gatedjax.data.account._compare import QUANTILES
 
 
 def print_report(report: Report, limit: int) -> None:
-    """Prints the report of `check`, with at most `limit` of the quarantined lines."""
+    """Prints the report of a data set, with at most `limit` of the quarantined lines.
+
+    A `Report` has the account of the lines of each file, and the statistics and overlaps of the
+    splits. Quarantined lines could not be used; each has a reason.
+    """
     say(f"{report.name}: {report.origin}\n")
     _print_files(report)
     _print_quarantine(report, limit)
@@ -20,7 +24,10 @@ def print_report(report: Report, limit: int) -> None:
 
 
 def _print_files(report: Report) -> None:
-    """Prints a table of the files with the uses of their lines, and notes about them."""
+    """Prints a table of the files of a data set with the uses of their lines, and notes about them.
+
+    `report` has for each file the numbers of lines that are used, left out and quarantined.
+    """
     # Each reason for which lines are left out becomes a column, because files differ in them.
     reasons = list(dict.fromkeys(reason for file in report.files for reason in file.skipped))
     rows, notes = [], []
@@ -53,7 +60,7 @@ def _print_files(report: Report) -> None:
 
 
 def _print_quarantine(report: Report, limit: int) -> None:
-    """Prints the first `limit` lines that are set aside."""
+    """Prints the first `limit` lines that could not be used, each with its file and the reason."""
     if not report.quarantine:
         return
     say(f"Quarantined: {len(report.quarantine)}")
@@ -66,7 +73,7 @@ def _print_quarantine(report: Report, limit: int) -> None:
 
 
 def _print_texts(report: Report) -> None:
-    """Prints tables of the texts, the labels and the lengths of each split."""
+    """Prints tables of the texts, the labels and the lengths of each split in a report."""
     if not report.splits:
         return
     # More splits than official parts mean that validation is a share of the training part.

@@ -16,7 +16,8 @@ Write = Callable[[Any], object]
 def json_line(value: Any, encoding: str = "utf-8") -> str:
     """Returns the value as JSON on a single line; NaN becomes null.
 
-    Control characters, and characters that the encoding lacks, are escaped in the form of JSON.
+    `value` is a text, a number or None, or dicts, lists and dataclasses of such values. Control
+    characters, and characters that the encoding lacks, are escaped in the form of JSON.
     """
     text = to_json(value, ensure_ascii=False)
     # JSON allows some characters that a terminal obeys, such as U+009B.
@@ -30,7 +31,11 @@ def json_line(value: Any, encoding: str = "utf-8") -> str:
 
 
 def say_json(value: Any, *, flush: bool = True) -> None:
-    """Prints a value as a line of JSON, in the encoding of standard output."""
+    """Prints a value as a line of JSON, in the encoding of standard output.
+
+    `value` is a text, a number or None, or dicts, lists and dataclasses of such values. `flush` is
+    True to show the line at once.
+    """
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     say(json_line(value, encoding), flush=flush)
 

@@ -59,7 +59,10 @@ COMMANDS = {"ls": Ls, "verify": Verify, "diff": Diff}
 
 
 def _open(workdir: Path) -> CheckpointStore:
-    """Opens the checkpoints of a work folder; raises FileNotFoundError if it has none."""
+    """Opens the checkpoints of a work folder; raises FileNotFoundError if it has none.
+
+    The result is a `CheckpointStore`, which lists and reads the checkpoints by their step.
+    """
     store = CheckpointStore(workdir / "checkpoints")
     if not store.directory.is_dir():
         hint = f" Did you mean {workdir.parent}?" if workdir.name == "checkpoints" else ""
@@ -81,7 +84,10 @@ def _gone(store: CheckpointStore, step: int) -> bool:
 
 
 def _best(record: dict[str, Tree]) -> str:
-    """Returns the best value of the metric of a run and its step, as text; "-" without a value."""
+    """Returns the best value of the metric of a run and its step, as text; "-" without a value.
+
+    `record` is the JSON record of a checkpoint: its facts about the run ("run") and settings.
+    """
     run = flatten(record.get("run", {}))
     name = saved_settings(record).get("train", {}).get("best_metric")
     value = run.get(f"best_metrics.{name}")
@@ -91,7 +97,10 @@ def _best(record: dict[str, Tree]) -> str:
 
 
 def _ls(store: CheckpointStore) -> int:
-    """Prints a table of the checkpoints; returns the exit status 0."""
+    """Prints a table of the checkpoints of a run; returns the exit status 0.
+
+    `store` has the checkpoints of the work folder.
+    """
     rows = []
     for step in store.found():
         saved = size = best = "-"
@@ -214,7 +223,10 @@ def _diff(stores: list[CheckpointStore], steps: Sequence[int] | None, part: Any)
 
 
 def main(args: list[str]) -> int:
-    """Runs the command and returns its exit status: 0, 1 (damaged checkpoints) or 2 (an error)."""
+    """Runs the command and returns its exit status: 0, 1 (damaged checkpoints) or 2 (an error).
+
+    `args` are the words of the command line after the name of the command.
+    """
     about = "Lists, verifies and compares the checkpoints of a work folder."
     options: Ls | Verify | Diff = parse_command(COMMANDS, args, f"{program()} checkpoints", about)
     # Orbax starts a backend of JAX. It must not be the GPU, because the run may be using it.

@@ -73,7 +73,10 @@ COMMANDS = {"prepare": Prepare, "check": Check, "list": List}
 
 
 def main(args: list[str]) -> int:
-    """Runs the command and returns its exit status: 0, 1 (a check failed) or 2 (an error)."""
+    """Runs the command and returns its exit status: 0, 1 (a check failed) or 2 (an error).
+
+    `args` are the words of the command line after the name of the command.
+    """
     # TFDS would log a warning for each data set that is not prepared yet.
     logging.getLogger("absl").setLevel(logging.ERROR)
     options: Prepare | Check | List = parse_command(
@@ -106,7 +109,11 @@ def _unpack_limit(size: str | None) -> Iterator[None]:
 
 
 def prepare(options: Prepare) -> int:
-    """Prepares a data set unless it is prepared already, and prints its contents; returns 0."""
+    """Prepares a data set unless it is prepared already, and prints its contents; returns 0.
+
+    To prepare means to write the examples of the raw files in the format of TFDS. `options` has the
+    name of the data set and its folders.
+    """
     from gatedjax.data.sets._all import resolve
     from gatedjax.data.sets._declaration import Embedded
     from gatedjax.data.tfds import _prepared
@@ -139,7 +146,11 @@ def prepare(options: Prepare) -> int:
 
 
 def _need_tensorflow(declared: "DataSet", options: Prepare) -> None:
-    """Raises ValueError if TensorFlow, with which TFDS prepares the data set, is not installed."""
+    """Raises ValueError if TensorFlow, with which TFDS prepares the data set, is not installed.
+
+    `declared` is the declaration of the data set, and `options` are the options of the command;
+    both are for the message.
+    """
     name = declared.name
     if importlib.util.find_spec("tensorflow") is not None:
         if options.manual_dir is not None:
@@ -203,7 +214,12 @@ def _no_empty_folders(path: str) -> Iterator[None]:
 
 
 def _print_prepared(builder: "DatasetBuilder", declared: "DataSet") -> None:
-    """Prints a table of the splits of a prepared data set, with the counts of their lines."""
+    """Prints a table of the splits of a prepared data set, with the counts of their lines.
+
+    Args:
+      builder: the builder of TFDS for the prepared data set.
+      declared: the declaration of the data set in gatedjax.
+    """
     from gatedjax.analysis import render_table
 
     metadata = builder.info.metadata or {}
@@ -228,7 +244,11 @@ def _print_prepared(builder: "DatasetBuilder", declared: "DataSet") -> None:
 
 
 def check(options: Check) -> int:
-    """Prints the report of a data set; returns 1 if a check failed, else 0."""
+    """Prints the report of a data set; returns 1 if a check failed, else 0.
+
+    `options` has the name of the data set, its folders, and whether lines that cannot be used count
+    as a failure.
+    """
     from gatedjax._commands._data_report import print_report
     from gatedjax.data.account import _check
 

@@ -88,7 +88,11 @@ def _run(options: ExplainOptions) -> None:
 
 
 def _list_words(model: Any, options: ExplainOptions) -> None:
-    """Prints the open words of each class of a lexicon."""
+    """Prints the open words of each class of a lexicon, as a table or as JSON.
+
+    Raises:
+      ValueError: if `model` is a network, or `options` has a page for the output.
+    """
     from gatedjax.text._lexicon import LexiconModel
     from gatedjax.text._lexicon_explanation import list_open_words, render_open_words
 
@@ -108,7 +112,10 @@ def _list_words(model: Any, options: ExplainOptions) -> None:
 
 
 def main(args: list[str]) -> int:
-    """Runs the command and returns 0; errors exit with status 2."""
+    """Runs the command and returns 0; errors exit with status 2.
+
+    `args` are the words of the command line after the name of the command.
+    """
     options = parse(ExplainOptions, args, f"{program()} explain", words="texts")
     if options.json and options.html is not None:
         fail("--html or --json must be left out, got both: give one of the two")

@@ -139,7 +139,10 @@ def _run(options: ExploreOptions) -> None:
 
 
 def _table(options: ExploreOptions) -> Any:
-    """Opens the labelled texts to browse, from --file or of the demo; None if there are none."""
+    """Opens the labelled texts to browse, from --file or of the demo; None if there are none.
+
+    The result is a `Table`, which can be read several times.
+    """
     from gatedjax.text._read import Columns, open_table
 
     name = options.file
@@ -242,7 +245,10 @@ def _show(address: str) -> None:
 
 
 def main(args: list[str]) -> int:
-    """Runs the command and returns 0; errors exit with status 2."""
+    """Runs the command and returns 0; errors exit with status 2.
+
+    `args` are the words of the command line after the name of the command.
+    """
     options = parse(ExploreOptions, args, f"{program()} explore")
     with refusals({"columns.inputs must": "--column must"}):
         _run(options)

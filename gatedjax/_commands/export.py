@@ -53,7 +53,9 @@ class ExportOptions:
 
 
 def _results(workdir: Path, best_step: int) -> dict[str, Tree]:
-    """Reads results.json; returns {} if it is missing or belongs to parameters of another step.
+    """Returns the content of results.json, the record of a finished run with its metrics.
+
+    It is {} if the file is missing or belongs to parameters of another step.
 
     Args:
       workdir: the work folder of the run.
@@ -75,8 +77,8 @@ def _card(options: ExportOptions, record: dict[str, Tree], step: int) -> ModelCa
 
     Args:
       options: the options of the command.
-      record: the JSON record of the checkpoint, a dict.
-      step: the step of the checkpoint.
+      record: the JSON record of the checkpoint, a dict with its settings and metrics.
+      step: the step of training at which the checkpoint was written.
     """
     # Without an evaluation no parameters are best, and those of the checkpoint are exported.
     run = record.get("run", {})
@@ -147,7 +149,7 @@ def _average_count(options: ExportOptions, kind: str, about: dict[str, Tree]) ->
     Args:
       options: the options of the command.
       kind: the kind of the model; for "translation" the default is in the configuration of the run.
-      about: the facts about the run, with its configuration as "config".
+      about: a dict of facts about the run, with its configuration, a dict, as "config".
     """
     if options.average is not None and options.average < 1:
         raise ValueError(f"--average must be at least 1, got {options.average}")
@@ -161,7 +163,10 @@ def _average_count(options: ExportOptions, kind: str, about: dict[str, Tree]) ->
 
 
 def main(args: list[str]) -> int:
-    """Runs the command and returns its exit status: 0, 1 (a damaged checkpoint) or 2 (an error)."""
+    """Runs the command and returns its exit status: 0, 1 (a damaged checkpoint) or 2 (an error).
+
+    `args` are the words of the command line after the name of the command.
+    """
     options = parse(ExportOptions, args, f"{program()} export")
     # Orbax starts a backend of JAX. It must not be the GPU, because the run may be using it.
     jax.config.update("jax_platforms", "cpu")

@@ -76,7 +76,12 @@ class LookOptions:
 
 
 def _survey(options: LookOptions) -> Json:
-    """Returns the survey of the data, see `survey_texts` and `survey_tags`, with task and model."""
+    """Returns the survey of the data as a dict for JSON.
+
+    It has "task" ("text", "pair" or "tags"), "model" (the name of the model that would be trained),
+    and the keys of `survey_texts` or `survey_tags`: counts, lengths, scripts, copies, the split and
+    the problems for which a training would stop.
+    """
     from gatedjax.text._asides import check_share
     from gatedjax.text._prediction import COLUMNS, LEXICON
     from gatedjax.text._read import Columns, infer_task, open_table, parse_header
@@ -147,7 +152,11 @@ def _choose_model(task: str, options: LookOptions) -> str:
 
 
 def _train_command(options: LookOptions, report: Json) -> str:
-    """Returns the command that trains on the same data, with the options that differ."""
+    """Returns the command `gatedjax train` for the same data.
+
+    It has the options of `options` that differ from their defaults, and the model of `report`, the
+    result of `_survey`.
+    """
     words = [*program().split(), "train", options.data, "--out", "model"]
     if report["model"] == "ganet":
         words += ["--model", "ganet"]
@@ -162,7 +171,10 @@ def _train_command(options: LookOptions, report: Json) -> str:
 
 
 def main(args: list[str]) -> int:
-    """Runs the command; returns 0, or 1 if training would stop; errors exit with status 2."""
+    """Runs the command; returns 0, or 1 if training would stop; errors exit with status 2.
+
+    `args` are the words of the command line after the name of the command.
+    """
     from gatedjax.text._survey import render_survey
 
     options = parse(LookOptions, args, f"{program()} look")

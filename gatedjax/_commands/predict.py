@@ -86,7 +86,8 @@ Line = tuple[Sequence[str] | None, str]
 def _sentences(options: PredictOptions) -> Iterable[Line]:
     """Yields (words, "") for each sentence to tag, or (None, reason) if it cannot be used.
 
-    The words are a sequence of texts for a file of tagged sentences; else the sentence is a text.
+    `options` has the file or the texts. The words are a sequence of texts for a file of tagged
+    sentences; else the sentence is a text.
     """
     from gatedjax.text._read import Aside, infer_task, open_tags, parse_header
 
@@ -102,6 +103,8 @@ def _sentences(options: PredictOptions) -> Iterable[Line]:
 
 def _lines(options: PredictOptions, kind: str) -> Iterable[Line]:
     """Returns (texts, "") for each line to classify, or (None, reason) if it cannot be used.
+
+    The texts are a sequence of one text, or of both texts of a pair.
 
     Args:
       options: the options of the command.
@@ -151,7 +154,11 @@ def _read_piped(encoding: str) -> Iterator[Line]:
 
 
 def _abstain(line: Json, least: float | None) -> Json:
-    """Returns a line of the output without its label if its probability is below `least`."""
+    """Returns a line of the output without its label if its probability is below `least`.
+
+    `line` is the dict of a prediction. Its "label" then becomes None, and "note" has the reason;
+    else the line is returned unchanged, as always if `least` is None.
+    """
     if least is None or "label" not in line or line["probability"] >= least:
         return line
     note = f"no class has a probability of {least:g}; the most probable is {line['label']}"
@@ -237,7 +244,10 @@ def _run(options: PredictOptions) -> None:
 
 
 def main(args: list[str]) -> int:
-    """Runs the command and returns 0; errors exit with status 2."""
+    """Runs the command and returns 0; errors exit with status 2.
+
+    `args` are the words of the command line after the name of the command.
+    """
     options = parse(PredictOptions, args, f"{program()} predict", words="texts")
     with refusals(_ARGUMENTS):
         _run(options)

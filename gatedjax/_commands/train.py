@@ -203,7 +203,7 @@ class TrainOptions(TextOptions, DataOptions):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LexiconOptions:
-    """A lexicon has no options of a network."""
+    """The group of the network options of a lexicon, which is empty: it has no network."""
 
 
 _WITH_VALUE = {
@@ -215,7 +215,10 @@ _WITH_VALUE = {
 
 
 def _value_of(args: Sequence[str], option: str) -> str | None:
-    """Returns the value of an option, such as "--model", on a command line; None without it."""
+    """Returns the value of an option on a command line; None without it.
+
+    `args` are the words of the command line, and `option` is a name such as "--model".
+    """
     # The options depend on this value, so they cannot be parsed before it is known.
     for place, arg in enumerate(args):
         name, equals, value = arg.partition("=")
@@ -240,8 +243,9 @@ def _option_names(args: Sequence[str], prefix: str) -> list[str]:
 def _with_model_names(args: Sequence[str], kind: type) -> list[str]:
     """Returns a command line with --model.NAME for each option of the network.
 
-    --network.NAME is an older name of the same option. The name of the group in a configuration
-    may be missing, as in --model.temperature for --model.gates.temperature.
+    --network.NAME is an older name of the same option. `kind` is the dataclass of the options of
+    the network. The name of the group in a configuration may be missing, as in --model.temperature
+    for --model.gates.temperature.
     """
     new, old = "--model.", "--network."
     fields = [old + arg.removeprefix(new) if arg.startswith(new) else arg for arg in args]
@@ -250,7 +254,10 @@ def _with_model_names(args: Sequence[str], kind: type) -> list[str]:
 
 
 def _at(config: Any, name: str) -> Any:
-    """Returns the option of a configuration at a dotted name, such as "gates.density"."""
+    """Returns the value of a configuration at a dotted name, such as "gates.density".
+
+    `config` is a dataclass; its fields may be dataclasses.
+    """
     for part in name.split("."):
         config = getattr(config, part)
     return config
@@ -297,7 +304,7 @@ def _infer_task(args: Sequence[str]) -> str:
 
 
 def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, TextOptions]:
-    """Parses a command line.
+    """Parses a command line, the words `args` after the name of the command.
 
     Returns:
       The options of the command; the task, one of `_TASKS`; and the options of training.
@@ -367,6 +374,10 @@ def _open_data(command: TrainOptions, kind: str, data: str, split: str) -> Data:
       kind: "text", "pair" or "tags".
       data: the path or the name of a data set.
       split: the part of a data set by name, such as "train".
+
+    Returns:
+      A `Table` of labelled texts, or a `SentenceTable` of tagged sentences, which can be read
+      several times.
     """
     if kind == "tags":
         if command.text or command.label != "label" or command.columns is not None:
@@ -391,7 +402,15 @@ def _open_data(command: TrainOptions, kind: str, data: str, split: str) -> Data:
 
 
 def _train(command: TrainOptions, kind: str, options: TextOptions) -> int:
-    """Trains a model, writes it and returns the exit status; arguments as `_parse` returns them."""
+    """Trains a model, writes it to a folder and returns the exit status.
+
+    It is 0, or after Ctrl-C or SIGTERM the status of a stopped run, such as 130.
+
+    Args:
+      command: the options of the command, with the data and the folder of the model.
+      kind: "text", "pair" or "tags".
+      options: the options of the model and of the training.
+    """
     # Everything that can be refused is checked before the texts are read.
     check_options(options, kind)
     check_share(command.max_aside)
@@ -452,7 +471,7 @@ def _train(command: TrainOptions, kind: str, options: TextOptions) -> int:
 
 
 def _card(command: TrainOptions, kind: str, report: Any, options: TextOptions) -> ModelCard:
-    """Returns the model card.
+    """Returns the model card, the description that is written to the README of the model.
 
     Args:
       command: the options of the command.
@@ -495,7 +514,10 @@ def _card(command: TrainOptions, kind: str, report: Any, options: TextOptions) -
 
 
 def main(args: list[str]) -> int:
-    """Runs the command and returns 0, or 130 after Ctrl-C; errors exit with status 2."""
+    """Runs the command and returns 0, or 130 after Ctrl-C; errors exit with status 2.
+
+    `args` are the words of the command line after the name of the command.
+    """
     command, kind, options = _parse(args)
     check_devices(command.cpu_devices)
     prepare_cpu(command.cpu_devices)

@@ -65,7 +65,8 @@ def kill_points(last: int, every: int, count: int, seed: int) -> list[str]:
       seed: the seed of the moments.
 
     Returns:
-      Texts for `KILL_AT`.
+      Texts for the environment variable `KILL_AT`: "step:STEP" for a kill after a step, and
+      "save:STEP:SECONDS" for a kill so many seconds after the begin of a save.
     """
     choose = random.Random(seed)
     # The last step is always saved.
@@ -101,7 +102,13 @@ def _run(command: list[str], workdir: Path, log: Path, **variables: str) -> int:
 
 
 def _report_failure(run_name: str, status: int, log: Path) -> int:
-    """Prints the end of the log of a run that failed; returns the exit status 2."""
+    """Prints the end of the log of a run that failed; returns the exit status 2.
+
+    Args:
+      run_name: the noun for the run in the message.
+      status: the exit status of the run.
+      log: the file with the output of the run.
+    """
     tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:]
     say(f"error: {run_name} ended with status {status}:", file=sys.stderr)
     say("\n".join(f"  {line}" for line in tail), file=sys.stderr)
@@ -138,7 +145,11 @@ def _leaves(value: Tree) -> int:
 
 
 def _digests(path: Path) -> list[dict[str, Tree]]:
-    """Returns the digests of the runs that ended: a dict for each line of the file `path`."""
+    """Returns the digests of the runs that ended: a dict for each line of the file `path`.
+
+    It maps the name of a part of the state of a run, such as "data position", to hashes and
+    numbers. The list is empty if there is no file.
+    """
     # A run that was killed before its end has written no line.
     if not path.exists():
         return []
@@ -146,7 +157,10 @@ def _digests(path: Path) -> list[dict[str, Tree]]:
 
 
 def _verify(command: list[str], kills: int, seed: int, folder: Path) -> int:
-    """Runs a command without and with kills, and compares the results; returns the exit status.
+    """Runs a command without and with kills, and compares the results.
+
+    Returns the exit status: 0 if the bits are equal, 1 if they differ, 2 if a run fails or the
+    test proves nothing, because no run continued from a checkpoint.
 
     Args:
       command: the words of the command.
@@ -215,7 +229,10 @@ def _verify(command: list[str], kills: int, seed: int, folder: Path) -> int:
 
 
 def main(args: list[str]) -> int:
-    """Runs the command and returns 0 (the bits are equal), 1 (they differ) or 2 (an error)."""
+    """Runs the command and returns 0 (the bits are equal), 1 (they differ) or 2 (an error).
+
+    `args` are the words of the command line after the name of the command.
+    """
     options = parse(VerifyOptions, args, f"{program()} verify-resume")
     command = list(options.command)
     if not command:

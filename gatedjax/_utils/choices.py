@@ -35,8 +35,8 @@ def choices_of(kind: type) -> dict[str, tuple[Any, ...]]:
 def check_choices(config: object) -> None:
     """Raises ValueError unless each field with a `Literal` type has an allowed value.
 
-    Without the check a misspelt value would count as another choice, because programs often compare
-    a field with only some of its values.
+    The message has the allowed values. Without the check a misspelt value would count as another
+    choice, because programs often compare a field with only some of its values.
 
     Args:
       config: a dataclass.

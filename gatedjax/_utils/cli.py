@@ -53,8 +53,9 @@ def refusals(options: Mapping[str, str]) -> Iterator[None]:
     """Catches errors of the library in the block and prints them with `fail`.
 
     Args:
-      options: replacements in the messages, from words of the library to options of the command.
-        Words that end with ": " are replaced only at the start of a message.
+      options: replacements in the messages, a dict from words of the library's messages, such as
+        the name of an argument, to the options of the command in their place. Words that end with
+        ": " are replaced only at the start of a message.
     """
     try:
         yield
@@ -67,7 +68,8 @@ def refusals(options: Mapping[str, str]) -> Iterator[None]:
             if not argument.endswith(": ") or message.startswith(argument):
                 # "states must" is not a part of "test_states must" or "--states must".
                 words = rf"(?<![\w-]){re.escape(argument)}"
-                message = re.sub(words, lambda match, option=option: option, message)
+                # A backslash in a replacement would be an escape.
+                message = re.sub(words, option.replace("\\", r"\\"), message)
         fail(message)
 
 
@@ -229,7 +231,8 @@ def show_version() -> NoReturn:
 def _split(args: Sequence[str]) -> tuple[list[str], list[str]]:
     """Splits a command line at the first "--"; returns the list of words before it, and the rest.
 
-    The rest begins with "--". No word after "--" is an option. Without "--" the rest is empty.
+    `args` are the words of the command line. The rest is a list, too, and begins with "--". No word
+    after "--" is an option. Without "--" the rest is empty.
     """
     end = args.index("--") if "--" in args else len(args)
     return list(args[:end]), list(args[end:])
@@ -237,6 +240,8 @@ def _split(args: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _on_parse_error(hook: Callable[[Any], None]) -> contextlib.AbstractContextManager[None]:
     """Returns a context in which tyro calls `hook` with each parse error before it prints it.
+
+    The argument of `hook` is a `tyro._errors.ParseErrorEvent`, which describes the error.
 
     This is not part of the public interface of tyro. A version without it prints its message in a
     frame and exits with the same status.
@@ -251,8 +256,8 @@ def _on_parse_error(hook: Callable[[Any], None]) -> contextlib.AbstractContextMa
 def _attach_values(words: Sequence[str]) -> list[str]:
     """Returns a command line in which values that begin with "-" are attached to their options.
 
-    "--text" and "-a film" become "--text=-a film", so that tyro accepts the value. This applies to
-    values with a space.
+    `words` are the words of the command line. "--text" and "-a film" become "--text=-a film", so
+    that tyro accepts the value. This applies to values with a space.
     """
     out: list[str] = []
     for word in words:

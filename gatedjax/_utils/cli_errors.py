@@ -48,7 +48,8 @@ def option_names(kind: Any, prefix: str = "--") -> Iterator[str]:
 def positional_names(kind: Any) -> Iterator[str]:
     """Yields the words that stand for positional arguments of a dataclass in its usage line.
 
-    They are the words that the dataclass sets for its fields, such as "MODEL".
+    `kind` is the dataclass of options. They are the words that it sets for its fields, such as
+    "MODEL".
     """
     for hint in typing.get_type_hints(kind, include_extras=True).values():
         marks = getattr(hint, "__metadata__", ())

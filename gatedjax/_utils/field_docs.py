@@ -35,6 +35,9 @@ class _Docstring:
     """A descriptor for `__doc__` that adds the section "Attributes:" when it is first read.
 
     The section has the docstrings of the fields of the class.
+
+    Args:
+      text: the docstring of the class without this section.
     """
 
     def __init__(self, text: str) -> None:
@@ -47,7 +50,10 @@ class _Docstring:
 
 @functools.cache
 def _field_lines(kind: Any) -> list[str]:
-    """Returns the lines of the section "Attributes:" of a dataclass, without its title."""
+    """Returns the lines of the section "Attributes:" of the dataclass `kind`, without its title.
+
+    There is an entry "NAME: DESCRIPTION", in one or more lines, for each field with a docstring.
+    """
     texts = field_docstrings(kind)
     lines: list[str] = []
     for name in (field.name for field in dataclasses.fields(kind) if field.name in texts):
@@ -61,14 +67,17 @@ def _field_lines(kind: Any) -> list[str]:
 def field_docstrings(kind: type) -> dict[str, str]:
     """Returns the docstring of each field of a dataclass that has one, by the name of the field.
 
-    The fields of base classes are included. Without the source, as in a zipped package of compiled
-    files, the dict is empty.
+    A docstring of a field is the text below it in the class `kind`. The fields of base classes are
+    included. Without the source, as in a zipped package of compiled files, the dict is empty.
     """
     return {name: text for base in reversed(kind.__mro__) for name, text in _own(base)}
 
 
 def _own(kind: type) -> Iterator[tuple[str, str]]:
-    """Yields (name, docstring) for each documented field of a class, without its base classes."""
+    """Yields (name, docstring) for each documented field of the class `kind`.
+
+    The fields of its base classes are left out.
+    """
     if not dataclasses.is_dataclass(kind):
         return
     try:

@@ -25,7 +25,8 @@ T = TypeVar("T")
 def with_groups(kind: type[C]) -> type[C]:
     """Lets a dataclass take and read the options of its groups by their ungrouped names.
 
-    The class is changed in place and returned.
+    For a field `gates: Gates` with an option `density`, `Config(density=0.3)` then means
+    `Config(gates=Gates(density=0.3))`. The class is changed in place and returned.
 
     A group is a field whose type is a dataclass and that has a default. It may be given as a dict,
     in which options that are left out have their defaults. `dataclasses.replace` refuses such a
@@ -59,6 +60,8 @@ def with_groups(kind: type[C]) -> type[C]:
 
 def _gather(kind: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a dict of the fields of a configuration for options by any of their names.
+
+    An option in a group is moved into the instance of the group, a field that is a dataclass.
 
     Args:
       kind: the dataclass of the configuration, with groups.
@@ -143,7 +146,8 @@ def with_changes(
 def groups_of(kind: Any) -> dict[str, Any]:
     """Returns a dict from the name of each group of a dataclass to the class of the group.
 
-    A group is a field whose type is a dataclass. A class without `with_groups` has none: {}.
+    A group is a field of `kind` with a dataclass as its type. A class without `with_groups` has
+    none: {}.
     """
     return getattr(kind, "_groups", {})
 
@@ -151,7 +155,8 @@ def groups_of(kind: Any) -> dict[str, Any]:
 def option_names(kind: Any) -> list[str]:
     """Returns the names of all options of a dataclass, with those of a group in its place.
 
-    The names of options in a group have no prefix.
+    A group is a field of `kind` with a dataclass of options as its type. The names of these options
+    have no prefix.
     """
     groups, fields = groups_of(kind), dataclasses.fields(kind)
     inner = (option_names(groups[f.name]) if f.name in groups else [f.name] for f in fields)
@@ -159,7 +164,10 @@ def option_names(kind: Any) -> list[str]:
 
 
 def grouped_paths(kind: Any) -> dict[str, str]:
-    """Returns a dict from each option in a group of a dataclass to its path "group.option"."""
+    """Returns a dict from the name of each option in a group to its path "group.option".
+
+    A group is a field of the dataclass `kind` with a dataclass of options as its type.
+    """
     groups = groups_of(kind).items()
     return {option: f"{name}.{option}" for name, group in groups for option in option_names(group)}
 
@@ -167,8 +175,9 @@ def grouped_paths(kind: Any) -> dict[str, str]:
 def grouped_names(kind: Any, prefix: str = "--") -> Iterator[tuple[str, str]]:
     """Yields pairs of the ungrouped and the grouped name of each option on a command line.
 
-    An example is ("--density", "--gates.density"). For each option there is also a pair for the
-    flag that turns it off, such as ("--no-density", "--gates.no-density").
+    A group is a field with a dataclass of options as its type. An example is ("--density",
+    "--gates.density"). For each option there is also a pair for the flag that turns it off, such as
+    ("--no-density", "--gates.no-density").
 
     Args:
       kind: the dataclass of the options; an option that is a dataclass itself is included.
@@ -185,9 +194,11 @@ def grouped_names(kind: Any, prefix: str = "--") -> Iterator[tuple[str, str]]:
 def with_grouped_names(args: Sequence[str], kind: Any) -> list[str]:
     """Returns a command line with the grouped names of options in place of the ungrouped names.
 
+    For example, "--density=0.3" becomes "--gates.density=0.3" if the option is in a group "gates".
+
     Args:
       args: the words of the command line.
-      kind: the dataclass of its options, see `grouped_names`.
+      kind: the dataclass of its options; a group is a field with a dataclass as its type.
     """
     names = dict(grouped_names(kind))
     parts = (arg.partition("=") for arg in args)

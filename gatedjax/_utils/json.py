@@ -53,9 +53,9 @@ def to_json_values(value: Any, name: str = "the value") -> Any:
 
 
 def field_values(config: Any) -> dict[str, Any]:
-    """Returns the fields of a dataclass under their names in records and checkpoints.
+    """Returns a dict of the fields of a dataclass under their names in records and checkpoints.
 
-    These names are chosen only here.
+    These names are chosen only here. The values are not converted.
 
     Args:
       config: an instance of a dataclass.
@@ -64,7 +64,11 @@ def field_values(config: Any) -> dict[str, Any]:
 
 
 def _convert(value: Any) -> Any:
-    """Converts a value that `json` does not know to a dict or a number; see `json.dumps`."""
+    """Converts a value that `json` does not know to a dict or a number.
+
+    It is the argument `default` of `json.dumps`: dataclasses and mappings become dicts, and numbers
+    of NumPy and JAX become Python numbers.
+    """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return field_values(value)
     if isinstance(value, Mapping):

@@ -59,7 +59,7 @@ def make_plain(config: object) -> None:
 
 @functools.cache
 def _fields(kind: Any) -> tuple[tuple[str, bool], ...]:
-    """Returns (name, is_whole) for each field of a dataclass.
+    """Returns a tuple of (name, is_whole) for each field of the dataclass `kind`.
 
     `is_whole` is True if the type of the field is int or `int | None`.
     """

@@ -22,7 +22,7 @@ def accepts_positional(
     """Returns a decorator: the function accepts a keyword-only argument in its former position.
 
     Args:
-      name: the keyword-only argument.
+      name: the name of the keyword-only argument.
       index: its former position among the positional arguments, from 0.
       is_old: is_old(args, options) is True if a call with an argument at `index`, and without the
         keyword `name`, has the old form. It must be False for all valid calls of the new form.

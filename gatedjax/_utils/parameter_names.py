@@ -62,10 +62,11 @@ def current_name(name: str, separator: str = ".") -> str:
 
 
 def former_names(saved: Iterable[str], current: Iterable[str]) -> dict[str, str]:
-    """Returns the saved names that are former names: present name -> saved name.
+    """Returns the saved names that are former names, a dict from present name to saved name.
 
-    A saved name counts only if the network has no array of this name, and has an array of the
-    present name that was not saved. Names of the user's own networks therefore stay.
+    A former name is the name of a parameter in an earlier version of the library. A saved name
+    counts only if the network has no array of this name, and has an array of the present name that
+    was not saved. Names of the user's own networks therefore stay.
 
     Args:
       saved: the names of the arrays in a file or a checkpoint.
@@ -81,12 +82,15 @@ def with_current_names(
 ) -> tuple[dict[str, Value], dict[str, str]]:
     """Returns `arrays` with present names in place of former names, and the renamed names.
 
+    A former name is the name of a parameter in an earlier version of the library.
+
     Args:
-      arrays: saved name -> array, or any other value.
+      arrays: a dict from saved names to arrays, or to any other values.
       current: the names of the arrays of the network.
 
     Returns:
-      (present name -> value, present name -> saved name of the values that were renamed).
+      A dict from present names to the values; and a dict from the present name to the saved name of
+      each value that was renamed.
     """
     former = former_names(arrays, current)
     present = {old: new for new, old in former.items()}

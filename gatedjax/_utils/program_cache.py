@@ -54,7 +54,7 @@ def machine_key() -> str:
 
 
 def jax_versions() -> str:
-    """Returns the versions of JAX and jaxlib as a part of the name of a folder."""
+    """Returns the versions of JAX and jaxlib as a text, a part of the name of a folder."""
     return f"jax-{version('jax')}-jaxlib-{version('jaxlib')}"
 
 

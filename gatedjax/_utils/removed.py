@@ -181,7 +181,7 @@ def without_removed_fields(kind: str, values: Mapping[str, Any]) -> dict[str, An
     """Returns a dict of the fields of a dataclass without removed fields that have their default.
 
     Args:
-      kind: the name of the dataclass.
+      kind: the name of the dataclass, a key of `REMOVED_FIELDS`, which lists its removed fields.
       values: the fields by name, perhaps as an earlier version recorded them.
 
     Raises:
@@ -199,7 +199,7 @@ def without_removed_fields(kind: str, values: Mapping[str, Any]) -> dict[str, An
 def accepts_removed_fields(kind: Kind) -> Kind:
     """Makes a dataclass accept removed fields with their defaults, and explain other values.
 
-    The class is changed in place and returned. Other values raise an error with the reason.
+    The class is changed in place and returned. Other values raise a ValueError with the reason.
     """
     init: Any = kind.__init__  # type: ignore[misc]
 
@@ -212,7 +212,10 @@ def accepts_removed_fields(kind: Kind) -> Kind:
 
 
 def explain_removed_option(args: Sequence[str]) -> str | None:
-    """Returns a message if a command line has a removed option; else None."""
+    """Returns a message if the command line `args` has a removed option; else None.
+
+    The message has the name of the option and the reason why it was removed.
+    """
     for arg in args:
         name = arg.partition("=")[0].replace("_", "-")
         if (reason := _REMOVED_OPTIONS.get(name)) is not None:
@@ -221,7 +224,10 @@ def explain_removed_option(args: Sequence[str]) -> str | None:
 
 
 def without_removed_options(args: Sequence[str]) -> list[str]:
-    """Returns a command line without options that switch off a removed flag, such as --no-NAME."""
+    """Returns a command line without options that switch off a removed flag, such as --no-NAME.
+
+    `args` are the words of the command line.
+    """
     off = {".no-".join(name.rsplit(".", 1)) for name in _REMOVED_OPTIONS}
     return [arg for arg in args if arg.replace("_", "-") not in off]
 

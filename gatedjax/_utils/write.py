@@ -50,8 +50,9 @@ def check_place(path: Path | None) -> None:
 def open_atomic(path: Path) -> Iterator[BinaryIO]:
     """Opens a file that is replaced at the end of the block; after an error the old file stays.
 
-    For a link the file that it leads to is replaced. A device, a pipe and the file of standard
-    output or standard error are not replaced: the content is written into them.
+    The block gets the file, open for writing of bytes. For a link the file that it leads to is
+    replaced. A device, a pipe and the file of standard output or standard error are not replaced:
+    the content is written into them.
 
     Args:
       path: the file, for which `check_place` must pass.
@@ -83,7 +84,7 @@ def write_atomic(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
-    """Yields an empty folder that replaces `target` at the end of the block.
+    """Yields the path of an empty folder that replaces `target` at the end of the block.
 
     The two folders are exchanged in a single step if the system can do it. Otherwise the old folder
     is moved away first. If the process is killed before the new folder is in place, `recover`
@@ -199,13 +200,21 @@ def _new(target: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
 
 
 def _beside(target: Path, kind: str) -> Path:
-    """Returns a new hidden path next to a target; `kind` is "partial" or "old"."""
+    """Returns a new hidden path next to a target, with random digits in its name.
+
+    `kind` is "partial" for a file or folder that will replace the target, or "old" for the folder
+    that was replaced.
+    """
     # Next to the target, because only within a file system can a file be renamed in a single step.
     return target.with_name(f".{target.name}.{kind}-{secrets.token_hex(8)}")
 
 
 def _leftovers(target: Path, kind: str) -> list[Path]:
-    """Returns the hidden files and folders next to a target that `_beside` named for `kind`."""
+    """Returns the paths of the hidden files and folders next to a target that `_beside` named.
+
+    `kind` is "partial" for files and folders that were to replace the target, or "old" for folders
+    that were replaced.
+    """
     name = re.compile(rf"\.{re.escape(target.name)}\.{kind}-[0-9a-f]{{16}}")
     with contextlib.suppress(OSError), os.scandir(target.parent) as entries:
         return [Path(entry.path) for entry in entries if name.fullmatch(entry.name)]
@@ -223,7 +232,7 @@ def _open_new_folder(place: Path) -> int:
 
 
 def _lock(descriptor: int, *, wait: bool = False) -> bool:
-    """Locks an open file or folder; returns False if it is locked or cannot be locked.
+    """Locks an open file or folder; returns False if it is locked or cannot be locked, else True.
 
     Args:
       descriptor: the descriptor of the file or folder.
@@ -300,7 +309,10 @@ def _exchange(first: Path, second: Path) -> None:
 
 
 def _put_in_turns(partial: Path, target: Path) -> None:
-    """Moves the old folder `target` away, then renames `partial` to it; after an error back."""
+    """Moves the old folder `target` away, then renames the folder `partial` to `target`.
+
+    After an error the old folder is moved back.
+    """
     old = _beside(target, _OLD)
     # The lock stays on the folder when it is renamed.
     descriptor = os.open(target, os.O_RDONLY | os.O_DIRECTORY)

@@ -45,7 +45,10 @@ _KEPT_TEXTS = 64
 
 
 def tokenizer_of(model: Any) -> Tokenizer:
-    """Returns the tokenizer of a model; a reader or a translator gets the rule of "words"."""
+    """Returns the rule that splits texts into words, for a trained model of any kind.
+
+    A `TrainedModel` has its tokenizer; a reader or a translator gets the rule of "words".
+    """
     return model.tokenizer if isinstance(model, TrainedModel) else Tokenizer()
 
 
@@ -54,8 +57,9 @@ class Explorer:
     """The models that a page shows; `answer` may be called by several threads at a time.
 
     Attributes:
-      models: a trained model, or two models to compare.
-      names: names of the models on the page.
+      models: a sequence of a trained model, or of two to compare: each a `TrainedModel`, a
+        `LexiconModel`, a `Reader` or a `Translator`.
+      names: for each model its name on the page.
       tokenized: True if texts for a reader are already tokens with spaces between them.
 
     Raises:
@@ -98,11 +102,12 @@ class Explorer:
     def about(self) -> Json:
         """Returns the constants of the page, for JSON.
 
-        They are "models", the result of `about` for each model; "modes", the modes of gates, []
-        without gates; "longest", the largest number of words of a text; "effects", the largest
-        number of words of a text with effects; "fields", the input fields of a view, or None for a
-        single text; "title", the purpose of the page; "example", the texts with which the page
-        opens, a dict from fields of the state; and "library", the result of `describe_library`.
+        They are "models", a list with the dict of `Programs.about` or `View.about` for each model;
+        "modes", the names of the modes of gates, [] without gates; "longest", the largest number of
+        words of a text; "effects", the largest number of words of a text with effects; "fields",
+        the input fields of a view, or None for a single text; "title", the purpose of the page;
+        "example", the texts with which the page opens, a dict from fields of the state; and
+        "library", the result of `describe_library`.
         """
         models = [part.about(name) for name, part in zip(self.names, self._parts, strict=True)]
         return {
@@ -129,10 +134,12 @@ class Explorer:
             default.
 
         Returns:
-          {"models": [...]}, with None for a model without such layers. Each layer has a name, and
-          for AGT "values" [T], the attention to each word. For SSAN it has, for the first `PAIRED`
-          words, "pairs" [T, T], the weights of a word (row) for the other words, and "selected"
-          [T, T], True at selected pairs.
+          {"models": [...]}, with a list of dicts for each model, or None for a model without such
+          layers. For an AGT there is a dict for each layer: "name", and "values", a list with the
+          attention to each of the T words. For other models there is a dict for each layer and
+          head, the result of `grid`: "name"; "pairs" [T, T] for the first 40 (`PAIRED`) words, the
+          weights of a word (row) for the other words; "selected" [T, T], True at pairs of words
+          with an open gate, or None; and the words of the rows and columns.
 
         Raises:
           ValueError: for a message that is not a state; it names the field.
@@ -149,8 +156,11 @@ class Explorer:
             default.
 
         Returns:
-          {"models": [...]}, with the result of `Removal.effects` or `View.effects` for each model;
-          None for a model without effects.
+          {"models": [...]}, with a dict for each model, or None for a model without effects:
+          "class", the position of the predicted class; and for single texts "effects", for each
+          word p(text) - p(text without the word) of this class, and "speaks_for", for each word the
+          position of the class that it supports. In place of both the dict of a pair has "lines", a
+          list with the effects of each text.
 
         Raises:
           ValueError: for a message that is not a state; it names the field.
@@ -218,8 +228,9 @@ class Explorer:
         Returns:
           A dict for JSON: "words", the number of words of the text; "notes", a list of sentences
           for the user; "tokens", the words that are shown, [] for a model with a view; and
-          "models", a dict per model, the result of `Programs.answer` or `View.answer` (None without
-          an answer).
+          "models", a list with a dict for each model: the prediction, the attention and the gates
+          as `Programs.answer` returns them, or the answer of `View.answer` with its texts and
+          tables. None stands for a model without an answer.
 
         Raises:
           ValueError: for a message that is not a state; it names the field.
@@ -278,10 +289,10 @@ def describe_library() -> Json:
 
 
 class Programs:
-    """The compiled programs of a model.
+    """The compiled programs of a classifier of single texts; `Programs(model)` builds them.
 
     Attributes:
-      model: the model, a `TrainedModel`.
+      model: the trained network, a `TrainedModel`.
       gated: True if the model has gates that can be forced.
       likely: function from a tuple of T words to the probabilities [T] that their gates are open;
         it caches.
@@ -299,7 +310,18 @@ class Programs:
         self.removal = Removal(self)
 
     def _with_gates(self, params: Params, batch: Tree, gates: Tree, soft: bool) -> Tree:
-        """Runs the network with given gates; the arguments and results are in `_text_program`."""
+        """Runs the network on B texts of T words with S patterns of given gates.
+
+        Args:
+          params: the parameters of the network.
+          batch: "tokens" int [B, T] and "lengths" int [B].
+          gates: [S, B, T], 0 for a closed gate and 1 for an open gate, or numbers between them.
+          soft: False if all gates are 0 or 1.
+
+        Returns:
+          The probabilities [S, B, C] of C classes, the attention [S, B, T], the gates [S, B, T]
+          after the rule for texts without an open gate, and the open probabilities [B, T].
+        """
         output: Output = self.model.module.apply(
             {"params": params}, batch, gates, soft=soft, method=GANet.with_gates
         )
@@ -312,15 +334,21 @@ class Programs:
 
         It maps (params, batch, gates [S, B, T], soft) to (probabilities [S, B, C], attention [S, B,
         T], gates [S, B, T] after the rule for texts without an open gate, open probabilities [B,
-        T]) for S patterns of gates; B is 1. `soft` is False if the gates are only 0 or 1. On a CPU
-        it is compiled with few optimisations, because a user waits for it.
+        T]) for S patterns of gates, B texts of T words and C classes. `batch` has "tokens" [B, T]
+        and "lengths" [B]; `soft` is False if the gates are only 0 or 1. On a CPU it is compiled
+        with few optimisations, because a user waits for it.
         """
         quick = _QUICK if jax.default_backend() == "cpu" else None
         return jax.jit(self._with_gates, static_argnums=3, compiler_options=quick)
 
     @functools.cached_property
     def _batch_program(self) -> Any:
-        """The function of `_text_program` for batches, with all optimisations of the compiler."""
+        """The jitted function of `_text_program`, with all optimisations of the compiler.
+
+        It maps (params, batch, gates [S, B, T], soft) to (probabilities [S, B, C], attention [S, B,
+        T], gates [S, B, T], open probabilities [B, T]) for S patterns of gates, B texts of T words
+        and C classes.
+        """
         return jax.jit(self._with_gates, static_argnums=3)
 
     def answer(self, tokens: tuple[str, ...], state: State) -> Json:
@@ -331,13 +359,14 @@ class Programs:
           state: the mode of the gates and the forced gates.
 
         Returns:
-          A dict for JSON, with T words: "read", the number T; "known", True for words of the
-          vocabulary; "probabilities", of the classes; "base", the probabilities of the classes
-          without forced gates; "attention" [T]; "density", the mean of the gates; "kept", True
-          for words with an open gate. For a model with gates also "open", the probabilities [T]
-          that gates are open; "gates" [T]; "free", True for words that the mode opens; and "rule",
-          the rule `empty` if all gates are closed, else None. They are None for a model without
-          gates.
+          A dict for JSON, with lists [T] for the T words: "read", the number T; "known" [T], True
+          for words of the vocabulary; "probabilities", of the classes; "base", the probabilities of
+          the classes without forced gates; "attention" [T], or None; "density", the mean of the
+          gates; "kept" [T], True for words with an open gate. For a model with gates also "open",
+          the probabilities [T] that gates are open; "gates" [T]; "free" [T], True for words that
+          the mode opens; and "rule", the option `gates.empty` of the model (the rule for a text
+          without an open gate) if all gates are closed, else None. They are None for a model
+          without gates.
         """
         tokens = tokens[: self.model.max_len]
         answer: Json = {
@@ -380,7 +409,9 @@ class Programs:
     def _layer_program(self) -> Any:
         """A compiled function of (params, batch) that returns the attention of the layers.
 
-        The result is a list with the attention of an AGT, or the selections of the layers of SSAN.
+        `batch` has "tokens" [B, T] and "lengths" [B]. The result is a list: for an AGT with a
+        single entry, the attention [B, layers, T] or None; for SSAN with the output of each layer,
+        which has the fields `weights` and `gates`, [B, heads, T, T].
         """
 
         def run(params: Params, batch: Tree) -> Tree:
@@ -392,9 +423,10 @@ class Programs:
     def about(self, name: str) -> Json:
         """Returns the constants of the model for the page, for JSON.
 
-        Keys: "name"; "network", a description; "gated"; "layers", True if `layers` returns values;
-        "pairs", True if they are grids of pairs of words; "classes", the names of the classes; and
-        "max_len", the largest number of words.
+        Keys: "name", the given name of the model; "network", a description; "gated", True if the
+        model has gates that can be forced; "layers", True if `layers` returns values; "pairs", True
+        if they are grids of pairs of words; "classes", the names of the classes; and "max_len", the
+        largest number of words.
         """
         return {
             "name": name,
@@ -423,8 +455,9 @@ class Programs:
     def layers(self, state: State) -> list[Json] | None:
         """Computes the attention in each layer for the text of a state.
 
-        Returns a dict for JSON for each layer, with the keys that `Explorer.layers` lists. Returns
-        None for a network without layers or a text without words.
+        Returns a list of dicts for JSON: for each layer of an AGT "name" and "values" [T], the
+        attention to T words; for each layer and head of SSAN the result of `grid`, with "pairs"
+        [T, T]. Returns None for a network without layers or a text without words.
         """
         tokens = self.model.tokenizer.split(state.text, LONGEST)[: self.model.max_len]
         if self.model.network not in LAYERED or not tokens:
@@ -450,13 +483,13 @@ class Programs:
         """Runs the network on a text with S patterns of gates.
 
         Args:
-          tokens: the words.
-          gates: S patterns [T].
-          soft: True if gates may be between 0 and 1.
+          tokens: the T words.
+          gates: S patterns, each [T]: 0 for a closed gate and 1 for an open gate.
+          soft: True if gates may also be between 0 and 1.
 
         Returns:
-          The class probabilities [S, C], the attention [S, T], and the gates [S, T] after the rule
-          for texts without an open gate.
+          The probabilities [S, C] of C classes, the attention [S, T], and the gates [S, T] after
+          the rule for texts without an open gate.
         """
         probabilities, attention, used, _ = self._run_forced(tokens, gates, soft)
         size = len(tokens)
@@ -468,12 +501,12 @@ class Programs:
         """Runs the network on a padded batch with S patterns of gates.
 
         Args:
-          batch: the batch, with "tokens" int [B, T] and "lengths" int [B].
+          batch: B texts of T words, "tokens" int [B, T] and "lengths" int [B].
           gates: the patterns, float32 [S, B, T], 0 for a closed gate and 1 for an open gate.
 
         Returns:
-          The class probabilities [S, B, C], the gates [S, B, T] after the rule for texts without an
-          open gate, and the probabilities [B, T] that the gates are open.
+          The probabilities [S, B, C] of C classes, the gates [S, B, T] after the rule for texts
+          without an open gate, and the probabilities [B, T] that the gates are open.
         """
         outputs = jax.device_get(self._batch_program(self._params, batch, gates, False))
         probabilities, _, used, likely = outputs
@@ -483,13 +516,13 @@ class Programs:
         """Runs the quickly compiled program of `with_gates` on a padded batch.
 
         Args:
-          batch: the batch, with "tokens" int [B, T] and "lengths" int [B].
-          gates: S patterns of gates, float32 [S, B, T].
-          soft: True if gates may be between 0 and 1.
+          batch: B texts of T words, "tokens" int [B, T] and "lengths" int [B].
+          gates: S patterns of gates, float32 [S, B, T], 0 for closed and 1 for open.
+          soft: True if gates may also be between 0 and 1.
 
         Returns:
-          The class probabilities [S, B, C], the attention [S, B, T], the gates [S, B, T] after the
-          rule for texts without an open gate, and the open probabilities [B, T].
+          The probabilities [S, B, C] of C classes, the attention [S, B, T], the gates [S, B, T]
+          after the rule for texts without an open gate, and the open probabilities [B, T].
         """
         outputs: tuple[np.ndarray, ...] = jax.device_get(
             self._text_program(self._params, batch, gates, soft)
@@ -499,7 +532,12 @@ class Programs:
     def _run_forced(
         self, tokens: tuple[str, ...], gates: Sequence[np.ndarray], soft: bool
     ) -> tuple[np.ndarray, ...]:
-        """Runs `run_patterns` on a text of T words with S patterns of gates, each [T]."""
+        """Runs `run_patterns` on a text of T words with S patterns of gates, each [T].
+
+        `soft` is True if gates may also be between 0 and 1. The results belong to a batch with
+        this text only, padded to T': the class probabilities [S, 1, C], the attention and the gates
+        [S, 1, T'], and the open probabilities [1, T'].
+        """
         edge = width_of(len(tokens), self.model.max_len, COARSE)
         rows = np.zeros((len(gates), 1, edge), np.float32)
         rows[:, 0, : len(tokens)] = gates

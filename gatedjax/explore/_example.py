@@ -16,6 +16,9 @@ def example_words(words: Iterable[str], count: int = WORDS) -> list[str]:
     Args:
       words: the words of a vocabulary, the most frequent first.
       count: the largest number of words.
+
+    Returns:
+      A list of words, shorter than `count` if the vocabulary has too few.
     """
     # Special words and punctuation come first in a vocabulary and say little in an example.
     return list(islice((word for word in words if word.isalpha()), count))

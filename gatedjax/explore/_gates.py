@@ -17,9 +17,9 @@ def gates_of(
         [0. 1.]
 
     Args:
-      open_: p [T], the probabilities.
+      open_: p [T], the probabilities that the gates of the T words are open.
       state: the mode and its settings; noise depends only on its seed, not on the model.
-      temperature: tau of the mode "relaxed".
+      temperature: tau of the mode "relaxed", a positive number.
       removed: the former position of a word that was removed from the text, or None. The other
         words keep the noise that they had in the longer text.
 
@@ -55,9 +55,9 @@ def force(gates: np.ndarray, forced: Mapping[int, bool]) -> np.ndarray:
         [1.  0.5]
 
     Args:
-      gates: [T], the gates.
-      forced: for positions of words, True for an open gate and False for a closed gate. Positions
-        beyond the text have no effect.
+      gates: [T], the gates of the T words, numbers in [0, 1].
+      forced: from positions of words, counted from 0, to True for an open gate (1) or False for a
+        closed gate (0). Positions beyond the text have no effect.
     """
     changed = gates.copy()
     for place, is_open in forced.items():
@@ -69,7 +69,8 @@ def force(gates: np.ndarray, forced: Mapping[int, bool]) -> np.ndarray:
 def _largest(p: np.ndarray, density: float) -> np.ndarray:
     """Returns bool [T]: True at the round(density T) largest probabilities `p` [T].
 
-    At least one entry is True. Of equal probabilities the first are taken.
+    `density` is the share of the T words, in [0, 1]. At least one entry is True. Of equal
+    probabilities the first are taken.
     """
     is_largest = np.zeros(len(p), bool)
     is_largest[np.argsort(-p, kind="stable")[: max(1, int(density * len(p) + 0.5))]] = True

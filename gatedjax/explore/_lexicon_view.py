@@ -26,14 +26,17 @@ class LexiconView(View):
 
         logits [C] = bias + sum_t words_t + sum_p pairs_p
 
-    No program is compiled, because a lexicon is read with NumPy.
+    Here words_t and pairs_p, each [C], are the shares of the open word t and of the pair p of open
+    neighbours in the logits of the C classes. No program is compiled, because a lexicon is read
+    with NumPy.
 
     Args:
-      model: the fitted lexicon.
+      model: the fitted lexicon, a `LexiconModel`.
 
     Attributes:
       network: a description of the network.
-      fields: the input fields: name in the state, label, and text that is shown in an empty field.
+      fields: the input fields, each a dict of texts: "name", its field of `State`; "label"; and
+        "empty", the text that is shown in an empty field.
       classes: the names of the classes.
       layered: True if `layers` returns grids.
       max_len: the largest number of words that are shown.
@@ -52,14 +55,15 @@ class LexiconView(View):
         self.classes = [str(label) for label in model.classes]
 
     def example(self) -> dict[str, str]:
-        """Returns a sentence of the first words of the lexicon."""
+        """Returns {"text": a sentence of the first words of the lexicon}."""
         return {"text": example_text(self._model.lexicon.words)}
 
     def answer(self, state: State) -> Found:
         """Computes the class of the text of a state, and the shares of its words.
 
-        Returns (notes, answer): sentences for the user, and a dict for JSON or None. The words are
-        a line of the answer, and so are the pairs of open neighbours.
+        Returns (notes, answer): a list of sentences for the user, and a dict for JSON, or None for
+        a text without a word. It has the keys of `View.answer`. Its "lines" are dicts that
+        `line` makes: the words with their shares in each class, and the pairs of open neighbours.
         """
         every_word = self._model.split(state.text)
         words, lexicon = every_word[:LONGEST], self._model.lexicon

@@ -39,11 +39,11 @@ def offline_page(explorer: Explorer, text: str) -> bytes:
       text: the sentence.
 
     Returns:
-      The page in UTF-8.
+      The HTML page in UTF-8.
 
     Raises:
-      ValueError: if the sentence has no word or more than `LONGEST` words, or the page would be
-        larger than `MOST_BYTES`.
+      ValueError: if the models are not classifiers of single texts, the sentence has no word or
+        more than 12 (`LONGEST`) words, or the page would be larger than 500 kB (`MOST_BYTES`).
     """
     data = payload(explorer, text)
     page = _page(data)
@@ -69,10 +69,12 @@ def payload(explorer: Explorer, text: str) -> Json:
 
     Returns:
       A dict for JSON: "about", the constants of `Explorer.about`; "text"; "tokens", its words; and
-      "models", a dict per model with the results for all patterns of gates, in the order of
-      `patterns_of`. Its "removed" has the results for the text without each of its words: for a
-      model with gates {"open" [n, n - 1], "probabilities" [n, 2^(n-1), C - 1]}, else
-      "probabilities" [n, C - 1]; None for a single word.
+      "models", a list with a dict per model: the results of `_patterns`, with an entry for each
+      pattern in the order of `patterns_of`. Its "removed" has the results for the text without each
+      of its n words, or None for a single word. For a model with gates and C classes it is
+      {"open", "probabilities"}: lists [n, n - 1] of the open probabilities, and the probabilities
+      [n, 2^(n-1), C - 1] of all classes but the last, as a text of `_shares`. For a model without
+      gates "open" is None and "probabilities" has the shape [n, C - 1].
 
     Raises:
       ValueError: if the models are not classifiers of single texts, or for the number of words.
@@ -118,13 +120,17 @@ def _patterns(programs: Programs, tokens: tuple[str, ...]) -> Json:
 
     Args:
       programs: the compiled programs of the model.
-      tokens: the words of the text.
+      tokens: the T words of the text.
 
     Returns:
-      A dict of the model in `payload`: "known", True for words of the vocabulary; "open", the
-      open probabilities, None without gates; "probabilities" and "attention" as texts of
-      `_shares`; "removed"; and with gates "empty", the rule for texts without an open gate,
-      without gates "kept" and "density".
+      A dict of the model in `payload`: "known" [T], True for words of the vocabulary; "open" [T],
+      the open probabilities, None without gates; "probabilities" [2^T, C] of C classes and
+      "attention" [2^T, T], flattened into texts by `_shares`, and without gates [C] and [T];
+      "removed", see `payload`; with gates "empty", the rule for texts without an open gate; and
+      without gates "kept" [T], True for words that attention can see, and "density", their share.
+
+    Raises:
+      ValueError: if the model does not read all of the words.
     """
     model = programs.model
     if model.max_len < len(tokens):
@@ -156,7 +162,11 @@ def _patterns(programs: Programs, tokens: tuple[str, ...]) -> Json:
 
 
 def _run_patterns(programs: Programs, tokens: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (class probabilities [2^T, C], attention [2^T, T]) of all patterns of the gates."""
+    """Returns (class probabilities [2^T, C], attention [2^T, T]) of all patterns of the gates.
+
+    `tokens` are the T words of a text, and C is the number of classes. The patterns are in the
+    order of `patterns_of`.
+    """
     gates = patterns_of(len(tokens))
     parts: list[Any] = []
     for begin in range(0, len(gates), _ROWS):
@@ -170,7 +180,12 @@ def _run_patterns(programs: Programs, tokens: tuple[str, ...]) -> tuple[np.ndarr
 
 
 def _removed_words(programs: Programs, tokens: tuple[str, ...]) -> Json | None:
-    """Returns "removed" of `payload`: the results for the text without each of its words."""
+    """Returns "removed" of `payload`: the results for the text without each of its words.
+
+    It is a dict: "open", lists [T, T - 1] of the open probabilities of T words, or None without
+    gates; and "probabilities", a text of `_shares` with [T, 2^(T-1), C - 1], or without gates
+    [T, C - 1], the last of C classes left out. The result is None for a single word.
+    """
     if len(tokens) < 2:
         return None
     if not programs.gated:
@@ -185,7 +200,10 @@ def _removed_words(programs: Programs, tokens: tuple[str, ...]) -> Json | None:
 
 
 def _shares(values: np.ndarray) -> str:
-    """Returns numbers in [0, 1] as base64 of uint16 in units of 1 / 65,535."""
+    """Returns numbers in [0, 1] as base64 of uint16 in units of 1 / 65,535.
+
+    `values` is an array of any shape; its numbers are stored in the order of its memory (C order).
+    """
     # A number takes 2.7 characters, and as decimal digits it would take three times as many.
     return base64.b64encode(np.round(values * 65535).astype("<u2").tobytes()).decode()
 
@@ -193,7 +211,7 @@ def _shares(values: np.ndarray) -> str:
 def _page(data: Json) -> bytes:
     """Returns an HTML page in UTF-8 with the script of the explorer and its data.
 
-    `data` is a dict for JSON: the texts with the results of all patterns of their gates.
+    `data` is the dict of `payload`: the text with the results of all patterns of its gates.
     """
     script, style = (page_file(name).decode() for name in ("explorer.js", "explorer.css"))
     # "<" is escaped, because "</script>" in a text would end the element.

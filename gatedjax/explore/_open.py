@@ -16,8 +16,11 @@ from gatedjax.text._translator import Translator, open_translator
 def view_of(model: Any, *, tokenized: bool = False) -> View | None:
     """Returns the view of a model, or None for a classifier of single texts, which has no view.
 
+    A view computes the content of the page for models that a page with one text and its gates does
+    not fit.
+
     Args:
-      model: a trained model.
+      model: a trained model: a `TrainedModel`, a `LexiconModel`, a `Reader` or a `Translator`.
       tokenized: True if texts for a reader are already tokens with spaces between them.
 
     Raises:
@@ -57,7 +60,7 @@ def open_model(folder: Path) -> Any:
       folder: the folder of a model, or the work folder of a run.
 
     Returns:
-      The trained model: a `TrainedModel`, `Reader`, `Translator`, or a lexicon.
+      The trained model: a `TrainedModel`, `Reader`, `Translator` or `LexiconModel`.
 
     Raises:
       FileNotFoundError, ValueError: if the folder does not have such a model.

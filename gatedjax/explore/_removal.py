@@ -30,6 +30,9 @@ _KEPT_TEXTS = 16
 class Removal:
     """The effects of the words of a text for a model; several threads may call `effects`.
 
+    The effect of a word is p(text) - p(text without the word), for the probability p of the
+    predicted class.
+
     Args:
       programs: the compiled `Programs` of the model.
     """
@@ -49,9 +52,12 @@ class Removal:
           state: the mode of the gates and the forced gates.
 
         Returns:
-          {"class": the predicted class j, "effects": effect_t [T], "speaks_for": the class [T] that
-          each word speaks for}, classes by their position in the model. None for a text with a
-          single word, whose removal leaves no text, and for more than `MOST_REMOVED` words.
+          A dict for JSON, with classes as positions in `model.classes`: "class", the predicted
+          class j; "effects" [T], for each word t the probability p_j(text) - p_j(text without t);
+          and "speaks_for" [T], for each word the class that it supports: j if its effect is at
+          least 0, else the class that loses the most probability by its removal. None for a text
+          with a single word, because its removal leaves no text, and for more than 256
+          (`MOST_REMOVED`) words.
         """
         model = self._programs.model
         tokens = tokens[: model.max_len]
@@ -61,7 +67,10 @@ class Removal:
         return summarize_effects(probabilities, self.without_each(tokens, state))
 
     def without_each(self, tokens: tuple[str, ...], state: State) -> np.ndarray:
-        """Computes the class probabilities [T, C] of a text without each of its T words."""
+        """Computes the probabilities [T, C] of C classes for a text without each of its T words.
+
+        `state` has the mode of the gates and the forced gates, which follow their words.
+        """
         if not self._programs.gated:
             return self._reading(tokens)
         temperature = self._programs.model.config.gates.temperature
@@ -75,7 +84,7 @@ class Removal:
         return probabilities
 
     def open_probabilities(self, tokens: tuple[str, ...]) -> np.ndarray:
-        """Returns [T, T - 1]: row t has the open probabilities of the words without word t."""
+        """Returns [T, T - 1]: row t has the open probabilities of the T words without word t."""
         return self._likely(tokens)
 
     def close(self, seconds: float) -> bool:
@@ -87,7 +96,11 @@ class Removal:
         return self._lock.acquire(timeout=seconds)
 
     def _batch(self, tokens: tuple[str, ...]) -> dict[str, np.ndarray]:
-        """Returns the padded batch of the T texts without each of the T words, see `pad_texts`."""
+        """Returns the padded batch of the T texts that lack each of the T words `tokens`.
+
+        It has "tokens" [rows, width], with the shape of `_batch_shape`, and "lengths" [rows]. Row t
+        is the text without word t; filler follows after row T - 1.
+        """
         ids = self._programs.model.ids(tokens)
         texts = [(np.delete(ids, place),) for place in range(len(tokens))]
         return pad_texts(texts, _batch_shape(len(tokens)))
@@ -105,11 +118,12 @@ class Removal:
 
         Args:
           tokens: the words of the text.
-          gates: the gates of the shorter texts, [1, rows, width] with the shape of `_batch_shape`.
+          gates: [1, rows, width], the gates of the shorter texts: row t for the text without word
+            t. `_batch_shape` returns (rows, width).
           soft: True if gates may be between 0 and 1.
 
         Returns:
-          The class probabilities [T, C], and the open probabilities [T, T - 1] of the words.
+          The probabilities [T, C] of C classes, and the open probabilities [T, T - 1] of the words.
         """
         batch, count = self._batch(tokens), len(tokens)
         with self._lock:
@@ -117,7 +131,10 @@ class Removal:
         return probabilities[0, :count], likely[:count, : count - 1]
 
     def _run_model(self, tokens: tuple[str, ...]) -> np.ndarray:
-        """Computes the class probabilities [T, C] of a text without each of its T words."""
+        """Computes the probabilities [T, C] of C classes for a text without each of its T words.
+
+        This is for a model without gates.
+        """
         with self._lock:
             outputs = self._programs.model.run(self._batch(tokens))
         probabilities: np.ndarray = outputs["probabilities"][: len(tokens)]
@@ -132,11 +149,13 @@ def summarize_effects(probabilities: np.ndarray, without: np.ndarray) -> Json:
         ([0.25], [1])
 
     Args:
-      probabilities: p(x) [C], the class probabilities of the text.
-      without: p(x without t) [T, C].
+      probabilities: p(x) [C], the probabilities of the C classes for the text x.
+      without: p(x without t) [T, C], for the text without each of its T words t.
 
     Returns:
-      The dict of `Removal.effects`.
+      A dict: "class", the position j of the largest of `probabilities`; "effects" [T], the list of
+      p_j(x) - p_j(x without t); "speaks_for" [T], for each word j if its effect is at least 0, else
+      the position of the class that loses the most probability by its removal.
     """
     changes = probabilities - without
     best = int(np.argmax(probabilities))
@@ -156,8 +175,9 @@ def shift_forced(forced: Mapping[int, bool], removed: int) -> dict[int, bool]:
     {0: True, 1: True}
 
     Args:
-      forced: for positions of words, True for an open gate and False for a closed gate.
-      removed: the position of the removed word.
+      forced: from positions of words, counted from 0, to True for an open gate or False for a
+        closed gate.
+      removed: the position of the removed word; its forced gate is left out.
     """
     return {i - (i > removed): is_open for i, is_open in forced.items() if i != removed}
 
@@ -165,7 +185,8 @@ def shift_forced(forced: Mapping[int, bool], removed: int) -> dict[int, bool]:
 def _batch_shape(words: int) -> tuple[int, int]:
     """Returns the shape (rows, width) of the batch of a text without each of its words.
 
-    Both are the padded length of the text, so that there is a program for each padded length.
+    `words` is the number of words of the text. Both are the padded length of the text, so that
+    there is a program for each padded length.
     """
     edge = width_of(words, MOST_REMOVED, COARSE)
     return edge, edge

@@ -39,8 +39,9 @@ class Sentences:
       total: number of usable lines that were read.
       has_more: True if the file has more usable lines.
       rows: a dict for each sentence: "text", "label", and from the first model "predicted", the
-        class; "error", 1 - p(label); "density", None without gates; and "leak", the gate leak, None
-        after the first MOST_LEAKS sentences.
+        class; "error", 1 - p(label); "density", the share of open gates, None without gates; and
+        "leak", the gate leak: the change of the prediction when the words with closed gates are
+        removed. It is None without gates and after the first 200 (MOST_LEAKS) sentences.
       curves: a dict for each model, with lists "density", "accuracy" and "threshold", above which
         the probability of a gate opens it, an entry per point; one point if there are no gates.
     """
@@ -54,9 +55,12 @@ class Sentences:
     def about(self) -> Json:
         """Returns the curves and the numbers of sentences, for JSON.
 
-        Keys: "name", the name of the file; "total", the number of usable lines; "curves", a dict
-        for each model; "more", True if the file has more usable lines; "leaks", the number of
-        sentences with a gate leak; and "orders", the names by which `page` can sort.
+        Keys: "name", the name of the file; "total", the number of usable lines that were read;
+        "curves", a list with a dict for each model, of lists of equal length: "threshold" (words
+        with a larger open probability are open), "density" (the share of open words) and
+        "accuracy"; "more", True if the file has more usable lines; "leaks", the number of sentences
+        with a gate leak, the change of the prediction when the words with closed gates are removed;
+        and "orders", the names by which `page` can sort.
         """
         return {
             "name": self.name,
@@ -73,12 +77,13 @@ class Sentences:
         The largest values come first.
 
         Args:
-          order: the column: "error", "density" or "leak". Rows without a value in it are left out.
-          begin: number of rows to skip.
+          order: the column: "error", "density" or "leak", keys of the dicts in `rows`. Sentences
+            without a value in it are left out.
+          begin: number of sentences to skip.
 
         Returns:
           {"rows", "begin", "total"}: a list of at most `PAGE` dicts of `Sentences.rows`, `begin`,
-          and the number of rows with a value in the column.
+          and the number of sentences with a value in the column.
 
         Raises:
           ValueError: for an unknown order, or a begin that is not a number from 0 on.
@@ -104,10 +109,11 @@ def read_sentences(
       explorer: the explorer of the models.
       table: the sentences; a sentence with a label that a model does not have is skipped.
       most: largest number of sentences that are read.
-      leaks: number of sentences for which the gate leak is measured.
+      leaks: number of sentences for which the gate leak is measured: the change of the prediction
+        when the words with closed gates are removed.
 
     Returns:
-      The sentences with their results.
+      A `Sentences`: the sentences with their results, and a curve of accuracy for each model.
 
     Raises:
       ValueError: if there is no usable sentence.
@@ -136,8 +142,8 @@ def read_sentences(
 def first_sentence(explorer: Explorer, table: Table) -> Json | None:
     """Returns {"text", "label", "name"} of the first sentence with a label of the models.
 
-    "name" is the name of the table. The result is None if there is no such sentence, or if the
-    table cannot be read; `read_sentences` then raises the error.
+    `explorer` has the models, and "name" is the name of the table. The result is None if there is
+    no such sentence, or if the table cannot be read; `read_sentences` then raises the error.
     """
     try:
         record, _ = next(_usable(explorer, table))
@@ -149,8 +155,10 @@ def first_sentence(explorer: Explorer, table: Table) -> Json | None:
 def _usable(explorer: Explorer, table: Table) -> Iterator[tuple[Record, list[Any]]]:
     """Yields (record, positions of its label in the classes of the models).
 
-    A record without words, or with a label that a model does not have, is skipped, so that the
-    curves of all models are of the same sentences.
+    `table` has the labelled sentences, and `explorer` the models. `record` is a `Record` with the
+    text, and the positions are a list with an integer from 0 for each model. A record without
+    words, or with a label that a model does not have, is skipped, so that the curves of all models
+    are of the same sentences.
     """
     tables = [Classes("label", model.classes) for model in explorer.models]
     for record in table:
@@ -165,7 +173,7 @@ def _usable(explorer: Explorer, table: Table) -> Iterator[tuple[Record, list[Any
 def _rows(
     classes: Sequence[Label], results: "_Results", records: Sequence[Record], labels: Sequence[int]
 ) -> list[Json]:
-    """Returns the `rows` of `Sentences`, without gate leaks.
+    """Returns the `rows` of `Sentences`, without gate leaks: a dict for each sentence.
 
     Args:
       classes: the classes of the first model.
@@ -200,10 +208,10 @@ def thresholds_of(values: np.ndarray, shares: Sequence[float]) -> np.ndarray:
 
     Args:
       values: [n], the values.
-      shares: the shares.
+      shares: m numbers in [0, 1].
 
     Returns:
-      A threshold for each share.
+      Float [m], a threshold for each share.
     """
     ordered = np.sort(values.astype(np.float64))
     is_distinct = np.diff(ordered) > ROUNDING
@@ -225,7 +233,8 @@ class _Results:
       thresholds: [S], in descending order; at -1 all gates are open.
       middle_probabilities: [N, C], the probabilities of the classes with the threshold 0.5, or
         without gates.
-      masks: for each text a bool [T], True at words with an open gate at 0.5.
+      masks: for each text a bool [T] for its T words, True at words with an open gate at the
+        threshold 0.5, or without gates at all words.
       predicted: int [S, N], the most probable class.
       open_counts: [S, N], the number of open gates.
     """
@@ -246,7 +255,8 @@ class _Results:
         """Runs the model on texts, each a tuple of words, with a program for each padded length.
 
         Words after the `max_len` of the model are not read. `check` is called between batches; an
-        exception from it ends the work.
+        exception from it ends the work. Returns the `_Results`, with a single threshold -1 for a
+        model without gates.
         """
         model = programs.model
         texts = [words[: model.max_len] for words in texts]
@@ -305,7 +315,8 @@ class _Results:
     def curve(self, targets: Sequence[int]) -> Json:
         """Returns {"density", "accuracy", "threshold"}, lists with an entry per distinct threshold.
 
-        `targets` are the true classes of the N texts.
+        "density" is the share of the words with an open gate, "accuracy" that of the correct texts.
+        `targets` are the positions of the true classes of the N texts.
         """
         words = sum(map(len, self.texts))
         # Equal thresholds become a single point, because they are keys of a dict.
@@ -328,7 +339,8 @@ class _Results:
         """Computes the gate leak of each of the first `most` texts; [] for a model without gates.
 
         The leak is |p_j(x; gates of r open) - p_j(r; all gates open)|, where j is the predicted
-        class and r the text of the open words only: the effect of words with closed gates.
+        class of the text x, p_j its probability, and r the text of the open words only: the effect
+        of words with closed gates.
         """
         if not self.programs.gated:
             return []
@@ -356,6 +368,7 @@ def _batches(
 
     Each text is a tuple of words; its position is its index in `texts`. All batches of a padded
     length have the same number of rows; rows after the positions repeat texts and must be ignored.
+    A batch is a dict with "tokens" [rows, width] and "lengths" [rows].
     """
 
     shapes = functools.partial(shape_of, longest=programs.model.max_len, widths=COARSE)
@@ -367,6 +380,6 @@ def _batches(
 def _shape(batch: Tree) -> tuple[int, ...]:
     """Returns the shape (S, B, T) of the gates of a batch under all S thresholds.
 
-    The batch has "tokens" [B, T].
+    The batch has "tokens" [B, T], the padded ids of B texts of up to T words.
     """
     return (len(SHARES) + len(ROUND) + 1, *batch["tokens"].shape)

@@ -107,9 +107,9 @@ class Server(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}/{self.token}/"
 
     def file(self, name: str) -> tuple[bytes, str]:
-        """Returns (content, media type) of a file of the page, such as "explorer.js".
+        """Returns (content, media type) of a file of the page.
 
-        `name` is a key of `FILES`.
+        `name` is a key of `FILES`, such as "explorer.js"; "" is the page itself.
         """
         return self._files[name], FILES[name][1]
 
@@ -121,6 +121,10 @@ class _Refused(Exception):
     """The reason why a request is refused, with the status of the answer.
 
     The message never quotes the request, because the page may show it.
+
+    Args:
+      status: the HTTP status of the answer.
+      message: the reason, for the user.
     """
 
     def __init__(self, status: HTTPStatus, message: str) -> None:
@@ -194,13 +198,22 @@ class _Handler(BaseHTTPRequestHandler):
         return name
 
     def _wrong(self, name: str, method: str | None) -> None:
-        """Refuses a path, or for a known path its method; `method` is then the method to use."""
+        """Raises `_Refused` for a path, or for a known path with the wrong method.
+
+        Args:
+          name: the path without the token.
+          method: the method that the path needs, "GET" or "POST"; None for an unknown path.
+        """
         if method is None:
             raise _Refused(HTTPStatus.NOT_FOUND, "there is no such page")
         raise _Refused(HTTPStatus.METHOD_NOT_ALLOWED, f"the method must be {method}")
 
     def _body(self) -> Json:
-        """Reads the JSON object in the body of a request; refuses any other body."""
+        """Returns the JSON object in the body of a request as a dict.
+
+        Raises:
+          _Refused: for a body of another type, size or content.
+        """
         # A page of another site can send this type only after a request for permission, which the
         # server refuses.
         if self.headers.get_content_type() != "application/json":
@@ -226,7 +239,11 @@ class _Handler(BaseHTTPRequestHandler):
         return message
 
     def _answer(self, question: Json) -> Json:
-        """Returns the answer to a message; an error becomes a refusal with its message."""
+        """Returns the answer of the function `ask` of the server to a message, both dicts for JSON.
+
+        Raises:
+          _Refused: if `ask` raises an error, with the message of the error.
+        """
         try:
             return self.server.ask(question)
         except ValueError as error:

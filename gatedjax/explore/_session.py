@@ -14,10 +14,12 @@ class Session:
 
     Args:
       explorer: the explorer of the models.
-      sentences: function that reads labelled sentences. It runs in the background after the first
-        message {"do": "sentences"}. None if there are no labelled sentences.
-      first: function that returns the labelled sentence with which the page opens, the result of
-        `first_sentence`; None if there are no labelled sentences.
+      sentences: function that reads labelled sentences and returns `Sentences`. It runs in the
+        background after the first message {"do": "sentences"}. None if there are no labelled
+        sentences.
+      first: function that returns the labelled sentence with which the page opens, a dict with
+        "text", "label" and "name" (of the source), or None; None if there are no labelled
+        sentences.
     """
 
     def __init__(
@@ -41,11 +43,12 @@ class Session:
             arguments "order" and "begin" of `Sentences.page`.
 
         Returns:
-          The answer, a dict for JSON: the result of the method of `Explorer` or `Sentences` of that
-          name. "about" also has "sentences", True if there are labelled sentences, and "first", the
-          labelled sentence with which the page opens, or None. The answer to "sentences" is
-          {"ready": False} until they are read, then "ready" with `Sentences.about` or "failed", an
-          error.
+          The answer, a dict for JSON: the result of the method of that name, of `Sentences` for
+          "page" and of `Explorer` for "about" (the constants of the page), "answer" (the prediction
+          with the gates), "removal" (the effect of each word) and "layers" (the attention). "about"
+          also has "sentences", True if there are labelled sentences, and "first", the labelled
+          sentence with which the page opens, or None. The answer to "sentences" is {"ready": False}
+          until they are read, then "ready" with `Sentences.about` or "failed", an error.
 
         Raises:
           ValueError: for a message with another "do", or with an unsuitable value.
@@ -92,7 +95,14 @@ class Session:
         return closed and not (self._thread is not None and self._thread.is_alive())
 
     def _sentences(self) -> Json:
-        """Returns the answer to "sentences", and starts to read them at the first question."""
+        """Returns the answer to "sentences", and starts to read them at the first question.
+
+        It is a dict with "ready", False until the sentences are read; then also with the keys of
+        `Sentences.about`, or with "failed", the message of an error.
+
+        Raises:
+          ValueError: if the session has no labelled sentences.
+        """
         if self._read is None:
             raise ValueError(
                 "the explorer must be started with labelled sentences, got none: start it with "

@@ -62,8 +62,9 @@ class View:
 
     Attributes:
       network: a description of the network.
-      fields: the input fields: name in the state, label, and text that is shown in an empty field.
-      layered: True if `layers` returns grids.
+      fields: the input fields, each a dict of texts: "name", its field of `State`; "label"; and
+        "empty", the text that is shown in an empty field.
+      layered: True if `layers` returns grids, dicts with a number for each pair of words.
       weighed: True if `effects` returns the effects of words.
       max_len: the largest number of words that the model reads.
       classes: the names of the classes of a classifier; () for other models.
@@ -104,30 +105,38 @@ class View:
         }
 
     def example(self) -> dict[str, str]:
-        """Returns the texts with which the page opens, a dict from fields of the state."""
+        """Returns the texts with which the page opens.
+
+        They are a dict from names of fields of `State`, such as "text" and "hypothesis", to texts.
+        """
         return {}
 
     def answer(self, state: State) -> Found:
         """Computes the answer to a state of the page.
 
-        Returns (notes, answer). The notes are a list of sentences for the user. The answer is a
-        dict for JSON with the keys in the docstring of this module, or None if there is no answer.
+        Returns (notes, answer). The notes are a list of sentences for the user. The answer is None
+        if there is no answer, else a dict for JSON: "title", the predicted class, candidate or
+        translation; "share", its probability or None; "head", the title of the table of classes;
+        "classes" and "probabilities", lists for this table; "details", a text for each class, or
+        None; "note", a remark; and "lines", a list of dicts that `line` makes.
         """
         raise NotImplementedError
 
     def layers(self, state: State) -> list[Json] | None:
         """Returns the attention in the layers for a state, a `grid` per head, for JSON.
 
-        A grid is a dict of numbers for pairs of words. The result is None if the model has no
-        layers or there is no answer.
+        A grid is a dict with the words of its rows and columns ("rows", "columns"), and a number
+        for each pair of them ("pairs"). The result is None if the model has no layers or there is
+        no answer.
         """
         raise NotImplementedError
 
     def effects(self, state: State) -> Json | None:
         """Computes the effect of each word of a state: the change without the word.
 
-        Returns {"class", "lines"}: the predicted class, and for each line of the answer the effects
-        of its words, as `summarize_effects` defines them; None if there are none.
+        Returns {"class", "lines"}: the position of the predicted class, and for each line of the
+        answer a list with the effect of each word on the probability p of this class, p(with the
+        word) - p(without it). The result is None if there are no effects.
         """
         return None
 
@@ -157,13 +166,15 @@ def grids(name: str, selection: Any, rows: Sequence[str], note: str = "") -> lis
 
     Args:
       name: name of the layer.
-      selection: the output of the layer, with the fields `weights` [1, heads, T', T'] and `gates`
-        [1, heads or fewer, T', T'], T' at least T; a field may be None.
+      selection: the output of the layer for a text padded to T' words, with the fields `weights`
+        [1, heads, T', T'], the attention, and `gates`, of the same shape or with a head dimension
+        of 1, True at selected pairs; a field may be None.
       rows: the T words of the text.
       note: a note below the grid.
 
     Returns:
-      The grids, dicts for JSON that `grid` makes; [] if the layer has no weights.
+      The list of the grids, dicts for JSON that `grid` makes, with "pairs" [T, T]; [] if the
+      layer has no weights.
     """
     weights, gates = selection.weights, selection.gates
     results = []
@@ -196,9 +207,9 @@ def grid(
       note: a note below the grid.
 
     Returns:
-      A dict for JSON: "name", "note", "rows" and "columns", the words; "cut", True if words are
-      left out; "uniform", the weight of each column if all were equal; "pairs", a list of numbers
-      per row; and "selected", a list of bools per row, or None.
+      A dict for JSON: "name", the title; "note"; "rows" and "columns", the words of each axis;
+      "cut", True if words are left out; "uniform", the weight 1 / C of each column if all were
+      equal; "pairs", a list of numbers per row; and "selected", a list of bools per row, or None.
     """
     # The number of cells grows with the square of the words, and a browser becomes slow with too
     # many.
@@ -247,7 +258,8 @@ class PairView(View):
 
     Attributes:
       network: a description of the network.
-      fields: the input fields: name in the state, label, and text that is shown in an empty field.
+      fields: the input fields, each a dict of texts: "name", its field of `State`; "label"; and
+        "empty", the text that is shown in an empty field.
       classes: the names of the classes.
       layered: True if `layers` returns grids.
       max_len: the largest number of words that the model reads.
@@ -272,8 +284,9 @@ class PairView(View):
         """Computes the effect of each word of the two texts of a state on the predicted class.
 
         The network runs again without the word, in a batch of all words. Returns {"class",
-        "lines"}: the predicted class and the effects of the words of each text. None if a text has
-        no second word, or more than `PAIR_EFFECTS` words.
+        "lines"}: the position of the predicted class, and for each text a list with the effect of
+        each word on its probability p, p(with the word) - p(without it). None if a text has fewer
+        than two words, or more than 64 (`PAIR_EFFECTS`).
         """
         _, texts = self._texts(state)
         if not all(2 <= len(words) <= PAIR_EFFECTS for words in texts):
@@ -284,7 +297,11 @@ class PairView(View):
         return {"class": result["class"], "lines": [effects[:count], effects[count:]]}
 
     def _run_removed(self, texts: tuple[tuple[str, ...], ...]) -> np.ndarray:
-        """Computes the class probabilities [T, C] of a pair without each of its T words."""
+        """Computes the probabilities [T, C] of C classes for a pair without each of its T words.
+
+        `texts` are the words of both texts; the T words are first the words of the first text, then
+        the words of the second.
+        """
         first, second = map(self._model.ids, texts)
         pairs = [(np.delete(first, place), second) for place in range(len(first))]
         pairs += [(first, np.delete(second, place)) for place in range(len(second))]
@@ -299,8 +316,10 @@ class PairView(View):
     def _program(self) -> Any:
         """A compiled function of (params, batch) for a pair.
 
-        It returns the probabilities [B, C], the masks of the open words (for each text a bool
-        [B, T]), the density [B], and the selections of both texts.
+        `batch` has B pairs, see `pad_texts`. The function returns the probabilities [B, C] of C
+        classes; a tuple with the mask of the open words, a bool [B, T], of each text of T words;
+        the density [B], the share of selected pairs of words; and the outputs of the attention
+        layer for both texts, with the fields `weights` and `gates`.
         """
 
         def run(params: Params, batch: Tree) -> Tree:
@@ -312,7 +331,11 @@ class PairView(View):
         return jax.jit(run)
 
     def _run_texts(self, texts: tuple[tuple[str, ...], ...]) -> Any:
-        """Runs `_program` on a pair, given as the words of both texts."""
+        """Runs `_program` on a pair, given as the words of both texts.
+
+        Returns its four outputs for a batch of one pair, as NumPy arrays: probabilities [1, C],
+        masks (a bool [1, T] for each text), density [1], and the outputs of the attention layer.
+        """
         # Both texts are padded to the same width, so that there is one program for each width and
         # not for each pair of widths.
         edge = width_of(max(map(len, texts)), min(LONGEST, self.max_len), COARSE)
@@ -321,12 +344,16 @@ class PairView(View):
             return jax.device_get(self._program(self._params, batch))
 
     def example(self) -> dict[str, str]:
-        """Returns two texts of the most frequent words of the vocabulary."""
+        """Returns {"text", "hypothesis"}: two texts of frequent words of the vocabulary."""
         words = example_words(self._model.vocabulary.words)
         return {"text": " ".join(words), "hypothesis": " ".join(words[: len(words) // 2])}
 
     def _texts(self, state: State) -> tuple[list[str], tuple[tuple[str, ...], ...]]:
-        """Returns (notes for the user, words of the first and of the second text) of a state."""
+        """Returns (notes, words of both texts) of a state.
+
+        The notes are sentences for the user about a text that is empty or too long. The words are a
+        tuple of two tuples of strings, cut after the words that are read.
+        """
         notes, most = [], min(LONGEST, self.max_len)
         texts = [self._model.tokenizer.split(text) for text in (state.text, state.hypothesis)]
         for number, words in zip(("first", "second"), texts, strict=True):
@@ -341,8 +368,9 @@ class PairView(View):
     def answer(self, state: State) -> Found:
         """Computes the class of the pair of texts in a state.
 
-        Returns (notes, answer): sentences for the user, and a dict for JSON or None. Each text is a
-        line of the answer, with its selected words if the model has a selector.
+        Returns (notes, answer): a list of sentences for the user, and a dict for JSON with the keys
+        of `View.answer`, or None if a text has no word. "lines" has a dict that `line` makes for
+        each text, with its selected words if the model has a selector.
         """
         notes, texts = self._texts(state)
         if not all(texts):
@@ -372,7 +400,7 @@ class PairView(View):
     def layers(self, state: State) -> list[Json] | None:
         """Computes a grid for each of the two texts and each head: the weights of its words.
 
-        Returns the grids as dicts for JSON; None if there is no answer to the state.
+        Returns the grids, a list of dicts for JSON that `grid` makes; None if a text has no word.
         """
         _, texts = self._texts(state)
         if not all(texts):
@@ -400,19 +428,20 @@ class PairView(View):
 
 
 class ReaderView(View):
-    """The view of a reader, which answers a question about a document with one of the candidates.
+    """The view of a `Reader`, which answers a question about a document with one of the candidates.
 
     Each question gets a table with the vectors of its words. The size of the table depends only on
     the padded lengths, so that new words need no compilation. Out-of-vocabulary words get the
     vectors of `Reader.with_words`.
 
     Args:
-      reader: the reader.
+      reader: the trained reader.
       tokenized: True if the texts are already tokens with spaces between them.
 
     Attributes:
       network: a description of the network.
-      fields: the input fields: name in the state, label, and text that is shown in an empty field.
+      fields: the input fields, each a dict of texts: "name", its field of `State`; "label"; and
+        "empty", the text that is shown in an empty field.
       layered: True if `layers` returns grids.
       max_len: the largest number of words that the model reads.
     """
@@ -439,7 +468,11 @@ class ReaderView(View):
 
     @functools.cached_property
     def _program(self) -> Any:
-        """A compiled function of (params, batch) that returns the output of the GA Reader."""
+        """A compiled function of (params, batch) that returns the output of the GA Reader.
+
+        `batch` is a batch of `ClozeBatches` with a single question. The output is a struct with the
+        scores of the candidates and the attention of each hop.
+        """
         config = self._reader.config
         letters = len(self._reader.characters) if config.characters.char_dim else 0
 
@@ -453,7 +486,11 @@ class ReaderView(View):
         return jax.jit(run)
 
     def example(self) -> dict[str, str]:
-        """Returns a document, a question and candidates of words of the vocabulary."""
+        """Returns {"text", "question", "candidates"}, texts of words of the vocabulary.
+
+        "text" is the document, and "candidates" has a candidate on each line. The result is {} if
+        the vocabulary has fewer than three words.
+        """
         words = example_words(self._reader.vocabulary.words)
         if len(words) < 3:
             return {}
@@ -466,11 +503,13 @@ class ReaderView(View):
     def _ask(
         self, document: tuple[str, ...], query_words: tuple[str, ...], candidates: tuple[str, ...]
     ) -> tuple[Reading, np.ndarray, list[np.ndarray]]:
-        """Runs the reader on a document of N and a query of Q words with the markers.
+        """Runs the reader on a document of N words and a query of Q words.
 
-        `document` and `query_words` are the words; each of `candidates` is a possible answer.
-        Returns (reading, attention of the last hop over the document [N], attention [N, Q] of each
-        gating hop).
+        `document` and `query_words` are the words; Q counts the two markers that are added to the
+        query. Each of `candidates` is a possible answer. A hop is a layer of the reader, and a
+        gating hop attends from each word of the document to the words of the query. Returns (the
+        `Reading` with the probabilities of the candidates, the attention [N] of the last hop to the
+        document, a list with the attention [N, Q] of each gating hop).
         """
         source = question(" ".join(document), " ".join(query_words), candidates)
         query = add_markers(source[0])
@@ -503,8 +542,8 @@ class ReaderView(View):
     def _build_table(self, words: Sequence[str], rows: int) -> tuple[Vocabulary, Params]:
         """Returns a vocabulary of only the given words, and parameters for it.
 
-        The table of word vectors in the parameters has `rows` rows, zeros after the vectors of the
-        vocabulary.
+        The result is (vocabulary, parameters of the reader). The table of word vectors in the
+        parameters has `rows` rows: the vectors of the vocabulary in its order, then zeros.
         """
         reader = self._reader
         vectors, lowercase = reader.params["embed"]["embedding"], reader.vocabulary.lowercase
@@ -530,8 +569,10 @@ class ReaderView(View):
     def answer(self, state: State) -> Found:
         """Computes the answer to the question of a state.
 
-        Returns (notes, answer): sentences for the user, and a dict for JSON or None. Each gating
-        hop is a line of the answer, and so is the attention of the last hop.
+        Returns (notes, answer): a list of sentences for the user, and a dict for JSON with the keys
+        of `View.answer`, or None for missing or unsuitable input. Its "lines" are dicts that `line`
+        makes: for each hop (layer) that gates the document, the attention of its words to each word
+        of the question; and the attention of the last hop to the words of the document.
         """
         words = tuple(self._split(" ".join(state.text.split())))
         query = tuple(self._split(state.question.replace("XXXXX", PLACEHOLDER)))
@@ -639,15 +680,18 @@ class TranslatorView(View):
 
         W = softmax(q k^T / sqrt(d)) [L, M, T, N]
 
-    with q and k of the network for the best translation. The weight of a pair of words is the sum
-    over the pieces of the source word and the mean over the pieces of the word of the translation.
+    for L layers, M heads, T pieces of the best translation and N pieces of the source, with the
+    queries q and keys k of the network and their width d. Pieces are the parts of words that the
+    network reads and writes. The weight of a pair of words is the sum over the pieces of the source
+    word and the mean over the pieces of the word of the translation.
 
     Args:
-      translator: the translator.
+      translator: the trained `Translator`.
 
     Attributes:
       network: a description of the network.
-      fields: the input fields: name in the state, label, and text that is shown in an empty field.
+      fields: the input fields, each a dict of texts: "name", its field of `State`; "label"; and
+        "empty", the text that is shown in an empty field.
       layered: True if `layers` returns grids.
       max_len: the largest number of words that the model reads.
     """
@@ -672,14 +716,18 @@ class TranslatorView(View):
         self._aligning = functools.lru_cache(_KEPT)(self._align)
 
     def example(self) -> dict[str, str]:
-        """Returns a sentence of pieces that are words of their own."""
+        """Returns {"text": a sentence of pieces that are words of their own}."""
         bpe = self._translator.bpe
         pieces = bpe.pieces(range(len(bpe)))
         return {"text": example_text(p[1:] for p in pieces if p.startswith(SPACE) and len(p) > 3)}
 
     @functools.cached_property
     def _search(self) -> Any:
-        """A compiled function of (params, batch): the ids of the translation, an int array [L]."""
+        """A compiled function of (params, batch) that returns the ids of the translation.
+
+        `batch` is that of `_batch`, a single sentence. The ids are an int array [L] for the pieces
+        of the longest possible translation; the ids after the stop token have no meaning.
+        """
         decode = self._translator.decode
         return jax.jit(lambda params, batch: decode(params, batch)[0])
 
@@ -687,8 +735,11 @@ class TranslatorView(View):
     def _look(self) -> Any:
         """A compiled function of (params, batch) that returns (weights, selections).
 
-        The weights are a list with the attention [M, T, N] of each decoder layer to the source, for
-        M heads, and the selections are those of the encoder layers.
+        `batch` has a sentence of N pieces ("tokens" [1, N], "lengths" [1]) and its translation of T
+        pieces ("targets" [1, T], "target_lengths" [1]). The weights are a list with the attention
+        [M, T, N] of each decoder layer to the source, for M heads. The selections are a list with
+        the output of each encoder layer, with the fields `weights` and `gates`, [1, M, N, N] or
+        None.
         """
         model = self._translator.model
 
@@ -717,14 +768,17 @@ class TranslatorView(View):
         return jax.jit(run)
 
     def _batch(self, ids: tuple[int, ...]) -> dict[str, np.ndarray]:
-        """Returns the ids of a sentence as a batch: "tokens" [1, T] and "lengths" [1]."""
+        """Returns the ids of a sentence as a padded batch: "tokens" [1, T] and "lengths" [1]."""
         edge = width_of(len(ids), self._pieces, COARSE)
         tokens = np.zeros((1, edge), np.int32)
         tokens[0, : len(ids)] = ids
         return {"tokens": tokens, "lengths": np.array([len(ids)], np.int32)}
 
     def _translate(self, ids: tuple[int, ...]) -> tuple[int, ...]:
-        """Returns the ids of the translation up to its stop token, which is included."""
+        """Returns the ids of the pieces of the best translation, with the stop token as the last.
+
+        `ids` are the ids of the pieces of the source sentence, with the stop token.
+        """
         with self._lock:
             tokens = np.asarray(self._search(self._params, self._batch(ids)))
         stops = np.flatnonzero(tokens == STOP)
@@ -733,8 +787,10 @@ class TranslatorView(View):
     def _align(self, ids: tuple[int, ...], target: tuple[int, ...]) -> tuple[np.ndarray, Any]:
         """Computes the attention of a translation to its source.
 
-        Returns (W [L, M, T, N] without padding for T pieces of `target` and N pieces of the source
-        `ids`, the selections of the encoder layers).
+        Returns (W, selections). W is [L, M, T, N] without padding: the attention of the T pieces of
+        `target` to the N pieces of the source `ids`, in L decoder layers with M heads. The
+        selections are a list with the output of each encoder layer, with the fields `weights` and
+        `gates`, [1, M, N', N'] with padding or None.
         """
         batch = self._batch(ids)
         # The target is padded to the longest possible translation, so that all translations share a
@@ -750,7 +806,8 @@ class TranslatorView(View):
     def _ids(self, state: State) -> tuple[str, tuple[int, ...]]:
         """Returns (note, ids): the ids of the pieces of the text of `state`, with the end marker.
 
-        If there is no translation, the note gives the reason, and there are no ids; else it is "".
+        If the text is empty or too long, the note gives the reason and the ids are (); else it is
+        "".
         """
         (ids,) = encode(self._translator.bpe, [" ".join(state.text.split())])
         if len(ids) <= 1:
@@ -766,8 +823,8 @@ class TranslatorView(View):
     def answer(self, state: State) -> Found:
         """Computes the translation of the text of a state.
 
-        Returns (notes, answer): sentences for the user, and a dict for JSON or None. The
-        translation is the title of the answer.
+        Returns (notes, answer): a list of sentences for the user, and a dict for JSON with the keys
+        of `View.answer`, or None for a text that is empty or too long. "title" is the translation.
         """
         wrong, ids = self._ids(state)
         if wrong:
@@ -789,8 +846,10 @@ class TranslatorView(View):
     def layers(self, state: State) -> list[Json] | None:
         """Computes the grids of attention weights for the text of a state, as dicts for JSON.
 
-        The first grid is the mean over the heads of the last decoder layer. Then come all decoder
-        and encoder layers. The result is None if there is no translation.
+        A grid, see `grid`, has a row for each word of the translation and a column for each word of
+        the source. The first grid is the mean over the heads of the last decoder layer. Then come
+        all decoder layers, and the encoder layers with pieces of the source on both axes. The
+        result is None for a text that is empty or too long.
         """
         wrong, ids = self._ids(state)
         if wrong:
@@ -824,15 +883,15 @@ class TranslatorView(View):
         return results
 
     def _show_pieces(self, ids: Sequence[int]) -> list[str]:
-        """Returns the pieces with the given ids, as the page shows them."""
+        """Returns the texts of the pieces with the given ids, without the mark of a space."""
         # A piece may be only the mark of a space, which would be invisible.
         pieces = [piece.replace(SPACE, "") for piece in self._translator.bpe.pieces(ids)]
         return [piece or "\u2423" for piece in pieces]
 
     def _words(self, ids: Sequence[int]) -> tuple[list[str], list[int]]:
-        """Returns the words of pieces, and for each piece the position of its word.
+        """Returns the words that pieces form, and for each piece the position of its word.
 
-        `ids` are the ids of the pieces.
+        `ids` are the ids of the pieces. The positions count from 0 in the list of words.
         """
         owner = self._translator.bpe.words(ids)
         words = [""] * (owner[-1] + 1 if owner else 0)

@@ -58,7 +58,13 @@ def explorer(model: Any, against: Any = None, *, text: str = "", data: object = 
 
 
 def _load_trained(model: Any) -> Any:
-    """Returns the trained model of a classifier or a folder: a lexicon is such a model, too."""
+    """Returns a trained model: a `TrainedModel`, a `LexiconModel`, a `Reader` or a `Translator`.
+
+    `model` is such a model, a trained classifier with such a model, or the path of a folder.
+
+    Raises:
+      TypeError: for an object of another type.
+    """
     if isinstance(model, TrainedModel | Reader | Translator):
         return model
     if hasattr(model, "_get_trained"):
@@ -105,7 +111,8 @@ def _widget_class() -> Any:
 
         Args:
           session: the session that answers the messages of the page.
-          state: the first state of the page, for JSON.
+          state: the fields of the first `State` of the page that differ from their defaults, a
+            dict for JSON.
         """
 
         _esm = page_file("explorer.js").decode()

@@ -52,7 +52,7 @@ def run(
 
     Args:
       kind: the class of the options; a subclass may give the folder another name.
-      args: the command line.
+      args: the words of the command line after the name of the command.
       prog: name of the command, for its help.
       open_reader: maps the path of the folder of a trained reader to a `Reader`.
 
@@ -114,10 +114,10 @@ def answer(options: AnswerOptions, open_reader: Callable[[Path], Reader], consol
 
 
 def _tokens(options: AnswerOptions) -> tuple[str, str, list[str]]:
-    """Returns (document, question, candidates) of the options, as `Reader` expects them.
+    """Reads the document that the options name, and returns (document, question, candidates).
 
-    Document and question are texts with spaces between the tokens; candidates is a list of such
-    texts.
+    Document and question are texts with spaces between the tokens, the question with @placeholder;
+    candidates is a list of such texts.
     """
     if str(options.document) == "-":
         # A byte more than the limit is read, so that a longer input is noticed and not cut.

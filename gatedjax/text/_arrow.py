@@ -24,7 +24,7 @@ class _Rows:
 
     Attributes:
       name: the name of the data in messages.
-      data: the `pyarrow.dataset.Dataset`.
+      data: the `pyarrow.dataset.Dataset` of the file or the table.
     """
 
     name: str

@@ -25,6 +25,9 @@ def check_share(max_aside: float) -> None:
 class Asides:
     """A counter of the lines (or other records) of a source that cannot be used.
 
+    Such lines are set aside: each is an `Aside` with the name of the file, the number of the line
+    and the reason.
+
     Args:
       name: name of the source, for messages.
       unit: the noun for the records of the source, in the plural.
@@ -99,7 +102,10 @@ class Asides:
         )
 
     def _hint(self) -> str:
-        """Returns the part of a message that names the encoding of the bad bytes, or ""."""
+        """Returns a sentence that suggests the encoding of undecodable bytes.
+
+        It is "" if there are none, or if no single encoding fits all files.
+        """
         # Files with different encodings get no hint, because the option holds for all files.
         hints = {suggest_encoding(Path(where), name) for where, name in self._encodings.items()}
         return hints.pop() if len(hints) == 1 else ""

@@ -129,8 +129,9 @@ class LinearBaseline:
           texts: the words of each text; the iterable is read once, a few texts at a time.
 
         Returns:
-          float64 [n, C]. The rows sum to 1; a class without a training text has probability 0. A
-          text without a known word has the probabilities of an empty text.
+          float64 [n, C] for n texts and C classes. The rows sum to 1; a class without a training
+          text has probability 0. A text without a known word has the probabilities of an empty
+          text.
         """
         parts = []
         for ids, ends in _chunks(texts, self._words):
@@ -146,8 +147,8 @@ class LinearBaseline:
     def _rows(self, ids: np.ndarray, ends: np.ndarray) -> csr_matrix:
         """Returns the feature matrix [texts, features]: 1 for each feature that a text has, else 0.
 
-        The features are first all words, then the pairs of adjacent words that occurred at least
-        twice in training.
+        It is sparse, of the type `csr_matrix` of SciPy. The features are first all words, then the
+        pairs of adjacent words that occurred at least twice in training.
 
         Args:
           ids: int [words], the ids of the words of all texts, -1 for an unknown word.
@@ -184,8 +185,8 @@ def character_ngrams(words: Sequence[str]) -> list[str]:
         ['a', 't', ' a', 'at', 't ', ' at', 'at ', ' at ', 'a ', ' a ']
 
     Args:
-      words: the words, to which a space is added at both ends; pieces of scripts without spaces
-        have no spaces added.
+      words: the words of the text, to which a space is added at both ends; pieces of scripts
+        without spaces have no spaces added.
     """
     return list(dict.fromkeys(ngram for word in words for ngram in (*word, *spell(word))))
 
@@ -241,7 +242,7 @@ def _number_words(
 def _is_kept(number: int, halvings: int) -> bool:
     """Returns True if the text at position `number` remains after the texts were halved often.
 
-    `halvings` is how many times half of the texts were dropped.
+    `number` counts from 0. `halvings` is how many times half of the texts were dropped.
 
     The hash of the number spreads the remaining texts evenly, in whatever order the texts come.
     """

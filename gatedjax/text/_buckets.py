@@ -59,14 +59,17 @@ def rows_of(width: int) -> int:
 def sizes_of(width: int) -> tuple[int, ...]:
     """Returns the possible numbers of texts in a batch of a width, in ascending order.
 
-    They are 1, 8, and the number in a full batch, see `rows_of`. `width` is the number of words per
-    text, padding included.
+    They are 1, 8, and the number of texts in a full batch, which `rows_of` returns. `width` is the
+    number of words per text, padding included.
     """
     return tuple(sorted({1, 8, rows_of(width)}))
 
 
 def shape_of(length: int, longest: int, widths: Sequence[int] = FINE) -> Shape:
     """Returns the shape (rows, width) of a full batch of texts with `length` words.
+
+    `rows` is the number of texts in the batch, and `width` the number of words of each text with
+    padding.
 
     Args:
       length: the number of words of a text.
@@ -112,8 +115,8 @@ def group_texts(
       shape: maps the number of words in a text to the shape of a full batch of such texts.
 
     Yields:
-      (numbers, shape) for each batch: the positions of its texts in `lengths`, and the (rows,
-      width) of its shape.
+      (numbers, shape) for each batch: the list of the positions, from 0, of its texts in `lengths`,
+      and its shape (rows, width): the number of texts with filler, and of words with padding.
     """
     groups: dict[Shape, list[int]] = {}
     for number, length in enumerate(lengths):
@@ -129,12 +132,13 @@ def pad_texts(texts: Sequence[Sequence[np.ndarray]], shape: Shape) -> dict[str, 
     Args:
       texts: for each example a tuple of int arrays: the ids of its text, or of both texts of a
         pair.
-      shape: (rows, width) of the batch.
+      shape: (rows, width) of the batch: the number of rows, at least the number of examples, and of
+        words in each row.
 
     Returns:
-      A dict with "tokens" [rows, width] and "lengths" [rows] of the texts; for pairs these are the
-      first texts, and "hypothesis" and "hypothesis_lengths" are the second texts. Filler rows have
-      length 1.
+      A dict with the ids "tokens" [rows, width], padded with 0, and the numbers of words "lengths"
+      [rows]; for pairs these are the first texts, and "hypothesis" and "hypothesis_lengths" are the
+      second texts. Rows after the examples are filler of length 1.
     """
     batch: dict[str, np.ndarray] = {}
     # The loop ends after the first names if the examples are single texts.

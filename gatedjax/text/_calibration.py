@@ -19,8 +19,8 @@ def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float:
         True
 
     Args:
-      probabilities: [n, C], the probabilities p of the classes.
-      labels: int [n], the class of each text.
+      probabilities: [n, C], the probabilities p of the C classes for each of the n texts.
+      labels: int [n], the class of each text, from 0.
 
     Returns:
       T, in [0.1, 10]. A number above 1 makes the probabilities less extreme.

@@ -300,9 +300,10 @@ class _Classifier(TextEstimator):
             their tokens and vectors.
 
         Returns:
-          A dict with accuracy, macro F1, confusion, calibration and density, for a network with
-          gates also the accuracy in each gate mode, and "leak" if words are left out; see
-          `evaluate_model`.
+          A dict with accuracy, macro F1, confusion, calibration and density (the share of open
+          words), for a network with gates also the accuracy in each gate mode, and "leak" (the
+          change of the prediction without a closed word) if words are left out; `evaluate_model`
+          lists the keys.
 
         Raises:
           ValueError: for a label that is not a class of the model, or data that cannot be used.
@@ -318,8 +319,8 @@ class _Classifier(TextEstimator):
             (tokens, vectors [T, D]).
 
         Returns:
-          The words with open gates, the attention to each word, and the prediction after flipping
-          each gate and after removing each word.
+          An `Explanation`: the words with open gates, the attention to each word, and the
+          prediction after flipping each gate and after removing each word.
 
         Raises:
           ValueError: if a text has no word.
@@ -347,8 +348,10 @@ class _Classifier(TextEstimator):
 class TextClassifier(_Classifier):
     """A text classifier that returns, with each label, the words that attention can see.
 
-    The prediction also depends on the other words, through the encoder; "leak" in `report_` and in
-    the result of `evaluate` measures by how much.
+    The constructor takes the name of the model, such as "lexicon" or "gru", and keywords, the
+    fields of `TextOptions`. A lexicon reads the returned words only. The prediction of a network
+    also depends on the other words, through the encoder; "leak" in `report_` and in the result of
+    `evaluate` measures by how much.
 
         model = TextClassifier.train("reviews.csv")
         model.predict(["a dull , lifeless film"])[0]   # Prediction(label=..., kept=[...], ...)
@@ -378,8 +381,10 @@ class TextClassifier(_Classifier):
 class PairClassifier(TextClassifier):
     """A classifier of pairs of texts, for example whether the first text entails the second.
 
-    The columns are premise, hypothesis and label. The methods are the same as in `TextClassifier`:
-    `train`, `fit`, `predict`, `predict_proba`, `score`, `evaluate`, `explain`, `save` and `load`.
+    The constructor takes the name of the model, "ssan" or "san", and keywords, the fields of
+    `TextOptions`. The columns are premise, hypothesis and label. The methods are the same as in
+    `TextClassifier`: `train`, `fit`, `predict`, `predict_proba`, `score`, `evaluate`, `explain`,
+    `save` and `load`.
 
         >>> PairClassifier(num_steps=200)
         PairClassifier(num_steps=200)
@@ -412,7 +417,10 @@ def _check_list(values: Any, name: str) -> None:
 
 
 def _values(values: Any, name: str) -> list[Label]:
-    """Returns the labels of a list, an array or a column as a list; `name` is for messages."""
+    """Returns the labels in `values` (a list, an array or a column) as a list.
+
+    `name` is the name of the argument, for messages.
+    """
     _check_list(values, name)
     items = values.tolist() if hasattr(values, "tolist") else list(values)
     # `tolist` of an array with two dimensions returns a list of lists.

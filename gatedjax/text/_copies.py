@@ -13,7 +13,8 @@ from gatedjax.text._table import Label
 def equal_texts(corpus: Any) -> np.ndarray:
     """Returns for each text of a `Corpus` the position of the first text with the same words.
 
-    The result is int64 [n] for n texts.
+    A `Corpus` has the labelled texts of a file as numbers. The result is int64 [n] for its n texts,
+    with positions from 0.
 
     Tagged sentences are not compared: each position is the position of the sentence itself.
     """
@@ -27,7 +28,8 @@ def equal_texts(corpus: Any) -> np.ndarray:
 def single_text_classes(corpus: Any) -> list[Label]:
     """Returns the classes of a `Corpus` that have a single text, or only copies of a text.
 
-    Such a class cannot be both in the training and in the validation texts.
+    A `Corpus` has the labelled texts of a file as numbers. The result is a list of labels, [] for
+    tagged sentences. Such a class cannot be both in the training and in the validation texts.
     """
     if corpus.is_tagged:
         return []
@@ -83,7 +85,11 @@ class Duplicates:
 
 
 def find_duplicates(corpus: Any) -> Duplicates:
-    """Counts the texts of a `Corpus` that occur more than once or have several labels."""
+    """Counts the texts of a `Corpus` that occur more than once or have several labels.
+
+    A `Corpus` has the labelled texts of a file as numbers. The result is a `Duplicates` with the
+    counts and up to three examples.
+    """
     first = equal_texts(corpus)
     if corpus.is_tagged or len(np.unique(first)) == len(first):
         return Duplicates(0, 0, 0, 0, ())
@@ -113,8 +119,9 @@ def find_duplicates(corpus: Any) -> Duplicates:
 def count_overlap(corpus: Any, other: Any) -> int:
     """Returns the number of texts of `other` with the same words as a text of `corpus`.
 
-    Both are a `Corpus`, read with the same `Numbers`, because hashes of numbers are compared. The
-    result is 0 for tagged sentences.
+    Both are a `Corpus` (the labelled texts of a file as numbers), read with the same `Numbers` (the
+    number of each word), because hashes of numbers are compared. The result is 0 for tagged
+    sentences.
     """
     if corpus.digests is None or other.digests is None:
         return 0

@@ -44,7 +44,7 @@ class Rows(Sequence[np.ndarray]):
     Args:
       flat: the ids of all texts, concatenated.
       starts: int64 [n + 1], the position where each text begins, and the end of the last text.
-      table: an array that maps the ids to other ids; None does not change them.
+      table: an int array with the new id at the index of each id; None does not change the ids.
       max_len: number of words after which a text is cut; None does not cut.
     """
 
@@ -105,11 +105,11 @@ class Rows(Sequence[np.ndarray]):
 
 
 class RowSubset(Sequence[np.ndarray]):
-    """A selection of rows by their positions, as a sequence of int arrays.
+    """A selection of texts by their positions, as a sequence of int arrays of ids.
 
     Args:
-      rows: the rows to choose from.
-      positions: int [n], the position in `rows` of each row of the selection.
+      rows: the texts to choose from, each an int array of the ids of its words.
+      positions: int [n], the position in `rows`, from 0, of each text of the selection.
     """
 
     def __init__(self, rows: Sequence[np.ndarray], positions: np.ndarray) -> None:
@@ -125,7 +125,9 @@ class RowSubset(Sequence[np.ndarray]):
 
 
 class Spool:
-    """A writer of rows of ids to a file; memory has a buffer and the starts of the rows.
+    """A writer of texts as rows of ids to a file; memory has a buffer and the starts of the rows.
+
+    A row is the sequence of the ids of the words of a text.
 
     A context manager. It removes an existing file and creates a new file, because a run that still
     reads the old file can then go on reading it.
@@ -164,10 +166,10 @@ class Spool:
         return self._starts[-1]
 
     def rows(self, table: np.ndarray | None = None) -> Rows:
-        """Returns the rows in the file; the context must have ended.
+        """Returns the rows in the file as a sequence of int arrays; the context must have ended.
 
         Args:
-          table: an array that maps the ids to other ids; None does not change them.
+          table: an int array with the new id at the index of each id; None does not change the ids.
         """
         return Rows(self._flat, np.frombuffer(self._starts, np.int64), table)
 
@@ -219,7 +221,7 @@ Labels = Any
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Corpus:
-    """The labelled texts of a file, as numbers.
+    """The labelled texts of a file, as numbers: a text, or a pair of texts, is an example.
 
     `texts` has for each text column (one, or two for pairs) the numbers of the words, and `labels`
     the positions of the labels in `classes`. `lines` has the line of each example in the file
@@ -283,16 +285,17 @@ def read_training(
     min_class: int = 1,
     **options: Any,
 ) -> tuple[Corpus, Numbers]:
-    """Reads the training texts, and learns what their tokenizer has to learn.
+    """Reads the training texts as numbers, and learns what their tokenizer has to learn.
 
     Units of scripts without spaces are learned if a token has characters of such a script; the
     texts are then read again. Only the texts are used, without their labels.
 
     Args:
-      table: the texts.
-      folder: the folder for the files.
+      table: the labelled texts, as `open_table` opens them.
+      folder: the folder for the files with the numbers of the words, in which the texts remain.
       lowercase: True gives "The" and "the" the same number.
-      tokens: the kind of the tokenizer, see `Tokenizer`; None is "words".
+      tokens: the kind of the tokenizer, "words" (the meaning of None), "social", "characters" or
+        "bpe", see `Tokenizer`.
       tokenizer: a function from a text to its tokens, or None.
       min_class: texts of a class with fewer texts are left out.
       **options: further arguments of `read_corpus`.
@@ -324,7 +327,7 @@ def read_training(
 
 
 def find_rare_classes(table: Table, min_class: int) -> list[Label]:
-    """Returns the labels with fewer than `min_class` texts.
+    """Returns the labels of a table of labelled texts that have fewer than `min_class` texts.
 
     Raises:
       ValueError: if all labels have fewer texts.
@@ -357,7 +360,7 @@ def read_corpus(
     """Reads labelled texts in one pass, and writes their numbers to files.
 
     Args:
-      table: the texts.
+      table: the labelled texts, as `open_table` opens them.
       folder: the folder for the files.
       part: prefix of the names of the files, such as "train".
       numbers: the numbers of the words; new words are added.
@@ -460,7 +463,7 @@ class Examples:
         """Stores the label and the line of a record; returns True for a label seen first here.
 
         Args:
-          record: a record from `read`.
+          record: a record that `read` yielded, a text or pair with its label.
           digest: a hash of its words, by which equal texts are found.
         """
         seen = self.num_classes
@@ -471,7 +474,7 @@ class Examples:
         return self.num_classes > seen
 
     def finish(self, max_aside: float, *, check_labels: bool = True) -> Corpus:
-        """Returns the `Corpus` of all records, without texts.
+        """Returns the `Corpus` of all records (their labels and lines), without texts.
 
         Args:
           max_aside: the largest share of the lines that may be set aside.
@@ -659,14 +662,17 @@ def check_trainable(corpus: Corpus, *, split: bool) -> None:
 
 
 def split_training(corpus: Corpus, held_out: float) -> tuple[np.ndarray, np.ndarray]:
-    """Splits a corpus into training and validation, see `split_texts`.
+    """Splits a corpus into training and validation, in proportion to the classes.
+
+    Equal texts are in the same part, see `split_texts`.
 
     Args:
-      corpus: the corpus.
+      corpus: the labelled texts of a file, as numbers.
       held_out: share of the examples for validation, of which there are at most 20,000.
 
     Returns:
-      The positions of the examples for training, and of the examples for validation.
+      The positions, from 0, of the examples for training, and of the examples for validation: two
+      int arrays.
     """
     # All validation texts are read in each evaluation, so their number has a limit.
     share = min(held_out, _LARGEST_HELD / len(corpus))
@@ -684,7 +690,8 @@ def split_texts(
     single class.
 
     Args:
-      labels: int32 [n], the class of each example; or for tagged sentences a row of tags each.
+      labels: int32 [n], the class of each example; or for tagged sentences an int array of
+        the tags of each.
       fraction: share of the examples for validation.
       equal: int64 [n], for each example the position of the first example with the same text, see
         `equal_texts`; None if all texts differ.
@@ -734,9 +741,9 @@ def build_vocabulary(
     The most frequent words come first; words of equal frequency are in alphabetical order.
 
     Args:
-      corpus: the texts.
-      excluded: int array, the positions of the texts that are not for training.
-      numbers: the numbers of the words.
+      corpus: the labelled texts of a file, as numbers.
+      excluded: int array, the positions, from 0, of the texts that are not for training.
+      numbers: the number of each word, with which the corpus was read.
       min_count: words that occur less often are dropped.
       max_words: largest number of words from the texts.
       extra_words: words that are added, such as the words in a file of vectors.
@@ -769,7 +776,11 @@ def build_vocabulary(
 
 
 def table_of(numbers: Numbers, vocabulary: Vocabulary) -> np.ndarray:
-    """Returns int32 [number of words]: the id in `vocabulary` of each word, by its number."""
+    """Returns int32 [number of words]: the id in `vocabulary` of each word, by its number.
+
+    `numbers` gives each word of a corpus its number. An out-of-vocabulary word has the id 1, or in
+    a `ShapedVocabulary` the id of its shape.
+    """
     return np.array(vocabulary.encode(numbers.ids), np.int32).reshape(-1)
 
 

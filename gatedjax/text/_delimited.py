@@ -23,7 +23,7 @@ class _Lines:
     """Lines for `csv.reader`, stored until their record is complete, to be read again if needed.
 
     Args:
-      lines: pairs of the number of a line and its text.
+      lines: pairs of the number of a line, from 1, and its text.
 
     Attributes:
       pending: the lines, with their numbers, since the last complete record.
@@ -82,7 +82,7 @@ def _records(file: TextFile, delimiter: str) -> Iterator[Fields]:
     line. In files with tabs, quotes that are not balanced are part of the text.
 
     Args:
-      file: the file.
+      file: the text file to read.
       delimiter: ",", ";", "|" or a tab.
     """
     if csv.field_size_limit() < LONGEST:  # The limit of the process, by default 128 KiB.
@@ -154,8 +154,8 @@ class Delimited:
     """A .csv, .tsv, .tab or .psv file; a .csv file may have ";", "|" or tabs as delimiters.
 
     Attributes:
-      file: the file.
-      kind: its ending, one of `ENDS`.
+      file: the text file to read.
+      kind: its ending: ".csv", ".tsv", ".tab" or ".psv".
       header: the names of the columns of a file without a header; None reads them from its first
         record.
     """
@@ -223,16 +223,20 @@ class Delimited:
         return f"{self.name} must have a labelled text, got an empty file"
 
     def check(self, columns: Columns) -> None:
-        """Raises ValueError if the header lacks a column, or there is no line after the header."""
+        """Raises ValueError if the header lacks a column, or there is no line after the header.
+
+        `columns` has the names of the columns of the texts and of the label.
+        """
         check_names(self.name, self.names, columns, header=self.header is None)
         if next(self.rows(columns), None) is None:
             raise ValueError(f"{self.name} must have a row after the header, got none")
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Yields the values of each record after the header in `columns`, see `Cells`.
+        """Yields the values of each record after the header in the columns `columns.wanted`.
 
-        `Cells` is a tuple (file, line, values). An `Aside` with the reason stands for a record that
-        cannot be used.
+        `columns` has the names of the columns of the texts and of the label. `Cells` is a tuple
+        (path of the file, number of the line from 1, values in the order of `columns.wanted`). An
+        `Aside` with the reason stands for a record that cannot be used.
         """
         delimiter, names = self._header()
         places = [names.index(name) for name in match_names(names, columns)]

@@ -43,7 +43,8 @@ def open_json(file: TextFile) -> Form:
       file: the file, which has been checked.
 
     Returns:
-      A `Form`; the number of a row is its position in the array, from 1.
+      A `Form`, an object with a method `rows` that yields the values of each row; the number of a
+      row is its position in the array, from 1.
 
     Raises:
       ValueError: if the file is not JSON, has another form, or is too large to be read at once.
@@ -80,7 +81,7 @@ def open_json(file: TextFile) -> Form:
 
 
 def _has_lines(file: TextFile) -> bool:
-    """Returns True if the first two lines that are not empty are each a whole JSON object.
+    """Returns True if the first two lines of `file` that are not empty are each a JSON object.
 
     A file with a single such line is the document of an object.
     """
@@ -132,7 +133,8 @@ class Workbook:
 
     Attributes:
       path: the path of the file.
-      header: the names of the columns if the first row is not a header; None reads them from it.
+      header: the names of the columns if the first row is not a header; None takes the values of
+        the first row as names.
     """
 
     path: Path
@@ -146,7 +148,7 @@ class Workbook:
 
     @functools.cached_property
     def _sheets(self) -> tuple[int, str]:
-        """The number of sheets, and the name of the first sheet with a cell."""
+        """A pair: the number of sheets, and the name of the first sheet with a cell."""
         with self._open() as book:
             for sheet in book.worksheets:
                 if any(_is_filled(row) for row in sheet.iter_rows(values_only=True)):
@@ -209,7 +211,10 @@ class Workbook:
         return tuple("" if value is None else str(value).strip() for value in row)
 
     def check(self, columns: Columns) -> None:
-        """Raises ValueError if a column is missing, or there is no row after the header."""
+        """Raises ValueError if a column is missing, or there is no row after the header.
+
+        `columns` has the names of the columns of the texts and of the label.
+        """
         number, row = self._first
         if self.header is not None and len(self.header) != len(row):
             raise ValueError(
@@ -223,7 +228,12 @@ class Workbook:
             )
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Yields the values of each row in `columns` as `Cells`: (name, number, values)."""
+        """Yields the values of each row in `columns` as `Cells`: (name, number, values).
+
+        `columns` has the names of the columns of the texts and of the label. The number of the row
+        counts from 1, and the values are in the order of `columns.wanted`. An `Aside` with the
+        reason stands for a row that cannot be used.
+        """
         name, names = self.name, self.names
         places = [names.index(wanted) for wanted in match_names(names, columns)]
         first, _ = self._first

@@ -67,8 +67,8 @@ class TextEstimator(TextOptions):
     """The base class of the classifiers and of the tagger, with the interface of scikit-learn.
 
     The parameters of the constructor are the fields of `TextOptions`. Training sets the attributes
-    `classes_`, the sorted labels, and `report_`, a dict of the scores
-    of the model on the validation and test data.
+    `classes_`, the sorted labels, and `report_`, a dict of the scores of the model on the
+    validation and test data.
     """
 
     _kind: ClassVar[str]
@@ -107,7 +107,7 @@ class TextEstimator(TextOptions):
 
     @property
     def options(self) -> TextOptions:
-        """The parameters as `TextOptions`."""
+        """The parameters of the constructor as `TextOptions`, the options of a training."""
         return TextOptions(**self.get_params())
 
     def save(
@@ -181,10 +181,11 @@ class TextEstimator(TextOptions):
     def _train(
         self, *tables: Data | None, workdir: str | Path | None = None, **arguments: Any
     ) -> Self:
-        """Trains on a table of labelled texts, and returns the trained model itself.
+        """Trains on labelled texts or tagged sentences, and returns the estimator itself.
 
         Args:
-          *tables: the training data, the validation data or None, and the test data or None.
+          *tables: the training data, the validation data or None, and the test data or None, each
+            as `open_table` or `open_sentences` opens them.
           workdir: folder for checkpoints; None uses a temporary folder.
           **arguments: further arguments of `train_model`, such as `say` and `progress`.
         """

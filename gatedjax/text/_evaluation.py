@@ -119,7 +119,8 @@ def evaluate_model(
     def read_shape(size: int) -> Shape:
         """Returns the shape (rows, width) of the largest batch of the evaluation for a text.
 
-        `size` is the number of words of the text, which determines the width.
+        `size` is the number of words of the text, which determines the width: the number of words
+        of a padded text. `rows` is the number of texts in the batch.
         """
         rows, width = shape_of(size, model.max_len)
         count = min(fullest[width], rows)
@@ -189,7 +190,7 @@ def _join(readings: Sequence[Readings]) -> Readings:
 def _by_mode(
     model: TrainedModel, texts: Sequence[tuple[str, ...]], labels: Sequence[int]
 ) -> dict[str, np.ndarray]:
-    """Returns by the name of each gate mode an array [n]: the share of draws that are right.
+    """Returns a dict from each gate mode to an array [n]: for n texts the share of right draws.
 
     A draw is right if the network predicts the true class of the example with the drawn gates. A
     mode without chance has a single draw. The seed of the draws is fixed.

@@ -29,7 +29,8 @@ def explain_texts(
 
     Returns:
       An `Explanation`: the prediction, and for each word its attention, its gate, and the
-      prediction after a flip of this gate and after the removal of this word.
+      prediction after a flip of this gate and after the removal of this word; for a lexicon the
+      part of each word in the logits.
 
     Raises:
       ValueError: if a text has no word.
@@ -69,7 +70,9 @@ def explain_texts(
 
 
 def _change(model: TrainedModel, probabilities: np.ndarray, best: int) -> Change:
-    """Returns the prediction for a changed text, as a `Change`.
+    """Returns the prediction for a changed text, as a `Change`: (label, probability).
+
+    Its probability is that of the class which was predicted without the change.
 
     Args:
       model: the trained model.

@@ -53,8 +53,8 @@ def kind_of(folder: Path) -> str:
     """Returns the kind of the model in an exported folder or in the work folder of a run.
 
     The kind of an export is in its configuration: "text", "pair", "tags", "cloze" (a reader),
-    "translation" or "run". A work folder is "cloze" if it has an alphabet, "translation" if it has
-    byte pairs, else "run".
+    "translation" or "run" (a GA-Net over texts). A work folder is "cloze" if it has an alphabet,
+    "translation" if it has byte pairs, else "run".
 
     Raises:
       FileNotFoundError: if the folder is neither.
@@ -154,7 +154,8 @@ def check_single(record: Json, workdir: Path) -> None:
     """Refuses the checkpoint of several seeds that were trained together.
 
     Args:
-      record: the JSON record of the checkpoint, a dict; "lanes" in its "run" lists several seeds.
+      record: the JSON record of the checkpoint, a dict; "lanes" in its "run" lists the seeds that
+        were trained together.
       workdir: the work folder of the run, for the message.
 
     Raises:
@@ -175,7 +176,7 @@ def belongings(workdir: Path, metadata: Mapping[str, Any]) -> tuple[Kind, dict[s
 
     Args:
       workdir: the work folder of the run.
-      metadata: the metadata of its checkpoint, with the configuration and the digest of the
+      metadata: the metadata of its checkpoint, a dict with the configuration and the digest of the
         vocabulary.
 
     Returns:

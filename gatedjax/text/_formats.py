@@ -21,7 +21,11 @@ _PARTS = {"train", "test", "dev", "val", "valid", "validation"}
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Returns the dict of the pairs (name, value) of a JSON object; a repeated name is an error."""
+    """Returns the dict of the pairs (name, value) of a JSON object.
+
+    Raises:
+      ValueError: if a name is repeated.
+    """
     value = dict(pairs)
     # JSON allows a name twice, and Python would silently take the last value.
     if len(value) < len(pairs):
@@ -80,7 +84,10 @@ class JsonLines:
         return tuple(names)
 
     def check(self, columns: Columns) -> None:
-        """Raises ValueError if the file is empty, or the first objects lack a column."""
+        """Raises ValueError if the file is empty, or the first objects lack a column.
+
+        `columns` has the names of the columns of the texts and of the label.
+        """
         if next(self.file.lines(), None) is None:
             raise ValueError(f"{self.name} must have a labelled text, got an empty file")
         if names := self.names:
@@ -89,7 +96,9 @@ class JsonLines:
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
         """Yields the values of each line in `columns` as `Cells`: (file, line, values).
 
-        An `Aside` with the reason stands for a line that cannot be used.
+        `columns` has the names of the columns of the texts and of the label. The line counts from
+        1, and the values are in the order of `columns.wanted`. An `Aside` with the reason stands
+        for a line that cannot be used.
         """
         names = match_names(self.names, columns)
         for number, problem, text in _lines(self.file):
@@ -120,7 +129,11 @@ class FastText:
         return self.file.name
 
     def check(self, columns: Columns) -> None:
-        """Raises ValueError for pairs, and for a file that is empty or lacks labels."""
+        """Raises ValueError for pairs, and for a file that is empty or lacks labels.
+
+        `columns` has the names of the columns of the texts and of the label. Two columns of texts
+        mean pairs, which this format does not have; without a column of labels no label is needed.
+        """
         _one_text(self.name, "a .txt file", columns)
         first = [text for _, _, text in itertools.islice(_lines(self.file), _LOOK)]
         if not first:
@@ -133,9 +146,11 @@ class FastText:
             )
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Yields text and label of each line as `Cells`: (file, line, values).
+        """Yields text and labels of each line as `Cells`: (file, line, (text, labels)).
 
-        An `Aside` with the reason stands for a line that cannot be used.
+        The line counts from 1, and the labels are a list of texts. An `Aside` with the reason
+        stands for a line that cannot be used; a line without a label cannot be used if `columns`
+        has a column of labels.
         """
         for number, problem, text in _lines(self.file):
             labels = _LABEL.findall(text)
@@ -170,8 +185,8 @@ class Folder:
     def check(self, columns: Columns) -> None:
         """Raises ValueError if there are no folders or texts, or the columns are those of pairs.
 
-        It also raises ValueError if the folders are named after parts of a data set, such as
-        "train" and "test".
+        `columns` has the names of the columns; two columns of texts mean pairs. It also raises
+        ValueError if the folders are named after parts of a data set, such as "train" and "test".
         """
         _one_text(self.name, "a folder", columns)
         expected = "a folder with .txt files for each class"
@@ -189,10 +204,11 @@ class Folder:
             raise ValueError(f"{self.path} must have {expected}, got no usable text")
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Yields text and label of each file as `Cells`: (file, line, values).
+        """Yields text and label of each file as `Cells`: (file, 1, (text, label)).
 
         The label is the name of the folder. An `Aside` with the reason stands for a file that
-        cannot be used.
+        cannot be used. If `columns` has no column of labels, the files of the outer folder are
+        yielded too, with the label "".
         """
         for path in sorted(self.path.iterdir()):
             if _is_class(path):
@@ -239,7 +255,7 @@ def _one_text(name: str, form: str, columns: Columns) -> None:
     Args:
       name: the name of the source, for the message.
       form: its form with an article, such as "a folder".
-      columns: the columns that were asked for.
+      columns: the names of the columns that were asked for; two columns of texts mean pairs.
     """
     if len(columns.inputs) > 1:
         raise ValueError(

@@ -124,7 +124,9 @@ def _factors(p: Any, xp: Any) -> tuple[Any, Any]:
 
 
 def _weights(p: Any, xp: Any) -> Any:
-    """Computes the probabilities P(b) [2^n] of all patterns b of n gates.
+    """Computes the probabilities P(b) [2^n] of all patterns b of n gates, in the order of codes.
+
+    The code of a pattern is an integer in [0, 2^n); the first gate is its lowest bit.
 
     Args:
       p: the open probabilities [n].
@@ -136,8 +138,8 @@ def _weights(p: Any, xp: Any) -> Any:
 def _contrasts(p: Any, xp: Any) -> Any:
     """Computes the coefficients [2^n, n] with which values of all codes sum to effects of gates.
 
-    The coefficient of a code and a gate is the probability of the bits of the remaining gates, with
-    a minus sign if the gate is closed.
+    A code is a pattern of n gates as an integer in [0, 2^n). Its coefficient for a gate is the
+    probability of the bits of the remaining gates, with a minus sign if the gate is closed.
 
     Args:
       p: the open probabilities [n].
@@ -181,7 +183,7 @@ def _sums(head: Head, params: Params, inputs: PatternInputs, centre: Float[Array
     The sums are 0 for upper halves with open gates at padding.
 
     Args:
-      head: maps (parameters, pooled states [k, D]) to class scores [k, C].
+      head: maps (parameters, k pooled states [k, D]) to the scores [k, C] of C classes.
       params: the parameters of `head`.
       inputs: the arrays of the text, padded to T words.
       centre: a number that is subtracted from all losses, for precision.
@@ -244,7 +246,7 @@ def text_truth(head: Head, params: Params, inputs: PatternInputs, centre: float)
     """Computes the exact results of a text from the losses of all its patterns.
 
     Args:
-      head: maps (parameters, pooled states [k, D]) to class scores [k, C].
+      head: maps (parameters, k pooled states [k, D]) to the scores [k, C] of C classes.
       params: the parameters of `head`.
       inputs: the arrays of the text, padded to T words, at least LOWER.
       centre: a loss about as large as the losses of the patterns. It is subtracted from them before

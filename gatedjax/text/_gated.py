@@ -33,8 +33,9 @@ class GatedTexts:
       title: a text with the names of the model and of the texts.
       model: the `GANet`.
       params: its parameters.
-      batch: "tokens" [B, T], "lengths" [B], "label" [B] and "example_id" [B] of all B texts. Tokens
-        are cut after 32 words; lengths count all words.
+      batch: the B texts, padded to T words: "tokens" [B, T], the ids of the words; "lengths" [B];
+        "label" [B], the position of the true class; and "example_id" [B]. Tokens are cut after 32
+        words; lengths count all words.
       aside: number of lines that could not be used.
     """
 
@@ -178,6 +179,9 @@ def open_own(
 def _batch(ids: Sequence[np.ndarray], labels: np.ndarray, numbers: np.ndarray) -> Json:
     """Returns the `batch` of `GatedTexts`: a dict of arrays for all texts.
 
+    It has "tokens" [B, T] with at most 32 words of each text, "lengths" [B], "label" [B] and
+    "example_id" [B].
+
     Args:
       ids: for each of the B texts an int array, the ids of its words.
       labels: int [B], the positions of their classes.
@@ -193,6 +197,6 @@ def _batch(ids: Sequence[np.ndarray], labels: np.ndarray, numbers: np.ndarray) -
 
 
 def _like(network: GANet) -> Tree:
-    """Returns the parameters of a network as a tree of shapes and dtypes, without values."""
+    """Returns the parameters of a network as a tree of `jax.ShapeDtypeStruct`, without values."""
     batch = {"tokens": np.zeros((1, 2), np.int32), "lengths": np.ones(1, np.int32)}
     return jax.eval_shape(lambda key: network.init(key, batch)["params"], jax.random.key(0))

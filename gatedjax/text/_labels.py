@@ -101,7 +101,7 @@ class Classes:
           where, line: the file and the line of the label, for messages.
 
         Returns:
-          The position.
+          The position, from 0.
 
         Raises:
           ValueError: if the classes are known and the label is not among them; if the label is a
@@ -118,7 +118,10 @@ class Classes:
         return self._add(cast(Label, label), f"{where}:{line}") if place is None else place
 
     def _add(self, label: Label, first: str) -> int:
-        """Adds a label that was read at the place `first`, and returns its position."""
+        """Adds a label, and returns its position, from 0.
+
+        `first` is the place where the label was read first, such as "a.csv:3".
+        """
         self.places[label] = len(self.places)
         for look in _looks(label):
             # The first label with this look stays, because the message names the place where it was

@@ -22,7 +22,8 @@ Ids = tuple[np.ndarray, ...]
 class Sample:
     """An evenly spread sample of a stream of texts, at most `TEXTS` (64) of them.
 
-    The positions of the sample in the stream depend only on the number of texts, not on chance.
+    `add` passes a text of any type, and `texts` returns the sample. The positions of the sample in
+    the stream depend only on the number of texts, not on chance.
 
     >>> sample = Sample()
     >>> for number in range(200):
@@ -61,8 +62,9 @@ def measure_leak(
     |p(x) - p(x without w)|, where the whole network runs again without the word.
 
     Args:
-      run: maps a padded batch, see `pad_texts`, to a dict with "probabilities" [B, C] and "kept", a
-        bool [B, T] for each text of an example, True at the words that attention can see.
+      run: maps a padded batch of B examples, the dict of `pad_texts`, to a dict with
+        "probabilities" [B, C] of C classes and "kept", for each text of an example a bool [B, T]
+        over its T padded words, True at the words that attention can see.
       texts: a sample of texts, each a tuple of the int array of its ids, or of both of a pair.
       shape_of: maps the number of words in a text to the shape (rows, width) of its batch, so that
         the batches have shapes for which a compiled program exists.
@@ -113,7 +115,7 @@ def measure_leak(
 
 
 def render_leak(leak: Json) -> str:
-    """Returns the dict of `measure_leak` as a sentence for the terminal."""
+    """Returns the dict of `measure_leak`, the changes without a word, as a sentence."""
     return (
         f"the probability changes by {leak['closed']:.4f} on average when a word that is not kept "
         f"is removed, and by {leak['open']:.4f} when a kept word is "
@@ -137,9 +139,9 @@ def _run(
     """Runs the network on texts.
 
     Args:
-      run: maps a padded batch, see `pad_texts`, to a dict with "probabilities" [B, C] and "kept", a
-        bool [B, T] for each text of an example.
-      texts: the ids of the words of each text, or of both texts of each pair.
+      run: maps a padded batch of B examples, the dict of `pad_texts`, to a dict with
+        "probabilities" [B, C] of C classes and "kept", a bool [B, T] for each text of an example.
+      texts: for each example a tuple of int arrays: the ids of its text, or of both of a pair.
       sizes: for each example the number of words from which the shape of its batch follows.
       shape_of: maps this number to the shape (rows, width) of a batch.
 

@@ -58,7 +58,7 @@ class LexiconModel:
     """A fitted lexicon with its classes, which is used like a `TrainedModel`, a trained network.
 
     Attributes:
-      lexicon: the gates and weights.
+      lexicon: the gates and weights, a `Lexicon` or a `WindowLexicon`.
       splitter: the rule that splits texts into the words of the lexicon.
       classes: the labels as written in the training data, in the order of the outputs; those of
         the target, if it is given.
@@ -103,7 +103,8 @@ class LexiconModel:
           examples: the texts, each in a tuple of one string.
 
         Yields:
-          The words of each text and its `Readings` (of a single text), or a `Failure`.
+          The words of each text and its `Readings` (the class probabilities and open words of a
+          single text), or a `Failure` with the reason.
         """
         for part in chunks(examples, _CHUNK):
             words = [self._split_or_fail(example) for example in part]
@@ -141,6 +142,8 @@ class LexiconModel:
     def probabilities(self, examples: Iterable[Sequence[str]]) -> np.ndarray:
         """Computes the probability of each class for each example: float32 [n, C].
 
+        There are n examples, each a tuple of one string, and C classes in the order of `classes`.
+
         Raises:
           ValueError: if a text has no word, or the model predicts numbers.
         """
@@ -153,7 +156,7 @@ class LexiconModel:
         return np.array(rows, np.float32).reshape(-1, len(self.classes))
 
     def save(self, folder: str | Path, *, card: Any = None, overwrite: bool) -> Path:
-        """Writes the model to a folder and returns its path; see `gatedjax.export.save`.
+        """Writes the model to a folder and returns the path of the folder.
 
         Args:
           folder: the folder of the model.
@@ -280,7 +283,12 @@ def _split_lines(content: bytes) -> tuple[str, ...]:
 
 
 def _select(readings: Readings, row: int) -> Readings:
-    """Returns the `Readings` of a single text, at position `row` among the texts of `readings`."""
+    """Returns the `Readings` of a single text, with a leading axis of length 1.
+
+    Args:
+      readings: the class probabilities and open words of n texts.
+      row: the position of the text among them, from 0.
+    """
     part = slice(row, row + 1)
     return Readings(
         readings.probabilities[part],

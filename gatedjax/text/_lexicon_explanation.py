@@ -142,7 +142,7 @@ class ReasonedPrediction:
     reasons: tuple[tuple[str, tuple[float, ...]], ...]
 
     def to_json(self) -> Json:
-        """Returns the line of `gatedjax predict --reasons`."""
+        """Returns the line of `gatedjax predict --reasons`: a dict for `json.dumps`."""
         reasons = [
             {"words": words, "parts": [round(part, 6) for part in parts]}
             for words, parts in self.reasons
@@ -153,7 +153,10 @@ class ReasonedPrediction:
 def predict_with_reasons(
     model: LexiconModel, examples: Iterable[Sequence[str]]
 ) -> Iterator[ReasonedPrediction | Failure]:
-    """Yields the prediction for each example with its reasons, or a `Failure` with the reason.
+    """Yields the prediction for each example with its reasons, or a `Failure`.
+
+    Reasons are the parts of open words and pairs in the logits; a `Failure` has the reason why
+    there is no prediction.
 
     Args:
       model: the fitted model.
@@ -224,7 +227,7 @@ def find_examples(
     up to five tokens before and after it.
 
     Args:
-      listing: the result of `list_open_words`.
+      listing: the result of `list_open_words`: the open words of each class.
       texts: the words of the training texts.
       labels: the label of each text, or a frozenset of its labels.
       is_open: the gates of each text, bool [T], if the extracts are to have the words where they
@@ -262,7 +265,8 @@ def _has(labels: Label | frozenset[Label], label: Label) -> bool:
 def _extract(words: Sequence[str], place: int) -> str:
     """Returns the word at a place with its neighbours, in at most 120 characters.
 
-    There is no space between two units of a script without spaces.
+    `place` is its position in `words`, from 0. There is no space between two units of a script
+    without spaces.
     """
     part = words[max(place - _NEIGHBOURS, 0) : place + _NEIGHBOURS + 1]
     extract = part[0]
@@ -272,7 +276,7 @@ def _extract(words: Sequence[str], place: int) -> str:
 
 
 def render_open_words(listing: Json) -> str:
-    """Formats the dict of `list_open_words` for a terminal."""
+    """Formats the dict of `list_open_words` (the open words of each class) for a terminal."""
     lines = [
         f"{listing['open']:,} words are open, which are {listing['density']:.0%} of the words of "
         "the training texts. No other known word is read."

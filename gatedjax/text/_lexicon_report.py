@@ -42,7 +42,11 @@ def count_equal(
 
 
 def render_equal(same_answer: Json) -> str:
-    """Returns the sentence about the number of texts that `count_equal` counted."""
+    """Returns the sentence about the number of texts that `count_equal` counted.
+
+    `same_answer` is the dict of a report: "texts", the number of texts that were read, and "equal",
+    the number of these texts with the same probabilities from their open words.
+    """
     texts, equal = same_answer["texts"], same_answer["equal"]
     question = "the same answer from the open words alone"
     if equal == texts:
@@ -58,7 +62,9 @@ def measure_leak_of_sample(lexicon: WindowLexicon, texts: Iterable[Sequence[str]
       texts: the words of each text.
 
     Returns:
-      A dict of the fields of `lexicon.WindowLeak`.
+      A dict of the fields of `lexicon.WindowLeak`: "texts", "closed" (the number of closed words
+      that were removed), "closed_change" and "open_change" (the mean change of the probability
+      without a closed or an open word) and "changed_gates", a share.
     """
     sample = Sample()
     for words in texts:
@@ -67,7 +73,7 @@ def measure_leak_of_sample(lexicon: WindowLexicon, texts: Iterable[Sequence[str]
 
 
 def render_window_leak(leak: Json) -> str:
-    """Returns the dict of `measure_leak_of_sample` as a sentence."""
+    """Returns the dict of `measure_leak_of_sample`, the changes without a word, as a sentence."""
     return (
         "a closed word removed, and the gates computed again: the probability changes by "
         f"{leak['closed_change']:.4f} on average, and another gate changes in "
@@ -80,8 +86,8 @@ def render_accuracies(report: Json, checked: str) -> str:
     """Returns the accuracy of a lexicon and of the models that it is compared with, in lines.
 
     Args:
-      report: the report of the fit.
-      checked: "test" or "validation".
+      report: the `report` of a `LexiconModel`, a dict of scores by the texts.
+      checked: "test" or "validation", the texts of the scores.
     """
     ours = report[checked]
     characters = report["character_baseline"].get(checked)
@@ -140,8 +146,8 @@ def render_calibration(report: Json, checked: str) -> str:
     """Returns the sentence about the temperature and the error of the calibration.
 
     Args:
-      report: the report of the fit.
-      checked: "test" or "validation".
+      report: the `report` of a `LexiconModel`, a dict of scores by the texts.
+      checked: "test" or "validation", the texts of the scores.
     """
     scores = report[checked]
     fitted = " (fitted on these texts)" if checked == "validation" else ""

@@ -358,7 +358,7 @@ def choose_stage(scores: Sequence[float], allowed: float) -> int:
       allowed: how much below the best score the score may be, see `Target.allow_loss`.
 
     Returns:
-      The number of the stage.
+      The number of the stage, from 0.
 
     Reference: Breiman et al. 1984 (the rule of one standard error).
     """
@@ -371,11 +371,13 @@ def weigh_texts(
 ) -> np.ndarray | None:
     """Returns the weight of each text, or None if all have the same weight.
 
+    The result is float64 [n].
+
     Args:
       corpus: the n training texts.
       class_weight: "balanced" multiplies the weight of a text with n / (C n_c), where n_c is the
         number of texts of its class among C classes; None does not.
-      sample_weight: the weight of each line.
+      sample_weight: the weight of each line of the source; None is 1 for all.
     """
     if class_weight is None and sample_weight is None:
         return None
@@ -396,7 +398,7 @@ def _refit(part: TextPart, head: Head, options: TextOptions, density: float) -> 
       part: the texts.
       head: the form of the targets, with their loss and prediction.
       options: the options of the fit.
-      density: the density of the chosen stage.
+      density: the share of open words of the chosen stage.
 
     Returns:
       The lexicon of this density, and the lexicon of all words.
@@ -444,7 +446,10 @@ def _set_temperature(lexicon: Gated, temperature: float) -> Gated:
 
 
 def _list_densities(options: TextOptions) -> list[float]:
-    """Returns the densities of the stages of the fit, falling; a given density is the last."""
+    """Returns the densities, shares of open words, of the stages of the fit, falling.
+
+    If `options.density` is set it is the last of them.
+    """
     density = options.density
     if density is None:
         return list(DENSITIES)
@@ -471,7 +476,7 @@ def read_labelled(
       splitter: the rule that decides which texts have a word, and which texts are equal.
 
     Returns:
-      A `Corpus` with the labels, without the numbers of words, and the texts.
+      A `Corpus` with the labels, without the numbers of words; and the list of the texts.
     """
     return _read_examples(Examples(table, classes, left_out), max_aside, splitter)
 
@@ -535,7 +540,12 @@ def measure_baselines(train: TextPart, held: TextPart, num_classes: int, checked
       train: the training texts.
       held: the texts on which the accuracies are measured.
       num_classes: the number of classes.
-      checked: the name of these texts.
+      checked: the name of these texts, "test" or "validation".
+
+    Returns:
+      {"baseline": {"kind", checked}, "character_baseline": {"kind", checked}}, with the solver as
+      "kind" and the accuracy under the name `checked`. The second dict is {} if the training texts
+      have too many characters.
     """
     words = LinearBaseline().fit(train.words, train.labels, num_classes)
     accuracy = float(np.mean(words.probabilities(held.words).argmax(1) == held.labels))

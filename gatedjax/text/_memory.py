@@ -33,7 +33,10 @@ class InColumns:
         return tuple(name for name, _ in self.headed)
 
     def check(self, columns: Columns) -> None:
-        """Raises ValueError if one of `columns` is missing, lengths differ, or there is no row."""
+        """Raises ValueError if a column is missing, lengths differ, or there is no row.
+
+        `columns` has the names of the columns of the texts and of the label.
+        """
         check_names(self.name, self.names, columns)
         by_name = dict(self.headed)
         names = match_names(self.names, columns)
@@ -47,8 +50,9 @@ class InColumns:
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
         """Yields the values of each row in `columns` as `Cells`: (name, number, values).
 
-        The number is counted from 1. An `Aside` with the reason stands for a row that cannot be
-        used.
+        `columns` has the names of the columns of the texts and of the label. The number is counted
+        from 1, and the values are in the order of `columns.wanted`. An `Aside` with the reason
+        stands for a row that cannot be used.
         """
         by_name = dict(self.headed)
         names = match_names(self.names, columns)
@@ -58,7 +62,11 @@ class InColumns:
 
 
 def _length(where: str, name: str, values: object) -> int:
-    """Returns the number of values in the column `name` of the data `where`, after checks."""
+    """Returns the number of values in the column `name` of the data `where`.
+
+    Raises:
+      ValueError: unless `values` is a list, an array or a series with one axis.
+    """
     if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
         raise ValueError(f"{where}: column {name!r} must be a list or array, got {_kind(values)}")
     if (axes := getattr(values, "ndim", 1)) != 1:
@@ -92,7 +100,10 @@ class InRows:
         return tuple(dict.fromkeys(str(name) for row in first for name in row))
 
     def check(self, columns: Columns) -> None:
-        """Raises ValueError if there is no row, or a column is missing."""
+        """Raises ValueError if there is no row, or a column is missing.
+
+        `columns` has the names of the columns of the texts and of the label.
+        """
         if next(iter(self.data), None) is None:
             raise ValueError(f"{self.name} must have a row, got none")
         check_names(self.name, self.names, columns)
@@ -100,8 +111,9 @@ class InRows:
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
         """Yields the values of each row in `columns` as `Cells`: (name, number, values).
 
-        The number is counted from 1. An `Aside` with the reason stands for a row that cannot be
-        used.
+        `columns` has the names of the columns of the texts and of the label. The number is counted
+        from 1, and the values are in the order of `columns.wanted`. An `Aside` with the reason
+        stands for a row that cannot be used.
         """
         names = match_names(self.names, columns)
         classes = self.classes.get("" if columns.label is None else names[-1])
@@ -138,10 +150,11 @@ def class_name(classes: Sequence[str], label: object) -> object:
 
 @dataclasses.dataclass(frozen=True)
 class InTuples:
-    """Rows in memory that are tuples (text, ..., label), or texts without labels.
+    """Rows in memory that are tuples, or texts without labels.
 
     Attributes:
-      data: the rows.
+      data: the rows: (text, label), (premise, hypothesis, label), or without labels texts or tuples
+        of texts.
       name: name of the data, for messages.
     """
 
@@ -158,7 +171,11 @@ class InTuples:
         return ("premise", "hypothesis", "label") if size == 3 else None
 
     def check(self, columns: Columns) -> None:
-        """Raises ValueError if there is no row, or the first row does not fit the columns."""
+        """Raises ValueError if there is no row, or the first row does not fit the columns.
+
+        `columns` has the names of the columns of the texts and of the label; a row fits if it has
+        as many values.
+        """
         if not len(self.data):
             raise ValueError(f"{self.name} must have a row, got none")
         if self._values(self.data[0], columns) is None:
@@ -170,8 +187,9 @@ class InTuples:
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
         """Yields the values of each row in `columns` as `Cells`: (name, number, values).
 
-        The number is counted from 1. An `Aside` with the reason stands for a row that cannot be
-        used.
+        `columns` has the names of the columns of the texts and of the label. The number is counted
+        from 1, and the values are in the order of `columns.wanted`. An `Aside` with the reason
+        stands for a row that cannot be used.
         """
         for number, row in enumerate(self.data, 1):
             values = self._values(row, columns)
@@ -182,7 +200,11 @@ class InTuples:
                 yield self.name, number, values
 
     def _values(self, row: object, columns: Columns) -> Sequence[object] | None:
-        """Returns the values of a row in the order of `columns`, or None if it does not fit."""
+        """Returns the values of a row in the order of `columns.wanted`, or None if it does not fit.
+
+        `columns` has the names of the columns of the texts and of the label; a row fits if it has
+        as many values, or a label that is not needed.
+        """
         if isinstance(row, str | None) and columns.wanted == columns.inputs[:1]:
             return (row,)
         size = _size(row)
@@ -214,7 +236,8 @@ def form_of(data: object, split: str) -> Form:
       split: name of the part that is taken from a dict of data sets, such as "train".
 
     Returns:
-      A `Form`, such as `InColumns`, `InRows` or `InTuples`.
+      A `Form`, an object with a method `rows` that yields the values of each row: `InColumns`,
+      `InRows` or `InTuples`.
 
     Raises:
       ValueError: if the data have no such split.
@@ -259,7 +282,8 @@ def _frame_form(frame: Any) -> Form:
 def dataset_form(name: str, data: Iterable[object]) -> Form:
     """Returns a `Form` that reads the rows of a data set of `datasets`, whole or streamed.
 
-    Class numbers in its columns are replaced by the names of the classes.
+    A `Form` is an object with a method `rows` that yields the values of each row. Class numbers in
+    its columns are replaced by the names of the classes.
 
     Args:
       name: the name of the data in messages.

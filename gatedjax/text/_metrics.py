@@ -42,10 +42,10 @@ def classification_metrics(
       predicted: int [n], the predicted classes; None predicts the most probable.
 
     Returns:
-      A dict that can be written as JSON: n, accuracy, macro_f1 (over the classes that occur in
-      labels or predictions), nll, brier, ece, per_class (label, precision, recall, f1 and n; a
-      score with denominator 0 is 0), confusion (rows are true classes) and bins (from, to, n, and
-      the mean confidence and accuracy, which are None if n is 0).
+      A dict that can be written as JSON: n (the number of texts), accuracy, macro_f1 (over the
+      classes that occur in labels or predictions), nll, brier, ece, per_class (label, precision,
+      recall, f1 and n; a score with denominator 0 is 0), confusion (rows are true classes) and bins
+      (from, to, n, and the mean confidence and accuracy, which are None if n is 0).
 
     Raises:
       TypeError: if labels are not integers.

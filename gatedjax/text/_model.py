@@ -81,7 +81,11 @@ class TextOutput:
 
 @functools.lru_cache(16)
 def _reading(kind: str, network: str, module: nn.Module) -> Any:
-    """Returns a compiled function of (params, batch), see `NetworkEntry.reading`.
+    """Returns a compiled function of (params, batch) for the outputs of the network.
+
+    The outputs are the dict of arrays that `TrainedModel.run` returns: the probabilities [B, C] of
+    C classes for B texts, the density [B], the masks of the words that attention can see, and if
+    the network has them the attention and the open probabilities [B, T].
 
     Args:
       kind: "text", "pair" or "tags".
@@ -93,7 +97,12 @@ def _reading(kind: str, network: str, module: nn.Module) -> Any:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _modes(module: nn.Module, params: Params, batch: Batch) -> Json:
-    """Returns a dict from the name of each gate mode to logits [draws, B, C] of B texts."""
+    """Returns a dict from the name of each gate mode to logits [draws, B, C].
+
+    `module` is the Flax module of a GA-Net and `params` its parameters. B is the number of texts in
+    `batch` and C the number of classes; draws is 1 for a mode without random gates. The modes are
+    "sample", "threshold", "expected" and "relaxed".
+    """
     # The seed is fixed, so that each evaluation of a text has the same draws.
     rngs = {"gate": jax.random.key(0)}
     outputs: Tree = module.apply({"params": params}, batch, rngs=rngs, method=GANet.gate_modes)
@@ -102,7 +111,11 @@ def _modes(module: nn.Module, params: Params, batch: Batch) -> Json:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _run_with_gates(module: nn.Module, params: Params, batch: Batch, gates: Tree) -> Tree:
-    """Returns the probabilities [S, B, C] of B texts of T words with S gates, [S, B, T]."""
+    """Returns the probabilities [S, B, C] of C classes for B texts with S patterns of gates.
+
+    `module` is the Flax module of a GA-Net and `params` its parameters. `gates` is [S, B, T] for
+    texts of T words, numbers in [0, 1]; `batch` has "tokens" [B, T] and "lengths" [B].
+    """
     output: Output = module.apply({"params": params}, batch, gates, method=GANet.with_gates)
     return jax.nn.softmax(output.logits)
 
@@ -137,7 +150,7 @@ class TrainedModel:
 
     @property
     def entry(self) -> NetworkEntry:
-        """The entry of the network in `networks`."""
+        """The entry of the network: the functions that build and read it, and its defaults."""
         return networks(self.kind)[self.network]
 
     @functools.cached_property
@@ -173,9 +186,11 @@ class TrainedModel:
     def run(self, batch: Mapping[str, np.ndarray]) -> Json:
         """Runs the network on a padded batch; returns its outputs, a dict of NumPy arrays.
 
-        The dict has "probabilities" [B, C], "density" [B] and "kept", a bool [B, T] for each text
-        of an example; with attention also "attention" [B, T], with gates also "gates" [B, T].
-        `batch` has the token ids and the lengths of the texts, see `pad_texts`.
+        For B examples with T padded words and C classes the dict has "probabilities" [B, C],
+        "density" [B], the share of the words that attention can see, and "kept", for each text of
+        an example a bool [B, T], True at these words; with attention also "attention" [B, T], with
+        gates also "gates" [B, T], the open probabilities. `batch` has the token ids and the lengths
+        of the texts, the dict of `pad_texts`.
         """
         return jax.device_get(self._program(self._device_params, batch))
 
@@ -191,7 +206,8 @@ class TrainedModel:
           chunk: number of examples that are sorted by length into batches.
 
         Yields:
-          The `TextOutput` for each example, or a `Failure` with the reason.
+          The `TextOutput` for each example (the class probabilities, attention and gates), or a
+          `Failure` with the reason.
         """
         for part in chunks(examples, chunk):
             yield from self._read_chunk(part)
@@ -237,7 +253,7 @@ class TrainedModel:
         return f"only the first {most:,} words of a text were read"
 
     def _read_chunk(self, examples: Sequence[Sequence[str]]) -> list[TextOutput | Failure]:
-        """Runs the network on the usable examples of a chunk; the others get a `Failure`."""
+        """Returns a list with the `TextOutput` of each example, or a `Failure` with the reason."""
         # A usable example has an empty `Failure` here, which its output replaces at the end.
         failures: list[TextOutput | Failure] = []
         usable: list[tuple[tuple[str, ...], ...]] = []
@@ -345,13 +361,14 @@ class TrainedModel:
     def modes(self) -> Any:
         """A compiled function of (params, batch) that returns logits by gate mode.
 
-        The result is a dict from "sample", "threshold", "expected" and "relaxed", the names of
-        `GANet.gate_modes`, to arrays [draws, B, C] of logits.
+        `batch` has B texts, the dict of `pad_texts`. The result is a dict from "sample",
+        "threshold", "expected" and "relaxed", the names of `GANet.gate_modes`, to arrays
+        [draws, B, C] of logits of C classes, with a single draw for modes without random gates.
         """
         return functools.partial(_modes, self.module)
 
     def with_gates(self, tokens: tuple[str, ...], gates: np.ndarray) -> np.ndarray:
-        """Returns the class probabilities [S, C] of a text, with each of S vectors of gates.
+        """Returns the probabilities [S, C] of C classes for a text, with S vectors of gates.
 
         Args:
           tokens: the T words of the text.
@@ -368,7 +385,7 @@ class TrainedModel:
         return np.asarray(probabilities)[: len(gates), 0]
 
     def _unusable(self, texts: Sequence[str]) -> str:
-        """Returns the reason why an example cannot be read, or ""."""
+        """Returns the reason why an example, a tuple of one or two texts, cannot be read, or ""."""
         if isinstance(texts, str) or len(texts) != self.inputs:
             plural = "s" * (self.inputs > 1)
             return f"an example must be a tuple of {self.inputs} text{plural}, got {texts!r:.40}"
@@ -392,7 +409,7 @@ class TrainedModel:
         return pad_texts([tuple(map(self.ids, texts)) for texts in examples], (rows, width))
 
     def save(self, folder: str | Path, *, card: ModelCard | None = None, overwrite: bool) -> Path:
-        """Writes the model to a folder and returns its path; see `gatedjax.export.save`.
+        """Writes the model to a folder and returns the path of the folder.
 
         Args:
           folder: the folder of the model.
@@ -496,7 +513,10 @@ class TrainedModel:
         return dataclasses.replace(model, params=params)
 
     def _init(self) -> Params:
-        """Returns random parameters; `jax.eval_shape` takes only their shapes and dtypes."""
+        """Returns random parameters, a tree of arrays, of which only shapes and dtypes are used.
+
+        `jax.eval_shape` takes them without computing the numbers.
+        """
         example = (("a",),) * self.inputs
         batch = self.batch([example], FINE[0])
         return self.module.init(jax.random.key(0), batch)["params"]
@@ -527,7 +547,8 @@ def take_row(tokens: tuple[tuple[str, ...], ...], out: Reading, row: int) -> Tex
 
     Args:
       tokens: the words of the text in this row, or of both texts of the pair.
-      out: the outputs of the network for the batch, a dict of arrays, see `TrainedModel.run`.
+      out: the outputs of the network for the batch, the dict of arrays that
+        `TrainedModel.run` returns: probabilities, density, masks, and perhaps attention and gates.
       row: the number of the row in the batch, from 0.
     """
     size = len(tokens[0])

@@ -25,7 +25,8 @@ def open_named(name: str, split: str) -> Form | None:
       split: the part, such as "train".
 
     Returns:
-      A `Form` that reads the rows, or None if no data set has this name.
+      A `Form`, an object with a method `rows` that yields the values of each row; None if no data
+      set has this name.
 
     Raises:
       ValueError: if the data set, its split or its package does not exist.
@@ -60,7 +61,7 @@ def open_named(name: str, split: str) -> Form | None:
 def _texts(source: Source) -> tuple[str, ...]:
     """Returns the text columns of a data set: ("text",), or ("premise", "hypothesis") for pairs.
 
-    It returns () if the examples are not classified texts.
+    `source` is a data set of gatedjax.data. It returns () if the examples are not classified texts.
     """
     # The kind of a data set shows in the names of the parts of an example.
     first = source[0]
@@ -89,7 +90,14 @@ class _Examples:
 
 
 def _hugging_face(name: str, split: str) -> Form:
-    """Opens the part `split` of a data set "hf:NAME" or "hf:NAME:CONFIG" of Hugging Face."""
+    """Opens the part `split` of a data set `name` of Hugging Face.
+
+    The name is "hf:NAME" or "hf:NAME:CONFIG". The result is a `Form`, an object with a
+    method `rows` that yields the values of each row.
+
+    Raises:
+      ValueError: if the data set, its part or the package `datasets` does not exist.
+    """
     path, _, config = name.removeprefix("hf:").partition(":")
     if not path:
         raise ValueError(f"data of Hugging Face must be hf:NAME or hf:NAME:CONFIG, got {name!r}")
@@ -107,7 +115,10 @@ def _hugging_face(name: str, split: str) -> Form:
 
 
 class _Records:
-    """A data source of TFDS as an iterable that can be read several times."""
+    """A data source of TFDS as an iterable that can be read several times.
+
+    It yields the examples as dicts from the name of a feature to its value.
+    """
 
     def __init__(self, records: Sequence[object]) -> None:
         self._records = records
@@ -123,6 +134,9 @@ def _tfds(label: str, name: str, split: str) -> Form:
       label: the name that the user gave, for messages.
       name: the name in TFDS.
       split: the part, such as "train".
+
+    Returns:
+      A `Form`, an object with a method `rows` that yields the values of each row.
     """
     try:
         import tensorflow_datasets as tfds

@@ -31,12 +31,12 @@ that each gate is open, if it has gates."""
 class NetworkEntry:
     """A network of `gatedjax train --model NAME`, with defaults and the functions that use it.
 
-    `about` describes it and `config` is its default configuration. `kind`, `task` and `summarize`
-    build the module, build the training task, and convert outputs for a batch. The remaining fields
-    determine the word vectors: `width` sets their width, `with_vectors` has the changes of the
-    configuration for a file of vectors, `starts_from_counts` is True if they start from
-    `log_ratios`, `vectors` is their width without a file, `vector_std` their standard deviation,
-    and `vocabulary` the class of the vocabulary.
+    `about` describes it and `config` is its default configuration. `kind` builds the Flax module,
+    `task` maps it to the training task, and `summarize` maps (output, batch) to the dict of arrays
+    of `reading` without the probabilities. The remaining fields determine the word vectors: `width`
+    sets their width, `with_vectors` has the changes of the configuration for a file of vectors,
+    `starts_from_counts` is True if they start from `log_ratios`, `vectors` is their width without a
+    file, `vector_std` their standard deviation, and `vocabulary` the class of the vocabulary.
     """
 
     about: str
@@ -84,9 +84,11 @@ class NetworkEntry:
     def reading(self, module: Any) -> Callable[[Params, Batch], Reading]:
         """Returns a pure function that maps (params, batch) to the outputs of the network.
 
-        The outputs are a dict of arrays, with B texts, T words and C classes: "probabilities"
-        [B, C], "density" [B], "kept", a bool [B, T] for each text of an example, and if the network
-        has them "attention" [B, T] and "gates" [B, T].
+        `batch` is the dict of `pad_texts` for B examples. The outputs are a dict of arrays, with T
+        padded words and C classes: "probabilities" [B, C]; "density" [B], the share of the words
+        that attention can see; "kept", for each text of an example a bool [B, T], True at these
+        words; and if the network has them "attention" [B, T] and "gates" [B, T], the open
+        probabilities.
 
         Args:
           module: the Flax module that `make` returns.
@@ -100,12 +102,21 @@ class NetworkEntry:
 
 
 def _mask(batch: Batch, name: str = "tokens", lengths: str = "lengths") -> jax.Array:
-    """Returns bool [B, T]: True at the words of the texts `name`, False at padding."""
+    """Returns bool [B, T] for B texts: True at their words, False at padding.
+
+    `name` is the key of the padded ids [B, T] in `batch`, and `lengths` that of the numbers of
+    words [B]; "hypothesis" and "hypothesis_lengths" are the keys of the second texts of pairs.
+    """
     return F.length_mask(batch[lengths], batch[name].shape[1])
 
 
 def _density(is_open: jax.Array, mask: jax.Array) -> jax.Array:
-    """Returns [B], the share of the words with an open gate in each text; both are bool [B, T]."""
+    """Returns [B], the share of the words with an open gate in each of B texts.
+
+    Args:
+      is_open: bool [B, T], True at words with an open gate.
+      mask: bool [B, T], True at words, False at padding.
+    """
     return jnp.sum(is_open, axis=1) / jnp.maximum(jnp.sum(mask, axis=1), 1)
 
 
@@ -145,8 +156,9 @@ def _pool_selections(selections: Any, mask: jax.Array) -> tuple[jax.Array, jax.A
     A gate of a pair decides whether a word, the query, may attend to another word, the key.
 
     Args:
-      selections: the selections of the layers, with `gates` [B, M, T, T] over queries and keys, or
-        None; M is the number of heads, or 1 if they share a selector.
+      selections: for each layer its output, with `gates` [B, M, T, T] over queries and keys, True
+        at open pairs, or None; B is the number of texts, T that of their padded words, and M the
+        number of heads, or 1 if they share a selector.
       mask: bool [B, T], True at the words.
 
     Returns:
@@ -187,7 +199,8 @@ def _nli(output: Output, batch: Batch) -> Reading:
 def _heads(config: Config, width: int) -> Config:
     """Returns the configuration of SSAN with the width of its word vectors as width of its states.
 
-    The number of heads is reduced to 4, 2 or 1 unless it divides the width.
+    `config` is the configuration before the change, and `width` is the number of components of a
+    word vector. The number of heads is reduced to 4, 2 or 1 unless it divides the width.
     """
     # Each head gets an equal share of the width.
     heads = next(h for h in (config.num_heads, 4, 2, 1) if width % h == 0)
@@ -195,7 +208,10 @@ def _heads(config: Config, width: int) -> Config:
 
 
 def _ga(system: str) -> Config:
-    """Returns the default configuration of a network of `GANet` by the name of its system."""
+    """Returns the default configuration of a network of `GANet` by the name of its system.
+
+    `system` is "ganet", "soft", "local" or "bilstm", see `GANetConfig`.
+    """
     if system == "ganet":
         return _gated_by_words()
     return models.GANetConfig(
@@ -247,6 +263,8 @@ def _selector(layers: tuple[int, ...]) -> models.SelectorConfig:
 class _Thresholded(models.GANetTask):
     """A task that evaluates only with test-time gates, so that its program is small.
 
+    It is constructed like `GANetTask`, from a `GANet`.
+
     With a fixed density the open gates are the `likeliest` of a batch; `held_at` changes the bias
     of a trained network so that prediction opens the same share.
     """
@@ -254,8 +272,12 @@ class _Thresholded(models.GANetTask):
     def evaluate(self, params: Params, batch: Batch) -> tuple[Any, Any]:
         """Computes (metrics, predictions) of a batch with the test-time gates.
 
-        The metrics are a dict of `Ratio` by name; the predictions are an empty dict. See
-        `gatedjax.training.Task.evaluate`.
+        The metrics are a dict from names to `Ratio` (a sum and a count); the predictions are an
+        empty dict.
+
+        Args:
+          params: the parameters of the network.
+          batch: B texts of T padded words: "tokens" [B, T], "lengths" [B] and "label" [B].
         """
         variables, weight = {"params": params}, batch["weight"]
         output: Output = self.model.apply(variables, batch)
@@ -287,7 +309,8 @@ def likeliest(logits: jax.Array, mask: jax.Array, density: float) -> jax.Array:
     Args:
       logits: [B, T], the logits of the gates.
       mask: bool [B, T], True at words.
-      density: share of all words in the batch that is selected; at least a word is selected.
+      density: share in [0, 1] of all words in the batch that is selected; at least a word is
+        selected.
 
     Returns:
       bool [B, T], True at selected words.
@@ -313,7 +336,7 @@ def held_at(params: Params, probabilities: np.ndarray, density: float) -> Params
       density: the share of open gates.
 
     Returns:
-      The parameters with another bias.
+      The parameters, a tree like `params`, with another bias of the gates.
     """
     # A probability that was rounded to 0 or 1 would have an infinite logit.
     clipped = np.clip(probabilities.astype(np.float64), 1e-9, 1 - 1e-7)
@@ -393,7 +416,11 @@ PAIR: dict[str, NetworkEntry] = {
 
 
 class _Tagger(models.SSANTagger):
-    """A tagger for sentences without a marked predicate."""
+    """A tagger for sentences without a marked predicate.
+
+    A batch has "tokens" [B, T] and "lengths" [B]; no word is marked as the predicate, which
+    `SSANTagger` needs. The output has the `logits` [B, T, C] of C tags for each word.
+    """
 
     def __call__(self, batch: Batch, *, train: bool = False) -> Any:
         unmarked = {**batch, "is_predicate": jnp.zeros_like(batch["tokens"])}
@@ -401,7 +428,10 @@ class _Tagger(models.SSANTagger):
 
 
 class _TaggingTask(models.SSANTaggingTask):
-    """A tagging task that returns metrics but no predictions when it evaluates."""
+    """A tagging task that returns metrics but no predictions when it evaluates.
+
+    It is constructed like `SSANTaggingTask`, and the predictions of its `evaluate` are {}.
+    """
 
     def _predictions(self, output: Output, batch: Batch) -> Any:
         return {}
@@ -410,7 +440,9 @@ class _TaggingTask(models.SSANTaggingTask):
 def _halves(config: Config, width: int) -> Config:
     """Returns the configuration of the tagger for word vectors of a width.
 
-    The states are twice as wide, because the vector of the predicate is appended to that of a word.
+    `config` is the configuration before the change, and `width` the number of components of a word
+    vector. The states are twice as wide, because the vector of the predicate is appended to that of
+    a word.
     """
     return _heads(dataclasses.replace(config, embedding_dim=width, hidden=2 * width), 2 * width)
 

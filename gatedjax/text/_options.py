@@ -52,7 +52,10 @@ _WIDTH = 100
 
 
 def _check_integer(least: int, most: int) -> Check:
-    """Returns a check that a number is in [least, most]."""
+    """Returns a check that a number is in [least, most].
+
+    The check is a function of (name of the option, value) that raises ValueError.
+    """
 
     def check(name: str, value: int) -> None:
         if value < least:
@@ -113,7 +116,8 @@ def _option(default: Any, text: str, check: Check | None = None) -> Any:
     Args:
       default: its default.
       text: its description, for `help()` and `--help`.
-      check: a function that raises ValueError for a value that it cannot have, or None.
+      check: a function of (name, value) that raises ValueError for a value that the option cannot
+        have, or None.
     """
     return dataclasses.field(default=default, metadata={"text": text, "check": check})
 
@@ -143,7 +147,11 @@ def with_arguments(cls: type[C]) -> type[C]:
 
 @dataclasses.dataclass(eq=False)
 class TextOptions:
-    """Options of a model for texts. The defaults work without changes for most data."""
+    """Options of a model for texts. The defaults work without changes for most data.
+
+    All options have defaults. The name of the model may be given by position, and the other options
+    by keyword.
+    """
 
     model: str = _option(
         "lexicon",
@@ -437,12 +445,12 @@ def network_config(options: TextOptions, entry: NetworkEntry, width: int) -> Con
     """Builds the configuration of the network from the options.
 
     Args:
-      options: the options.
+      options: the options of a model for texts, of which density and `network` are used.
       entry: the network, with its default configuration.
-      width: width of the word vectors.
+      width: number of components of a word vector.
 
     Returns:
-      The configuration of the network.
+      The configuration of the network, a dataclass.
 
     Raises:
       ValueError: for an entry in `options.network` that the configuration does not have.
@@ -458,7 +466,7 @@ def train_config(options: TextOptions, epoch: int) -> TrainConfig:
     """Builds the configuration of the training from the options.
 
     Args:
-      options: the options.
+      options: the options of a model for texts.
       epoch: number of steps in an epoch, from which the default number of steps follows.
 
     Returns:
@@ -507,6 +515,9 @@ def _change_options(config: Config, changes: Mapping[str, object], option: str) 
       config: the configuration, a dataclass.
       changes: new values by the name of the option, see `with_changes`.
       option: the name of the argument that has the changes, for messages.
+
+    Raises:
+      ValueError: for a name that the configuration does not have.
     """
 
     def unknown(kind: type, name: str, first: str) -> ValueError:

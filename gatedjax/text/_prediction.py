@@ -61,7 +61,7 @@ class Prediction:
     note: str = ""
 
     def to_json(self) -> Json:
-        """Returns the line of `gatedjax predict`: a dict of the fields."""
+        """Returns the line of `gatedjax predict`: a dict of the fields for `json.dumps`."""
         fields: Json = {
             "label": self.label,
             "probability": round(self.probability, 6),
@@ -157,6 +157,9 @@ def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
 def usable(results: Iterable[T | Failure], noun: str = "text") -> Iterator[T]:
     """Yields the results of texts in order, and raises an error at the first `Failure`.
 
+    A `Failure` has the reason why there is no result for a text; `noun` names a text in the
+    message.
+
     Raises:
       ValueError: at a `Failure`; the message has `noun`, the number of the text from 0, and the
         reason.
@@ -175,7 +178,8 @@ def inputs_of(kind: str) -> int:
 def check_inputs(columns: Columns, kind: str) -> None:
     """Raises ValueError if `columns` has a wrong number of text columns for a kind of model.
 
-    The kind "pair" requires two text columns, the kinds "text" and "tags" require a single column.
+    `columns` has the names of the columns that are read. The kind "pair" requires two text columns,
+    the kinds "text" and "tags" require a single column.
     """
     if len(columns.inputs) != inputs_of(kind):
         expected = "two columns for pairs" if kind == "pair" else "one column for texts"

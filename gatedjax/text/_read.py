@@ -52,7 +52,7 @@ def open_table(
         is read, also a list of texts.
       columns: names of the columns; None reads "text" and "label".
       encoding: encoding of the files.
-      split: the part of a data set by name.
+      split: the part of a data set by name, such as "train" or "test".
 
     Returns:
       A table that can be read several times; each line is a `Record` or an `Aside`.
@@ -84,8 +84,9 @@ def infer_task(
     Args:
       data: data in a form that `open_table` accepts, or a file of tagged sentences.
       encoding: encoding of the files.
-      split: the part of a data set by name.
-      header: the names of the columns of a file without a header, see `Columns`.
+      split: the part of a data set by name, such as "train".
+      header: the names of the columns of a file without a header; None reads them from its first
+        line.
 
     Returns:
       "tags" for the endings of CoNLL files, "pair" if there are columns premise and hypothesis,
@@ -109,7 +110,20 @@ def _ending(path: str | bytes) -> str:
 
 
 def _form(data: object, encoding: str, split: str, header: tuple[str, ...] | None = None) -> Form:
-    """Opens data as `_open`, and refuses names of columns for data that have no columns."""
+    """Opens data, and refuses names of columns for data that have no columns.
+
+    Args:
+      data: data in a form that `open_table` accepts.
+      encoding: encoding of the files.
+      split: the part of a data set by name, such as "train".
+      header: the names of the columns of a file without a header, or None.
+
+    Returns:
+      A `Form`, an object with a method `rows` that yields the values of each row.
+
+    Raises:
+      ValueError: if `header` is given for data without named columns.
+    """
     form = _open(data, encoding, split, header)
     if header is not None and not isinstance(form, Delimited | Workbook):
         raise ValueError(
@@ -120,7 +134,16 @@ def _form(data: object, encoding: str, split: str, header: tuple[str, ...] | Non
 
 
 def _open(data: object, encoding: str, split: str, header: tuple[str, ...] | None) -> Form:
-    """Chooses the `Form` that reads the data; the arguments are those of `infer_task`."""
+    """Chooses the `Form` that reads the data.
+
+    A `Form` is an object with a method `rows` that yields the values of each row.
+
+    Args:
+      data: data in a form that `open_table` accepts.
+      encoding: encoding of the files.
+      split: the part of a data set by name, such as "train".
+      header: the names of the columns of a file without a header, or None.
+    """
     check_encoding(encoding)
     if not isinstance(data, str | os.PathLike):
         is_table = hasattr(data, "schema") and hasattr(data, "to_batches")
@@ -166,7 +189,10 @@ def _open(data: object, encoding: str, split: str, header: tuple[str, ...] | Non
 
 
 def _describe_missing(location: str) -> str:
-    """Returns the message for data that do not exist, with a similar name of the same folder."""
+    """Returns the message for the path `location`, which does not exist.
+
+    It suggests a similar name of the same folder, if there is any.
+    """
     printed = clean(location[:200])
     path = Path(location)
     try:

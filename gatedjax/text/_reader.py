@@ -23,9 +23,10 @@ class Place:
     """An occurrence of a candidate answer in a document, and the attention of a reader to it.
 
     `candidate` and `position` are the numbers of the candidate and of the word in the document,
-    both from 0. `weight` is the attention of the last hop as a share of its attention to all
-    candidates, and `hops` has for each gating hop an array [Q], the attention to each of the Q
-    words of the query.
+    both from 0. A hop is a layer of the reader, which reads the document again. `weight` is the
+    attention of the last hop to the word as a share of its attention to all candidates, and `hops`
+    has for each hop that gates the document an array [Q], the attention to each of the Q words of
+    the query.
     """
 
     candidate: int
@@ -42,9 +43,10 @@ class Place:
 class Reading:
     """The answer of a trained reader to a question.
 
-    `example` is the question, a dict; `candidates` are the possible answers and `probabilities` an
-    array with the probability of each. `places` are the occurrences of the candidates in the
-    document, and `query` has the words of the query with its markers.
+    `example` is the question, a dict with the words of the document ("tokens"), of the query
+    ("query") and of the candidates ("candidates"); `candidates` are the possible answers and
+    `probabilities` an array with the probability of each. `places` are the occurrences of the
+    candidates in the document, and `query` has the words of the query with its markers.
     """
 
     example: Json
@@ -156,7 +158,8 @@ class Reader:
           batch_size: number of questions in a batch.
 
         Returns:
-          A list of `Reading`, in the order of the questions.
+          A list with a `Reading` for each question, in their order: the probabilities of the
+          candidates, and the attention at their places.
         """
         batches, network = self._batches(source, batch_size), self._network()
         readings: dict[int, Reading] = {}
@@ -190,7 +193,7 @@ def question(document: str, query: str, candidates: Sequence[str]) -> gdata.Sour
       candidates: the possible answers.
 
     Returns:
-      The data set.
+      The data set, a sequence of one example.
 
     Raises:
       ValueError: if the question breaks a rule, such as a query without @placeholder.
@@ -208,8 +211,10 @@ def reading_of(encoded: gdata.EncodedCloze, index: int, output: Any, row: int) -
     Args:
       encoded: the encoded questions.
       index: number of the question in `encoded`, from 0.
-      output: the output of the GA Reader for a batch.
-      row: the row of the question in the batch.
+      output: the output of the GA Reader for a batch, as NumPy arrays: with B questions,
+        `document_attention` [B, N] to the N words of the document, `attention`, a list with an
+        array [B, N, Q] for each hop, and `logits` [B, candidates].
+      row: the row of the question in the batch, from 0.
 
     Returns:
       A `Reading`: the probabilities of the candidates, and the attention at their places.

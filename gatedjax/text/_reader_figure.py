@@ -11,13 +11,17 @@ MOST_ROWS = 24
 
 
 def shown_places(places: Sequence[Place]) -> list[Place]:
-    """Returns the 24 places with the largest attention, sorted by candidate and position."""
+    """Returns the 24 places with the largest attention, sorted by candidate and position.
+
+    A `Place` is an occurrence of a candidate in the document, and its attention is its `weight`. If
+    there are fewer places, all are returned.
+    """
     heaviest = sorted(places, key=lambda place: -place.weight)[:MOST_ROWS]
     return sorted(heaviest, key=lambda place: (place.candidate, place.position))
 
 
 def draw(reading: Reading, stem: Path, title: str) -> None:
-    """Draws the attention of all hops at the places of the candidates.
+    """Draws the attention of all hops (layers of the reader) at the places of the candidates.
 
     Args:
       reading: the answer to a question, with the places of the candidates in the document.

@@ -37,7 +37,10 @@ def shapes(word: str) -> tuple[str, ...]:
 
 
 def common_shapes(words: Iterable[str]) -> list[str]:
-    """Returns the shapes (see `shapes`) that at least three of the words have, sorted."""
+    """Returns the shapes that at least three of the words have, sorted.
+
+    A shape is a text for the kind and the ending of a word, see `shapes`.
+    """
     counts = collections.Counter(shape for word in words for shape in shapes(word))
     return sorted(shape for shape, count in counts.items() if count >= _LEAST)
 
@@ -51,7 +54,10 @@ def is_unknown(vocabulary: Vocabulary) -> np.ndarray:
 
 
 class ShapedVocabulary(Vocabulary):
-    """A vocabulary that gives an out-of-vocabulary word the id of its shape."""
+    """A vocabulary that gives an out-of-vocabulary word the id of its shape.
+
+    It is constructed like `Vocabulary`, from words among which are the shapes of `common_shapes`.
+    """
 
     def encode(self, tokens: Iterable[str]) -> list[int]:
         """Returns an id for each token: its own id, else the id of its shape, else 1.

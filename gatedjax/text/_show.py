@@ -44,9 +44,10 @@ class Reasons:
 
     Attributes:
       classes: the C classes, in the order of the numbers.
-      bias: the C numbers that each text has.
-      words: the C numbers of each word; 0 for a closed word.
-      pairs: the positions of the two words of each pair of open neighbours, and its C numbers.
+      bias: the C numbers that are added for all texts.
+      words: for each word of the text its C numbers; 0 for a closed word.
+      pairs: for each pair of open neighbours a tuple: the positions of its two words in the text,
+        from 0, and its C numbers.
       is_same: True if the text without its closed words has bitwise the same probabilities.
       note: a remark about the text, or "".
       has_windows: True if the gates also depend on the neighbours of a word.
@@ -272,7 +273,10 @@ def html_page(explanations: Sequence[Explanation], title: str) -> str:
 
 
 def _article(e: Explanation, number: int) -> str:
-    """Returns the part of a page about a text in HTML; `number` counts the texts from 1."""
+    """Returns the part of a page about the explanation `e` as HTML.
+
+    `number` is the number of the text on the page, from 1.
+    """
     parts = [
         f'<article aria-labelledby="e{number}">',
         f'<h2 id="e{number}"><bdi>{_escape(str(e.label))}</bdi> '
@@ -303,7 +307,7 @@ def _article(e: Explanation, number: int) -> str:
 
 
 def _same(reasons: Reasons) -> Iterator[str]:
-    """Yields sentences about the text without its closed words."""
+    """Yields sentences about the text without its closed words, from the reasons of a lexicon."""
     if reasons.note:
         yield f"{reasons.note[0].upper()}{reasons.note[1:]}."
     if reasons.leak:
@@ -320,7 +324,7 @@ def _same(reasons: Reasons) -> Iterator[str]:
 
 
 def _effect(e: Explanation, parts: Sequence[float]) -> float:
-    """Returns the part in favour of the predicted class, against the mean of all classes.
+    """Returns the part for the predicted class minus the mean of the parts for all classes.
 
     Args:
       e: an explanation with reasons.
@@ -334,7 +338,8 @@ def _effect(e: Explanation, parts: Sequence[float]) -> float:
 def _list_reasons(e: Explanation) -> list[tuple[str, tuple[float, ...]]]:
     """Returns pairs (words, parts) of the open words and pairs, the largest effects first.
 
-    The words are printable, and the parts are numbers [C] in the logits of the C classes.
+    They come from the reasons of the explanation `e`. The words are printable, and the parts are
+    numbers [C] in the logits of the C classes.
     """
     assert e.reasons is not None
     items = [
@@ -348,10 +353,11 @@ def _list_reasons(e: Explanation) -> list[tuple[str, tuple[float, ...]]]:
 
 
 def _reason_rows(e: Explanation) -> tuple[list[str], list[list[str]]]:
-    """Returns the header and the rows of the table of reasons, both as texts.
+    """Returns the header and the rows of the table of the reasons of an explanation `e`.
 
-    The header has the names of the most probable classes. A row has a word or a pair and its part
-    for each of these classes; the last two rows have the bias and the sum.
+    The header is a list of texts, and the rows are lists of texts. The header has the names of the
+    most probable classes. A row has a word or a pair and its part for each of these classes; the
+    last two rows have the bias and the sum.
     """
     assert e.reasons is not None
     shown = [label for label, _ in _rank_classes(e)[:_MOST_SHARES]]
@@ -371,7 +377,10 @@ def _render_reasons(e: Explanation) -> str:
 
 
 def _words(e: Explanation) -> Iterator[str]:
-    """Yields the words of the text in HTML, marked as open or closed, shaded by attention."""
+    """Yields the words of the explained text in HTML, marked as open or closed.
+
+    The shade of a word is its attention.
+    """
     top = max(e.attention or (0.0,))
     for i, token in enumerate(e.tokens):
         # A word of a language written from right to left must not turn the order of its neighbours.
@@ -387,7 +396,7 @@ def _words(e: Explanation) -> Iterator[str]:
 
 
 def _table(e: Explanation) -> str:
-    """Returns the table of the words, or for a lexicon of the reasons, in HTML."""
+    """Returns the table of an explanation in HTML: its words, or for a lexicon its reasons."""
     if e.reasons is not None:
         classes, rows = _reason_rows(e)
         columns = "".join(f'<th scope="col">For {_escape(label)}</th>' for label in classes)
@@ -427,7 +436,7 @@ def _table(e: Explanation) -> str:
 
 
 def _classes(e: Explanation) -> str:
-    """Returns the table of the probabilities of the classes in HTML, at most ten classes."""
+    """Returns the table of the probabilities of at most ten classes of an explanation, in HTML."""
     ranked = _rank_classes(e)
     lines = [
         '<table class="classes">',
@@ -446,7 +455,10 @@ def _classes(e: Explanation) -> str:
 
 
 def _bar(number: float, share: float) -> str:
-    """Returns a cell of a table in HTML with a number and a bar; `share` of the bar is filled."""
+    """Returns a cell of a table in HTML with a number and a bar.
+
+    `share`, a number in [0, 1], is the share of the bar that is filled.
+    """
     width = min(max(share, 0.0), 1.0)
     return (
         f'<td class="n">{number:.3f}'
@@ -455,7 +467,7 @@ def _bar(number: float, share: float) -> str:
 
 
 def _reading(e: Explanation) -> str:
-    """Returns the sentence about the number of words that are read."""
+    """Returns the sentence about the number of words of an explained text that are read."""
     cut = f" The text goes on for {e.cut:,} words that are not used." if e.cut else ""
     if e.windows:
         cut += (

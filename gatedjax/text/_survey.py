@@ -161,8 +161,11 @@ def survey_tags(
       lowercase: True ignores case.
 
     Returns:
-      A dict for JSON: "name", "texts" (the number of sentences), "classes" (pairs of a tag and its
-      number of words), "aside", "words", "scripts", "split" and "problems".
+      A dict for JSON: "name"; "texts", the number of sentences; "classes" (pairs of a tag and its
+      number of words); "aside", a dict about unusable sentences ("lines", "reasons", "first");
+      "words" (number and quantiles); "scripts" (share of the letters by script); "split" (numbers
+      of training and validation sentences); and "problems", a list of messages for which a training
+      would stop.
     """
     numbers = Numbers(lowercase=lowercase)
     with tempfile.TemporaryDirectory(prefix="gatedjax-") as folder:
@@ -195,8 +198,8 @@ def _split(corpus: Corpus, held_out: float, problems: list[str], task: str = "te
     missing if the examples cannot be split.
 
     Args:
-      corpus: the examples.
-      held_out: the share for validation.
+      corpus: the examples, as numbers.
+      held_out: the share of the examples for validation.
       problems: the messages of the problems so far; "problems" has them and the new problem.
       task: the kind of the model, such as "text" or "labels".
     """
@@ -223,7 +226,11 @@ def _problem(check: Any) -> list[str]:
 
 
 def _columns(table: Table) -> Json:
-    """Returns the "names" of all columns of a table, and the names of "text" and "label"."""
+    """Returns a dict of the columns of a table.
+
+    "names" is a list of all names, or None if the columns have no names; "text" is the list of the
+    columns of the texts, and "label" the column of the label.
+    """
     names, columns = table.form.names, table.columns
     if names is None:
         return {"names": None, "text": list(columns.inputs), "label": columns.label}
@@ -238,10 +245,11 @@ def _aside(asides: Asides) -> Json:
 
 
 def _words(corpus: Corpus, max_len: int | None) -> Json:
-    """Returns "total", the number of words, and "quantiles" of the number of words of a text.
+    """Returns a dict with "total", the number of words, "quantiles", "max_len" and "longer".
 
-    The quantiles are a dict by their names in `QUANTILES`. For pairs the words of both texts count
-    together. "longer" is the number of texts with more words than `max_len`.
+    "quantiles" is a dict from the names in `QUANTILES` to quantiles of the number of words of a
+    text. For pairs the words of both texts count together. "longer" is the number of texts with
+    more words than `max_len`, the limit on the words of a text; None sets no limit.
     """
     lengths = np.sum([np.diff(rows.starts) for rows in corpus.texts], axis=0)
     longest = np.max([np.diff(rows.starts) for rows in corpus.texts], axis=0)
@@ -262,7 +270,14 @@ def _script(char: str) -> str:
 
 
 def _scripts(corpus: Corpus, numbers: Numbers) -> Json:
-    """Returns the share of all letters by the name of their script, the most frequent first."""
+    """Returns a dict from the name of each script, such as "Latin", to its share of all letters.
+
+    The most frequent script comes first.
+
+    Args:
+      corpus: the texts, as numbers of their words.
+      numbers: the number of each word.
+    """
     # Scripts are counted for each different word, because most words occur many times.
     times = np.zeros(len(numbers.ids), np.int64)
     for rows in corpus.texts:
@@ -278,7 +293,12 @@ def _scripts(corpus: Corpus, numbers: Numbers) -> Json:
 
 
 def _tokens(numbers: Numbers, sample: str) -> Json:
-    """Describes the tokenizer of `numbers`, with the tokens of the text `sample`."""
+    """Describes the tokenizer of `numbers`, with the tokens of the text `sample`.
+
+    The result is a dict: "kind", the kind of the tokenizer; "units", the number of learned units,
+    or None; "different", the number of different words of the texts; and "sample", a list with the
+    first tokens of the text.
+    """
     rule = numbers.tokenizer
     tokens = rule.split(sample, _SAMPLE + 1)
     return {

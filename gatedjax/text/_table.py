@@ -112,7 +112,7 @@ class Columns:
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """All columns that are read: the texts, then the label if there is a label."""
+        """The names of all columns that are read: of the texts, then of the label."""
         return self.inputs if self.label is None else (*self.inputs, self.label)
 
     @property
@@ -138,7 +138,10 @@ Cells = tuple[str, int, Sequence[object]]
 
 
 class Form(Protocol):
-    """A source of rows: a file of some format, or values in memory."""
+    """A source of rows: a file of some format, or values in memory.
+
+    `rows` yields the values of each row in chosen columns, and `check` tests them beforehand.
+    """
 
     @property
     def name(self) -> str:
@@ -149,13 +152,21 @@ class Form(Protocol):
         """The names of the columns; None if the columns have no names."""
 
     def check(self, columns: Columns) -> None:
-        """Raises ValueError if the columns cannot be read from this source."""
+        """Raises ValueError if the columns cannot be read from this source.
+
+        It reads the header or the first rows. The error is raised if a column is missing, if there
+        is no row, or if the format does not have pairs of texts and `columns` names a pair.
+
+        Args:
+          columns: the names of the columns of the texts and of the label.
+        """
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
         """Yields all rows, from the first row on: each as `Cells` or, if unusable, as `Aside`.
 
-        `Cells` is a tuple (name of the source, number of the line, values). The values are those of
-        the columns in `columns.wanted`, in this order.
+        `Cells` is a tuple (name of the source, number of the line from 1, values). The values are
+        those of the columns in `columns.wanted` (the texts, then the label), in this order. An
+        `Aside` has the reason why a row is unusable.
         """
 
 
@@ -163,8 +174,8 @@ class Form(Protocol):
 class Table:
     """Labelled texts, an iterable of `Record` and `Aside`.
 
-    Each pass reads the source again, with a single record in memory. An `Aside` stands for a line
-    that cannot be used.
+    A `Record` has the text, or both texts of a pair, and the label. Each pass reads the source
+    again, with a single record in memory. An `Aside` stands for a line that cannot be used.
 
     Attributes:
       form: the source of rows: a file of some format, or values in memory.
@@ -191,7 +202,7 @@ def _record(where: str, line: int, values: Sequence[object], columns: Columns) -
       where: the name of the source.
       line: the number of the row, from 1.
       values: the values of `columns.wanted`, in this order.
-      columns: the names of the columns, for messages.
+      columns: the names of the columns of the texts and of the label.
     """
     count = len(columns.inputs)
     try:
@@ -206,7 +217,8 @@ def _record(where: str, line: int, values: Sequence[object], columns: Columns) -
 def _read_labels(name: str, value: object) -> Label | Labels:
     """Returns the label in a cell, or the tuple of its labels for a list of several labels.
 
-    A list with a single label is this label, and a label that is listed twice counts as one label.
+    `value` is the content of the cell, and `name` the name of its column, for messages. A list with
+    a single label is this label, and a label that is listed twice counts as one label.
     """
     if not _is_list(value):
         return read_label(name, value)
@@ -261,7 +273,11 @@ def _read_list(name: str, value: object) -> Labels:
 
 
 def _text(name: str, value: object) -> str:
-    """Returns the text in a cell of the column `name`; raises ValueError if there is none."""
+    """Returns the text in a cell of the column `name`; bytes are decoded as UTF-8.
+
+    Raises:
+      ValueError: if `value` is missing, empty or not a text.
+    """
     if isinstance(value, bytes):  # The texts of TFDS are bytes.
         value = value.decode("utf-8", "surrogateescape")
     # The two words are a reason in the report of lines that are set aside, which counts reasons.
@@ -357,7 +373,9 @@ def match_names(names: Sequence[str], columns: Columns) -> tuple[str, ...]:
     """Returns the name in a source of each column in `columns.wanted`.
 
     The name is the wanted name itself if the source has it. Otherwise it is the single name of the
-    source that differs from it only in capitals and outer spaces, if there is such a name.
+    source that differs from it only in capitals and outer spaces, if there is such a name, else the
+    wanted name. `names` are the columns of the source, and `columns` the columns of the texts and
+    of the label that are to be read.
 
         >>> match_names(("Text", "LABEL"), Columns())
         ('Text', 'LABEL')
@@ -382,7 +400,7 @@ def check_names(
     Args:
       where: name of the source, for messages.
       names: the names in the source.
-      columns: the columns that are to be read.
+      columns: the names of the columns of the texts and of the label that are to be read.
       header: True if the names are the first line of a file, which may lack a header.
 
     Raises:
@@ -423,7 +441,8 @@ def suggest(names: Sequence[str], columns: Columns) -> str:
 
     Args:
       names: the names of the columns of the file.
-      columns: the columns that were asked for, some of which are missing.
+      columns: the names of the columns of the texts and of the label that were asked for, some of
+        which are missing.
     """
     unused = [name for name in names if name.strip() and name not in columns.wanted]
     assigned: dict[str, str] = {name: name for name in columns.wanted if name in names}

@@ -129,7 +129,7 @@ class TagRule:
 
     Args:
       sentences: the sentences in which tags are counted, as ids of words and positions of tags.
-      words: number of ids of words.
+      words: number of ids of words; an id is less than this.
       tags: number C of tags.
     """
 
@@ -160,7 +160,7 @@ class Scorer:
     """An accumulator of metrics, sentence by sentence, with a few numbers per word in memory.
 
     Args:
-      tags: the names of the tags.
+      tags: the names of the C tags, in the order of their positions.
 
     Attributes:
       sentences: number of sentences that were added.
@@ -216,7 +216,10 @@ class Scorer:
         return {**metrics, "sentences": self.sentences, "unknown": unknown, "spans": self._f1()}
 
     def _f1(self) -> Json | None:
-        """Returns the scores of spans, see `metrics`, or None if the tags do not mark spans."""
+        """Returns a dict with "precision", "recall", "f1" and "n" of spans.
+
+        The result is None if the tags do not mark spans, that is, are not all O, B-X or I-X.
+        """
         if self._spans is None:
             return None
         matched, ours, true = self._spans.tolist()
@@ -227,14 +230,16 @@ class Scorer:
 def render_score(metrics: Json) -> str:
     """Formats the word accuracy, and the F1 of spans if the tags mark spans.
 
-    An example is "0.9512 (span F1 0.8040)". `metrics` is a result of `Scorer.metrics`.
+    An example is "0.9512 (span F1 0.8040)". `metrics` is the dict that `Scorer.metrics` returns.
     """
     spans = metrics["spans"]
     return f"{metrics['accuracy']:.4f}" + (f" (span F1 {spans['f1']:.4f})" if spans else "")
 
 
 def rule_metrics(rule: TagRule, sentences: Sentences, tags: Sequence[Label]) -> Json:
-    """Computes the metrics of a tag rule on sentences, the dict that `Scorer.metrics` returns.
+    """Computes the metrics of a tag rule on sentences.
+
+    The result is the dict of `Scorer.metrics`: the metrics of words, of unknown words and of spans.
 
     Args:
       rule: the rule that gives each word its most frequent tag.

@@ -63,7 +63,8 @@ def tag_sentences(
       sentences: texts, which are split into words, or lists of words.
 
     Yields:
-      The `Tagging` of each sentence, or a `Failure` with the reason, in the order of the sentences.
+      The `Tagging` of each sentence (its words, their tags and the probabilities of these), or a
+      `Failure` with the reason, in the order of the sentences.
     """
     for part in chunks(sentences, _CHUNK):
         checked = [_words(sentence) for sentence in part]
@@ -85,7 +86,10 @@ def tag_sentences(
 
 
 def _words(sentence: str | Sequence[str]) -> tuple[str, ...] | Failure:
-    """Returns the words of a sentence, or a `Failure` with the reason why it cannot be read."""
+    """Returns the words of a sentence, or a `Failure` with the reason why it cannot be read.
+
+    `sentence` is a text, which is split into words, or a sequence of words.
+    """
     if isinstance(sentence, str):
         # A word more than the limit is split off, so that a longer sentence is noticed.
         words = split_words(sentence, MOST_LENGTH + 1)

@@ -57,7 +57,8 @@ class Tags:
     """The sentences of a file, an iterable of `TaggedRecord` and `Aside`.
 
     Each pass reads the file again, with a single sentence in memory. `word` and `tag` are the
-    columns of the words and of the tags; `universal` is True for a .conllu file.
+    columns of the words and of the tags, from 0 or negative from the end; without tags `tag` is
+    None. `universal` is True for a .conllu file.
     """
 
     file: TextFile
@@ -138,6 +139,8 @@ class Tags:
     def _kind_of(self, fields: list[str]) -> tuple[int, str]:
         """Returns the number of columns and the tag of a line, which is split into `fields`.
 
+        The tag is the value in the column of the tags, or without such a column in the last column.
+
         The tag is "" if the line has only a word.
         """
         column = -1 if self.tag is None else self.tag
@@ -147,7 +150,9 @@ class Tags:
 
     @functools.cached_property
     def _tags_by_columns(self) -> dict[int, set[str]]:
-        """The set of tags in lines that cannot be comments, by the number of columns.
+        """A dict from a number of columns to the set of tags in lines with so many columns.
+
+        Lines that may be comments are left out.
 
         The whole file is read for them, but only if a line before a sentence begins with "# ".
         """
@@ -213,7 +218,8 @@ def open_tags(
       tagged: False reads only the words.
 
     Returns:
-      An iterable of sentences, with an `Aside` for a sentence with a line that cannot be used.
+      An iterable of `TaggedRecord` (the words and the tags of a sentence), with an `Aside`, which
+      has the reason, for a sentence with a line that cannot be used.
 
     Raises:
       FileNotFoundError: if there is no such file.
@@ -278,7 +284,8 @@ def open_sentences(
       encoding: encoding of the file.
 
     Returns:
-      An iterable of sentences, which can be read several times.
+      An iterable of `TaggedRecord` (the words and the tags of a sentence) and `Aside` (a reason why
+      a sentence cannot be used), which can be read several times.
 
     Raises:
       FileNotFoundError: if there is no such file.

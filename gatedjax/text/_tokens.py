@@ -101,7 +101,11 @@ class Tokenizer:
         return tokens if self.units is None else tuple(self.units.split(tokens)[:most])
 
     def prepare(self, text: str) -> str:
-        """Returns a text with spaces for invisible characters, and for social without entities."""
+        """Returns a text in the form in which it is split.
+
+        Invisible characters become spaces. For the kind "social" entities of HTML, such as "&amp;",
+        become characters, and with `lowercase` capitals become small letters.
+        """
         # Entities come first, because an entity may stand for an invisible character.
         text = CONTROL.sub(" ", unescape(text) if self.kind == "social" else text)
         return text.lower() if self.lowercase else text
@@ -114,8 +118,9 @@ class Tokenizer:
     def to_json(self) -> Json | None:
         """Returns the tokenizer as a dict for JSON, or None for the tokenizer of old folders.
 
-        The old tokenizer is "words" without learned units. A function is stored by its import path
-        and by its tokens of a sample text.
+        The dict has "kind", and for the kinds that need them "units" and "total", "pieces" and
+        "lowercase", or "path" and "sample". The old tokenizer is "words" without learned units. A
+        function is stored by its import path and by its tokens of a sample text.
         """
         if self == Tokenizer():
             return None
@@ -186,6 +191,8 @@ class Tokenizer:
 def learn_units(rule: Tokenizer, texts: Iterable[str]) -> Tokenizer:
     """Returns a tokenizer with the units of scripts without spaces that are learned from texts.
 
+    Units are the frequent strings into which text in such a script is cut, in place of words.
+
     Args:
       rule: the tokenizer; words and social have units, and the other kinds are returned unchanged.
       texts: the training texts.
@@ -215,7 +222,7 @@ class Splitter:
     lowercase: bool = True
 
     def split(self, text: str) -> list[str]:
-        """Returns the tokens of a text."""
+        """Returns the tokens of a text, each the only token of itself if the kind allows it."""
         tokens = self._split_once(text)
         if not self.is_repeatable or self._settled.issuperset(tokens):
             return tokens
@@ -228,7 +235,7 @@ class Splitter:
         return settled
 
     def split_again(self, tokens: Iterable[str]) -> list[str]:
-        """Splits the text that consists of these tokens, as a text that nobody has split.
+        """Joins tokens by spaces, and splits the result again as a new text.
 
         Pieces of a byte-pair encoding and the tokens of a function of a user are returned as they
         are, because joined by spaces they are another text.
@@ -242,7 +249,7 @@ class Splitter:
 
     @functools.cached_property
     def _settled(self) -> set[str]:
-        """Tokens that are the only token of themselves."""
+        """Tokens that are known to be the only token of themselves; `_settle` adds them."""
         return set()
 
     def _split_once(self, text: str) -> list[str]:
@@ -254,7 +261,7 @@ class Splitter:
 
         Args:
           token: the token.
-          rounds: how often parts are split again before they are left out.
+          rounds: how often parts are split again before parts that still change are left out.
         """
         if token in self._settled:
             return [token]
@@ -270,7 +277,7 @@ class NeedsTokenizer(ValueError):
 
 
 def check_kind(kind: object) -> None:
-    """Raises ValueError unless `kind` is one of `KINDS`."""
+    """Raises ValueError unless `kind` is "words", "social", "characters" or "bpe" (`KINDS`)."""
     if kind not in KINDS:
         raise ValueError(
             f"tokens must be one of {', '.join(map(repr, KINDS))}, got {kind!r}."
@@ -288,7 +295,7 @@ def choose_tokenizer(
     """Returns the tokenizer of a training, before units of scripts without spaces are learned.
 
     Args:
-      kind: one of `KINDS`; None is "words".
+      kind: "words" (the meaning of None), "social", "characters" or "bpe".
       function: a function from a text to its tokens, or None.
       texts: a function that returns the training texts, from which pieces of words are learned.
       lowercase: True learns pieces without case.

@@ -103,11 +103,11 @@ class _Part:
         return [tuple(np.asarray(rows[i]) for rows in self.texts) for i in numbers]
 
     def batches(self, size: int, edges: Sequence[int], **options: Any) -> SequenceBatches:
-        """Returns the batches of the texts.
+        """Returns the batches of the texts, a sequence of dicts of padded arrays.
 
         Args:
           size: the number of texts in a batch.
-          edges: the widths of batches, in ascending order.
+          edges: the widths of batches (numbers of words with padding), in ascending order.
           **options: further arguments of `SequenceBatches`, such as `seed`.
         """
         sequences = dict(zip(NAMES, self.texts, strict=False))
@@ -434,7 +434,7 @@ def _parts(
 
 
 def _select_texts(part: _Part, numbers: np.ndarray) -> _Part:
-    """Returns the texts at the positions `numbers`, an int array, in this order."""
+    """Returns the texts of `part` at the positions `numbers`, an int array, in this order."""
     texts = tuple(rows.select(numbers) for rows in part.texts if isinstance(rows, Rows))
     labels = part.labels
     return _Part(texts, labels.select(numbers) if isinstance(labels, Rows) else labels[numbers])
@@ -481,7 +481,7 @@ def _start(
 
 
 def _scale_vectors(vectors: np.ndarray, std: float | None) -> np.ndarray:
-    """Returns vectors with the standard deviation `std`; None does not change them."""
+    """Returns the word vectors [V, D] scaled to the standard deviation `std`; None returns them."""
     return vectors if std is None else vectors * np.float32(std / vectors.std())
 
 
@@ -494,14 +494,14 @@ def _fit(
     facts: Mapping[str, object],
     minutes: float | None,
 ) -> FitResult:
-    """Trains the network and returns the result of `fit`.
+    """Trains the network and returns the result of `fit`, with the trained parameters.
 
     Args:
-      task: the training task.
+      task: the `gatedjax.training.Task`, which computes the loss and the metrics of a batch.
       train: the batches of training.
       validation: the batches of an evaluation.
       config: the training options.
-      folder: the work folder.
+      folder: the folder in which the checkpoints are stored.
       facts: the settings, by name, that a checkpoint must share with the run.
       minutes: the time limit, which includes the time of earlier parts of the run; None for no
         limit.
@@ -544,7 +544,10 @@ class Stopwatch:
         self._started = False
 
     def pass_event(self, *, compiled: bool) -> None:
-        """Adds the time since the last event, unless a program was compiled in it."""
+        """Adds the time since the last event; if `compiled` is True the time is left out.
+
+        `compiled` is True if a program was compiled in this time.
+        """
         now = self._now()
         if self._started and not compiled:
             self._used += now - self._last
@@ -560,9 +563,9 @@ def _render_time_up(minutes: float, steps: int, planned: int, epoch: int) -> str
 
     Args:
       minutes: the time limit.
-      steps: the steps of the run.
-      planned: the steps that it would have had.
-      epoch: the steps of a pass over the training texts.
+      steps: the number of steps of the run.
+      planned: the number of steps that it would have had.
+      epoch: the number of steps of a pass over the training texts.
     """
     text = f"the time is up ({minutes:g} minutes) after {steps:,} of {planned:,} steps"
     if steps < epoch:
@@ -637,14 +640,18 @@ def _report(
 
 
 def _worse(ours: Json, theirs: float) -> str:
-    """Returns a warning for the report if the baseline has a larger accuracy, else ""."""
+    """Returns a warning for the report if the baseline has a larger accuracy, else "".
+
+    `ours` is a dict with the "accuracy" of the model, and `theirs` the accuracy of the baseline.
+    """
     return "" if ours["accuracy"] >= theirs else ": THE BASELINE IS BETTER"
 
 
 def _shapes(edges: Sequence[int]) -> Callable[[int], Shape]:
     """Returns a function from the number of words of a text to the (rows, width) of its batch.
 
-    The width is the first of the widths of training that is at least this number.
+    The number of rows is always `EVALUATED`. The width is the first of the widths of training that
+    is at least this number.
 
     `edges` are these widths in ascending order.
     """
@@ -652,11 +659,12 @@ def _shapes(edges: Sequence[int]) -> Callable[[int], Shape]:
 
 
 def _leak(model: TrainedModel, part: _Part, edges: Sequence[int]) -> Json | None:
-    """Measures the gate leak on a sample of texts, with the batch shapes of `_outputs`.
+    """Measures the gate leak of a model on a sample of the texts in `part`.
 
     The gate leak is the change of the prediction when a word with a closed gate is removed. The
-    result is that of `measure_leak`: a dict, or None if the leak is undefined. `edges` are the
-    widths of batches.
+    result is that of `measure_leak`: a dict with the mean changes "closed" and "open", or None if
+    no word is closed or can be removed. `edges` are the widths of batches (numbers of words with
+    padding), in ascending order.
     """
     sample = Sample()
     for number in range(len(part.labels)):
@@ -672,7 +680,7 @@ def _probabilities(
     Args:
       model: the trained model, with C classes.
       part: the texts.
-      edges: the widths of batches, in ascending order.
+      edges: the widths of batches (numbers of words with padding), in ascending order.
 
     Returns:
       The probabilities, float32 [n, C], in the order of the texts; and a dict of arrays in the
@@ -700,7 +708,9 @@ def _outputs(
 
     `numbers` is a list of the positions in `part` of the texts in the batch. `texts` has the ids of
     each text, a tuple of one or two int arrays. `output` is the dict of arrays that
-    `TrainedModel.run` returns, with filler rows at the end. `edges` are the widths of batches.
+    `TrainedModel.run` returns (probabilities, density, masks and, if the network has them,
+    attention and gates), with filler rows at the end. `edges` are the widths of batches (numbers of
+    words with padding), in ascending order.
     """
     for numbers, shape in group_texts(part.lengths().tolist(), _shapes(edges)):
         texts = part.ids(numbers)
@@ -717,15 +727,16 @@ def _report_tags(
 ) -> Json:
     """Returns the report for a tagger: scores on the validation and test sentences by purpose.
 
-    "baseline" has the scores of the most frequent tag of each word.
+    "validation" and "test" are dicts of `Scorer.metrics`; "baseline" has the scores of the most
+    frequent tag of each word.
 
     Args:
       model: the trained tagger.
       parts: the sentences by purpose, with the ids of the vocabulary.
       numbered: the sentences by purpose, with the numbers of `numbers` as ids, so that the baseline
         has no unknown words in training.
-      numbers: the numbers of the words.
-      edges: the widths of batches.
+      numbers: the number of each word.
+      edges: the widths of batches (numbers of words with padding), in ascending order.
       say: called with each line of the report.
     """
     classes = model.classes

@@ -50,7 +50,7 @@ def run(
 
     Args:
       kind: the class of the options; a subclass may give the folder another name.
-      args: the command line.
+      args: the words of the command line after the name of the command.
       prog: name of the command, for its help.
       open_model: maps the path of a folder, and the keywords `bpe` and `average`, to a
         `Translator`, see `open_translator`.

@@ -29,7 +29,7 @@ from gatedjax.training.log import read_json
 @document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SearchConfig:
-    """Options of the beam search for translations."""
+    """Options of the beam search for translations, all with defaults and given by keyword."""
 
     beam_size: int = 4
     """Width of the beam; 1 is greedy search."""
@@ -43,7 +43,10 @@ class SearchConfig:
     """Number of sentences in a batch."""
 
     def __post_init__(self) -> None:
-        """Raises ValueError for a number that is out of range."""
+        """Raises ValueError for a number that is out of range.
+
+        `length_penalty` must be at least 0, and the other options at least 1.
+        """
         make_plain(self)
         check_at_least(self, 1, "beam_size", "extra", "average", "batch_sentences")
         if not 0 <= self.length_penalty < float("inf"):
@@ -55,7 +58,14 @@ class SearchConfig:
 # A function of the module, so that it is compiled only once for each network and search.
 @functools.partial(jax.jit, static_argnums=(0, 1), inline=True)
 def _decode(model: SSANTranslator, search: SearchConfig, params: Params, batch: Tree) -> jax.Array:
-    """Returns the best translation of each row of a batch, int [B, L], see `Translator.decode`."""
+    """Returns the ids of the best translation of each of B sentences, int [B, L].
+
+    Args:
+      model: the network.
+      search: the options of the beam search.
+      params: the parameters of the network.
+      batch: the padded sentences of the source language: "tokens" [B, T] and "lengths" [B].
+    """
     return translate(
         model,
         params,
@@ -83,14 +93,15 @@ class Translator:
     search: SearchConfig
 
     def decode(self, params: Params, batch: Tree) -> jax.Array:
-        """Returns the best translation of each row of a batch; a pure function.
+        """Returns the best translation of each of B sentences; a pure function.
 
         Args:
           params: the parameters of the network.
           batch: the padded sentences of the source language: "tokens" [B, T] and "lengths" [B].
 
         Returns:
-          Int [B, L], the ids of the pieces of the translations, with at most L pieces each.
+          Int [B, L], the ids of the pieces of the translations, with at most L pieces each. The
+          ids after the stop token have no meaning.
         """
         return _decode(self.model, self.search, params, batch)
 
@@ -104,7 +115,7 @@ def encode(bpe: gdata.BytePairs, texts: Sequence[str]) -> list[np.ndarray]:
 
 
 def parameters_like(model: SSANTranslator) -> Tree:
-    """Returns the parameters of a network as a tree of shapes and dtypes, without values."""
+    """Returns the parameters of a network as a tree of `jax.ShapeDtypeStruct`, without values."""
     stop, length = np.full((1, 1), STOP, np.int32), np.ones(1, np.int32)
     batch: Tree = {"tokens": stop, "targets": stop, "lengths": length, "target_lengths": length}
     return jax.eval_shape(lambda: SSANTranslationTask(model).init(jax.random.key(0), batch))
@@ -195,7 +206,12 @@ def open_translator(
 
 
 def _model(settings: Json, pieces: gdata.BytePairs) -> SSANTranslator:
-    """Returns the network of a configuration, a dict of options, for the vocabulary `pieces`."""
+    """Returns the network of a configuration.
+
+    Args:
+      settings: the options of a run, by name; options that the network does not have are left out.
+      pieces: the byte pairs, which determine the size of the vocabulary.
+    """
     # The configuration of a run also has options of the training, which the network does not have.
     known = {*option_names(SSANTranslatorConfig), *groups_of(SSANTranslatorConfig)}
     saved: Json = {name: value for name, value in settings.items() if name in known}

@@ -41,9 +41,9 @@ def fit_window(
     """Fits lexicons whose gates see the neighbours, and yields a `WindowLexicon` for each density.
 
     A lexicon of all words gives the initial class scores, and the initial gate logits: 3 + the
-    standardised logarithm of the mean gain of a word. `models.window.fit_gates` trains the gates,
-    the threshold is set so that the share of open training words is the density, and a new lexicon
-    is fitted to the open words.
+    standardised logarithm of the mean gain of a word, by which the cross-entropy rises without it.
+    `models.window.fit_gates` trains the gates, the threshold is set so that the share of open
+    training words is the density, and a new lexicon is fitted to the open words.
 
     Args:
       texts: the words of each text.
@@ -53,14 +53,16 @@ def fit_window(
       sample_weight: [n], the weight of each text in both fits, as in `fit_lexicon`; None gives all
         texts the same weight.
       seed: the seed of the order of the texts and of the noise of the gates.
-      room_for: texts of a later fit, for which the arrays get room, so that both fits use the same
-        compiled program.
+      room_for: the words of the texts of a later fit, for which the arrays get room, so that both
+        fits use the same compiled program; None uses the sizes of `texts`.
 
     Yields:
       The lexicon of each density.
 
     Raises:
-      ValueError: as `fit_lexicon`.
+      EmptyLexicon: if a density leaves no word open.
+      ValueError: if the numbers of texts and labels differ, there is no word, the densities are not
+        falling numbers in (0, 1], or a weight is negative or not finite.
     """
     # JAX is imported for a fit and not for a prediction.
     from gatedjax.models.window import Room, fit_gates
@@ -129,7 +131,7 @@ def _with_reader(
     labels: np.ndarray,
     sample_weight: np.ndarray | None,
 ) -> WindowLexicon:
-    """Returns the lexicon with new weights, which are fitted to its open words.
+    """Returns the lexicon with new weights of the classes, which are fitted to its open words.
 
     Args:
       lexicon: the lexicon, whose gates do not change.
@@ -158,13 +160,16 @@ def _initial_logits(
 ) -> np.ndarray:
     """Returns the initial gate logits [size] from the mean gains of the words of each gate.
 
+    The gain of a word in a text is by how much the cross-entropy rises without it.
+
     Args:
-      first: the lexicon of all words.
-      texts: the words of each text.
-      numbered: the same, as numbers.
-      labels: int [n], the class of each text.
-      weights, squares: the weights of each word [types, C] and the squared length of its features.
-      gate_of: int [types], the gate of each word.
+      first: the lexicon of all words, with weights for C classes.
+      texts: the words of each of n texts.
+      numbered: the same words as numbers, the positions in `types`, the V different words.
+      labels: int [n], the class of each text, from 0.
+      weights: [V, C], the weights of each different word.
+      squares: [V], the squared length of the features of each different word.
+      gate_of: int [V], the number of the gate of each different word, from 0.
       size: the number of gates.
       sample_weight: [n], the weight of each text in the gains; None is 1.
     """

@@ -57,7 +57,7 @@ class GateModes:
     """The results of `gate_modes` for N texts.
 
     Attributes:
-      rows: int [N], the rows of the texts in the batch.
+      rows: int [N], the positions of the texts in the batch, from 0.
       left_out: the number of texts with more than `longest` words, which have no results.
       longest: the greatest number of words of a text that is evaluated.
       lengths: int [N], the number of words of each text.
@@ -97,8 +97,10 @@ class GateModes:
     def record(self) -> Json:
         """Returns the settings and the results of each text as a dict for JSON.
 
-        "by_text" has a list with an entry per text for each quantity. "one_draw" has the deviations
-        of `one_draw`. Patterns are strings of 0 and 1.
+        "texts_in_modes", "texts_left_out", "longest", "temperature" and "samples" are numbers.
+        "one_draw" has the deviations of `one_draw`. "by_text" is a dict of lists with an entry per
+        text: "row", "words", "loss", "variance" and "accuracy" (exact), "loss_threshold",
+        "loss_expected", "loss_best" and "best", the pattern of the gates as a string of 0 and 1.
         """
         loss, accuracy = self.one_draw
         truths = self.truths
@@ -178,7 +180,7 @@ class GateModes:
 
 
 def _sigmoid(logits: np.ndarray) -> np.ndarray:
-    """Computes the open probabilities of gate logits in float64."""
+    """Computes the open probabilities [n] of gate logits [n] in float64."""
     # exp overflows to infinity for very negative logits, and the quotient is then exactly 0.
     with np.errstate(over="ignore"):
         return 1 / (1 + np.exp(-logits.astype(np.float64)))
@@ -208,7 +210,12 @@ class StaticGANet(ByIdentity):
     """
 
     def __call__(self, params: Params, pooled: Array) -> Array:
-        """Computes the class scores [k, C] of k pooled states [k, D] with parameters `params`."""
+        """Computes the scores [k, C] of C classes for k pooled states of the encoder, [k, D].
+
+        Args:
+          params: the parameters of the model.
+          pooled: [k, D], sums of the states of the encoder weighted by attention.
+        """
         return self.model.apply({"params": params}, pooled, method=GANet.from_pooled)
 
 
@@ -245,7 +252,8 @@ def _encode_batch(
       network: the network.
       draws: the number S of draws of sampled and of relaxed gates.
       params: the parameters of the network.
-      batch: "tokens" [B, T], "lengths" [B], "label" [B] and "example_id" [B].
+      batch: B texts, padded to T words: "tokens" [B, T], "lengths" [B], "label" [B] and
+        "example_id" [B].
       key: the PRNG key of the draws.
       temperature: the temperature of the relaxed gates.
 
@@ -295,7 +303,7 @@ class Texts:
     """The N texts of a batch that are short enough, padded to the same length, as NumPy arrays.
 
     Attributes:
-      rows: int [N], the rows of the texts in the batch.
+      rows: int [N], the positions of the texts in the batch, from 0.
       left_out: the number of texts with too many words.
       tokens: int [N, T], the token ids.
       lengths: int [N], the number of words of each text.
@@ -315,8 +323,8 @@ class Texts:
         """Checks the batch and selects texts of 1 to `longest` words with a weight above 0.
 
         Args:
-          batch: "tokens" [B, T], "lengths" [B] and "label" [B], and optionally "weight" [B] and
-            "example_id" [B].
+          batch: B texts, padded to T words: "tokens" [B, T], "lengths" [B] and "label" [B], and
+            optionally "weight" [B] and "example_id" [B].
           longest: the largest number of words of a text, at most 24.
 
         Raises:
@@ -471,7 +479,8 @@ def gate_modes(
     Args:
       model: a `GANet` with gates on attention. Programs are compiled once per model object.
       params: the parameters of the model.
-      batch: "tokens" [B, T], "lengths" [B] and "label" [B]. The draws of a text derive from its
+      batch: B texts, padded to T words: "tokens" [B, T], the ids of the words, "lengths" [B] and
+        "label" [B], the classes from 0. The draws of a text derive from its
         "example_id", or from its row if there are none. Rows with a "weight" of 0 are left out. The
         batch may be a whole test set.
       draws: the number of draws of sampled and of relaxed gates, at least 2.
@@ -523,7 +532,11 @@ def gate_modes(
 
 
 class TextLoss(ByIdentity):
-    """The cross-entropy of a text as a function of its gates; a static argument of programs."""
+    """The cross-entropy of a text as a function of its gates; a static argument of programs.
+
+    Attributes:
+      model: the `GANet`.
+    """
 
     def __call__(
         self, gates: Float[Array, " T"], params: Params, encoded: Tree, label: Array
@@ -566,8 +579,9 @@ def measure(
     Args:
       model: a `GANet` with gates on attention.
       params: the parameters of the model.
-      batch: "tokens" [B, T], "lengths" [B] and "label" [B], and optionally "example_id" [B] and
-        "weight" [B]. Rows with a "weight" of 0 are left out.
+      batch: B texts, padded to T words: "tokens" [B, T], the ids of the words, "lengths" [B] and
+        "label" [B], and optionally "example_id" [B] and "weight" [B]. Rows with a "weight" of 0 are
+        left out.
       estimators: the estimators, which must be hashable; None means the estimators that need no
         option except a temperature (`standard_estimators`), with the temperature of the model.
       texts: the greatest number of texts.
@@ -577,7 +591,7 @@ def measure(
       on_estimator: called with each estimator before it is measured.
 
     Returns:
-      A `Measured` with a row for each estimator, as means over texts.
+      A `Measured` with a row for each estimator: its bias, its variance and other means over texts.
 
     Raises:
       ValueError: if the model has no gates or has gates on its input, if `batch` has wrong shapes,
