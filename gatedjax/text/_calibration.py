@@ -1,9 +1,39 @@
 """Temperature scaling of the probabilities of a classifier."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 # A sharper or flatter scale than these would follow from too few texts.
 _LOWEST, _HIGHEST = 0.1, 10.0
+
+
+def choose_temperature(probabilities: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
+    """Fits the temperature, and decides whether the texts are evidence for it.
+
+    The fitted T is used if the mean gain of the texts exceeds its standard error. The gain of a
+    text is its loss with temperature 1 minus its loss with T. Near T = 1 the gain of a correct
+    model is a quadratic function of T, so that the rule is a test of T = 1 at two standard errors
+    of T.
+
+        >>> doubtful = np.array([[0.8, 0.2]] * 20)
+        >>> choose_temperature(doubtful, np.array([0] * 15 + [1] * 5))[0]
+        1.0
+
+    Args:
+      probabilities: [n, C], the probabilities of the classes for texts that were not fitted.
+      labels: int [n], the class of each text.
+
+    Returns:
+      The temperature to use, which is T or 1, and the fitted T.
+    """
+    n = len(labels)
+    fitted = fit_temperature(probabilities, labels)
+    losses = _losses(probabilities, labels)
+    gains = losses(1.0) - losses(fitted)
+    # The spread of a single text is unknown.
+    is_clear = n > 1 and bool(np.mean(gains) > np.std(gains, ddof=1) / n**0.5)
+    return (fitted if is_clear else 1.0), fitted
 
 
 def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float:
@@ -27,16 +57,26 @@ def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float:
     """
     from scipy.optimize import minimize_scalar
 
+    losses = _losses(probabilities, labels)
+
+    def loss(log_temperature: float) -> float:
+        return float(np.mean(losses(float(np.exp(log_temperature)))))
+
+    bounds = float(np.log(_LOWEST)), float(np.log(_HIGHEST))
+    return float(np.exp(minimize_scalar(loss, bounds=bounds, method="bounded").x))
+
+
+def _losses(probabilities: np.ndarray, labels: np.ndarray) -> Callable[[float], np.ndarray]:
+    """Returns the function of T that computes the cross-entropies [n] with smoothed targets."""
     n, num_classes = probabilities.shape
     logs = np.log(np.maximum(probabilities, 1e-300))
     smoothing = 1 / (n + 2)
     targets = np.full(probabilities.shape, smoothing / (num_classes - 1))
     targets[np.arange(n), labels] = 1 - smoothing
 
-    def loss(log_temperature: float) -> float:
-        scores = logs / np.exp(log_temperature)
+    def losses(temperature: float) -> np.ndarray:
+        scores = logs / temperature
         scores = scores - scores.max(1, keepdims=True)
-        return float(np.mean(np.log(np.exp(scores).sum(1)) - (targets * scores).sum(1)))
+        return np.log(np.exp(scores).sum(1)) - (targets * scores).sum(1)
 
-    bounds = float(np.log(_LOWEST)), float(np.log(_HIGHEST))
-    return float(np.exp(minimize_scalar(loss, bounds=bounds, method="bounded").x))
+    return losses

@@ -17,7 +17,7 @@ from gatedjax.lexicon import (
 from gatedjax.text import _copies, _corpus
 from gatedjax.text._asides import check_share
 from gatedjax.text._baseline import LinearBaseline, character_ngrams
-from gatedjax.text._calibration import fit_temperature
+from gatedjax.text._calibration import choose_temperature
 from gatedjax.text._corpus import Corpus, Examples, digest_parts, say_corpus
 from gatedjax.text._labels import CONTROL
 from gatedjax.text._lexicon import LexiconModel
@@ -178,11 +178,14 @@ def train_lexicon(
     checked = "validation" if test is None else "test"
     # The temperature is fitted before the validation texts may become training texts.
     held = parts["validation"]
-    temperature = fit_temperature(measured.read(held.words).probabilities, held.labels)
+    temperature, fitted_temperature = choose_temperature(
+        measured.read(held.words).probabilities, held.labels
+    )
     compared = measured if checked == "validation" else lexicon
     uncalibrated = measure_lexicon(compared, parts[checked], corpus.classes)["ece"]
     measured, lexicon = (_set_temperature(fitted, temperature) for fitted in (measured, lexicon))
-    report: Json = {"density": lexicon.density, "temperature": temperature, "curve": curve}
+    report: Json = {"density": lexicon.density, "temperature": temperature}
+    report |= {"fitted_temperature": fitted_temperature, "curve": curve}
     report["validation"] = measure_lexicon(measured, parts["validation"], corpus.classes)
     report["validation"]["all_words"] = curve[0]["accuracy"]
     # Each other model is trained on the texts of the lexicon that it is compared with.
