@@ -51,7 +51,7 @@ SYSTEMS = {
     "attention": "GA-Net, gates on attention",
     "input": "GA-Net, gates on the input",
 }
-"""The three systems, which are also the folders of their runs, and their names."""
+"""The three systems and their names."""
 DENSITY = 0.25
 """The share of open words of both networks with gates."""
 _GATES = {"model.system": "ganet", "model.gates.density": DENSITY}
@@ -110,7 +110,9 @@ def main(args: list[str] | None = None) -> int:
     for system, name in SYSTEMS.items():
         console.rule(f"training {name}")
         # The systems have the same seed, so that they see the same batches in the same order.
-        changes = {"workdir": str(options.workdir / system), "train.seed": options.seed}
+        # The explorer shows a run next to the run in its folder `soft`.
+        workdir = options.workdir if system == "attention" else options.workdir / system
+        changes = {"workdir": str(workdir), "train.seed": options.seed}
         with refusals():
             runs[system] = run_of(PAPER, with_changes(preset, {**changes, **CHANGES[system]}))
         if runs[system].fit.stopped == "signal":
@@ -120,16 +122,16 @@ def main(args: list[str] | None = None) -> int:
     removals = {system: remove_closed(run, test) for system, run in runs.items()}
     console.print(comparison_table(runs, test, removals))
     console.print(
-        "gate precision: share of open words that decide the label; recall: share of deciding\n"
-        "words that are open. other answer: texts whose predicted class changes when the closed\n"
-        f"words are removed; for soft attention, the {1 - DENSITY:.0%} with the smallest weights."
+        "gate precision: share of open words that decide the label; recall: share of\n"
+        "deciding words that are open. other answer: texts whose predicted class changes\n"
+        f"when the closed words are removed (soft attention: the faintest {1 - DENSITY:.0%})."
     )
     show_words(console, removals["input"].whole[:_SHOWN])
     draw(removals, options.workdir)
     console.print(
         f"\n{options.workdir}/picture.png shows one sentence under the three networks\n"
-        "(picture_dark.png for a dark page). Each network's metrics.jsonl, config.json and\n"
-        f"checkpoints are in a folder: {', '.join(f'{system}/' for system in SYSTEMS)}."
+        "(picture_dark.png for a dark page). metrics.jsonl, config.json and checkpoints\n"
+        "are beside it; those of soft attention in soft/, of gates on the input in input/."
     )
     return 0
 
@@ -185,7 +187,7 @@ def comparison_table(
                 analysis.pad(truth),
                 [len(text.tokens) for text in texts],
             )
-            density, cost = record["test"]["density"], f"{sparse:,} ({sparse / full:.2f} of soft)"
+            density, cost = record["test"]["density"], f"{sparse:,} ({sparse / full:.0%})"
             precision, recall = scores.precision, scores.recall
         columns.append(
             [
