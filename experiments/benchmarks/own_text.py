@@ -8,6 +8,7 @@ and the processor time of the whole command: imports, compilation, both fits and
 import dataclasses
 import os
 import resource
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -78,22 +79,28 @@ def train_model(model: Model, train: str, test: str, folder: Path, minutes: floa
       test: the file of the test texts.
       folder: the folder of the model.
       minutes: the time limit; nothing is written if it is exceeded.
+
+    Raises:
+      ValueError: if the command fails.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     arguments = ["train", train, "--test", test, "--model", model, "--density", str(DENSITY)]
     arguments += ["--out", str(folder), "--no-cache"]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     try:
-        subprocess.run(
+        done = subprocess.run(
             [sys.executable, "-m", "gatedjax", *arguments],
-            check=True,
             timeout=60 * minutes,
             env={**os.environ, **ONE_THREAD},
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
         )
     except subprocess.TimeoutExpired:
         return
+    if done.returncode:
+        reason = done.stderr.strip().rpartition("\n")[2]
+        raise ValueError(f"gatedjax {shlex.join(arguments)} failed: {reason}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     write_atomic(_seconds_of(folder), f"{seconds:.3f}\n".encode())

@@ -78,21 +78,21 @@ _SHOWN = 5
 
 @dataclasses.dataclass(frozen=True)
 class Removal:
-    """The test texts under a network, with all words and with the open words alone.
+    """The test texts under a network, before and after closed words are removed.
 
     Attributes:
-      whole: the texts with all words.
-      alone: the same texts without the closed words.
+      before: the texts with all words.
+      after: the same texts without the closed words.
     """
 
-    whole: Sequence[Inspected]
-    alone: Sequence[Inspected]
+    before: Sequence[Inspected]
+    after: Sequence[Inspected]
 
     @property
     def changed(self) -> int:
         """The number of texts in which the removal changes the predicted class."""
-        pairs = zip(self.whole, self.alone, strict=True)
-        return sum(whole.predicted != alone.predicted for whole, alone in pairs)
+        pairs = zip(self.before, self.after, strict=True)
+        return sum(before.predicted != after.predicted for before, after in pairs)
 
 
 def main(args: list[str] | None = None) -> int:
@@ -126,7 +126,7 @@ def main(args: list[str] | None = None) -> int:
         "deciding words that are open. other answer: texts whose predicted class changes\n"
         f"when the closed words are removed (soft attention: the faintest {1 - DENSITY:.0%})."
     )
-    show_words(console, removals["input"].whole[:_SHOWN])
+    show_words(console, removals["input"].before[:_SHOWN])
     draw(removals, options.workdir)
     console.print(
         f"\n{options.workdir}/picture.png shows one sentence under the three networks\n"
@@ -147,8 +147,8 @@ def remove_closed(run: Run, test: gdata.Encoded) -> Removal:
       test: the test split.
     """
     indices, inspector = range(len(test)), Inspector(run, test)
-    whole = inspector.inspect(indices)
-    return Removal(whole, inspector.inspect(indices, [open_words(text) for text in whole]))
+    before = inspector.inspect(indices)
+    return Removal(before, inspector.inspect(indices, [open_words(text) for text in before]))
 
 
 def open_words(text: Inspected) -> np.ndarray:
@@ -174,7 +174,7 @@ def comparison_table(
     truth = [test.extra(index, "decides") for index in range(len(test))]
     columns = []
     for system, run in runs.items():
-        record, texts = run.record, removals[system].whole
+        record, texts = run.record, removals[system].before
         full, sparse = operations(record)
         if texts[0].gates is None:
             # Soft attention opens all words. Its precision is therefore the share of deciding
@@ -236,21 +236,21 @@ def draw(removals: Mapping[str, Removal], workdir: Path) -> None:
     number = choose_text(removals)
     rows = []
     for system, removal in removals.items():
-        whole, alone = removal.whole[number], removal.alone[number]
-        title, finding = describe(system, removal.changed, len(removal.whole))
+        before, after = removal.before[number], removal.after[number]
+        title, finding = describe(system, removal.changed, len(removal.before))
         rows.append(
             Row(
                 title=title,
                 finding=finding,
-                words=whole.tokens,
-                weights=whole.attention,
-                is_open=open_words(whole),
-                answers=(whole.predicted, alone.predicted),
-                closes=whole.gates is not None,
+                words=before.tokens,
+                weights=before.attention,
+                is_open=open_words(before),
+                answers=(before.predicted, after.predicted),
+                closes=before.gates is not None,
             )
         )
     heading = (
-        f"One sentence under three networks (its label: {removals['soft'].whole[number].label})"
+        f"One sentence under three networks (its label: {removals['soft'].before[number].label})"
     )
     for theme, name in ((LIGHT, "picture"), (DARK, "picture_dark")):
         draw_picture(rows, heading, workdir / name, theme)
@@ -259,9 +259,9 @@ def draw(removals: Mapping[str, Removal], workdir: Path) -> None:
 def choose_text(removals: Mapping[str, Removal]) -> int:
     """Returns the number of the text in the picture, see `draw`."""
     attention = removals["attention"]
-    for number, (whole, alone) in enumerate(zip(attention.whole, attention.alone, strict=True)):
-        right = all(r.whole[number].predicted == whole.label for r in removals.values())
-        if right and whole.label == "positive" and alone.predicted != whole.predicted:
+    for number, (before, after) in enumerate(zip(attention.before, attention.after, strict=True)):
+        right = all(r.before[number].predicted == before.label for r in removals.values())
+        if right and before.label == "positive" and after.predicted != before.predicted:
             return number
     return 0
 

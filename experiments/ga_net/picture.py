@@ -191,11 +191,13 @@ def _draw_cell(
 
 def _draw_answers(axes: "Axes", y: float, row: Row, measure: Ruler, theme: Theme) -> None:
     """Writes the answers of a row with a mark in colour, y inches below the upper edge."""
-    whole, part = row.answers
-    rest = "open words alone" if row.closes else "without the faintest words"
-    text = f"all words: {whole}     {rest}: {part}"
+    before, after = row.answers
+    label = "open words alone" if row.closes else "without the faintest words"
+    text = f"all words: {before}     {label}: {after}"
     _write(axes, _MARGIN, y, text, _TEXT, theme.ink)
-    mark, colour = ("same answer", theme.same) if whole == part else ("another answer", theme.other)
+    mark, colour = (
+        ("same answer", theme.same) if before == after else ("another answer", theme.other)
+    )
     _write(axes, _MARGIN + measure(text, _TEXT) + 0.15, y, mark, _TEXT, colour, bold=True)
 
 

@@ -93,10 +93,10 @@ def _seen(words, gates, predicted, label="positive"):
 def test_the_picture_has_the_text_in_which_closed_words_change_the_answer():
     gates = np.array([0.0, 1.0, 0.0])
     words = ["far", "from", "dull"]
-    whole = [_seen(words, gates, "negative"), *[_seen(words, gates, "positive")] * 2]
-    alone = [_seen(["from"], gates[1:2], name) for name in ("positive", "positive", "negative")]
-    still = demo.Removal(whole, whole)
-    removals = {"soft": still, "attention": demo.Removal(whole, alone), "input": still}
+    before = [_seen(words, gates, "negative"), *[_seen(words, gates, "positive")] * 2]
+    after = [_seen(["from"], gates[1:2], name) for name in ("positive", "positive", "negative")]
+    still = demo.Removal(before, before)
+    removals = {"soft": still, "attention": demo.Removal(before, after), "input": still}
     assert removals["attention"].changed == 2
     assert removals["input"].changed == 0
     # In the first text the answer is wrong.
