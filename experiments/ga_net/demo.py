@@ -9,6 +9,7 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -67,7 +68,7 @@ _ON_INPUT = {
     "model.gates.final_temperature": 0.4,
     "model.gates.temperature_steps": 400,
 }
-CHANGES = {
+CHANGES: dict[str, Mapping[str, Any]] = {
     "soft": {"model.system": "soft"},
     "attention": _GATES,
     "input": {**_GATES, **_ON_INPUT},
