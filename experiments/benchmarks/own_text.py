@@ -177,7 +177,8 @@ def main(options: Options) -> Records:
                 continue
             rows.append(read_row(name, model, folder))
     cells = [cells_of(row) for row in rows]
-    _harness.render("models of labelled texts with 30 % of the words", HEADS, cells, texts=2)
+    title = "models of labelled texts with 30 % of the words"
+    _harness.render(title, HEADS, cells, texts=2, wrap=False)
     machine = _harness.machine()
     if options.docs is not None:
         _harness.replace_section(options.docs, COMMAND, docs_section(rows, machine))
