@@ -239,6 +239,18 @@ def markdown_table(heads: Sequence[str], lines: Sequence[list[str]], texts: int 
     return ["| " + " | ".join(line) + " |" for line in [list(heads), rule, *lines]]
 
 
+def parse_sets(entries: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Returns the files of each set; raises ValueError for an entry that is not NAME=TRAIN,TEST."""
+    sets = {}
+    for entry in entries:
+        name, equals, files = entry.partition("=")
+        train, comma, test = files.partition(",")
+        if not (equals and comma and name and train and test):
+            raise ValueError(f"sets must be NAME=TRAIN,TEST, got {entry!r}")
+        sets[name] = (train, test)
+    return sets
+
+
 def write_figures(path: Path | None, figures: Any) -> None:
     """Writes the figures as JSON, unless the path is None."""
     if path is not None:

@@ -133,13 +133,8 @@ def docs_section(rows: Records, machine: Json) -> str:
 
 def main(options: Options) -> Records:
     """Measures, prints and returns a row for each set."""
-    rows = []
-    for entry in options.sets:
-        name, equals, files = entry.partition("=")
-        train, comma, test = files.partition(",")
-        if not (equals and comma and name and train and test):
-            raise ValueError(f"sets must be NAME=TRAIN,TEST, got {entry!r}")
-        rows.append(measure(name, train, test))
+    sets = _harness.parse_sets(options.sets)
+    rows = [measure(name, *files) for name, files in sets.items()]
     _harness.render("a lexicon on labelled texts", HEADS, [cells_of(row) for row in rows])
     machine = _harness.machine()
     if options.docs is not None:

@@ -76,8 +76,8 @@ class Inspected:
     label: str
 
 
-def inspect(run: Run, encoded: gdata.Encoded, indices: Sequence[int]) -> list[Inspected]:
-    """Runs a trained model on some examples of an encoded split.
+class Inspector:
+    """Runs a trained model on examples of an encoded split.
 
     The gates are those of evaluation, independent of the other examples of a batch, because the
     noise of an example depends only on its id.
@@ -85,43 +85,61 @@ def inspect(run: Run, encoded: gdata.Encoded, indices: Sequence[int]) -> list[In
     Args:
       run: the run with the model.
       encoded: the split.
-      indices: the examples.
     """
-    # All batches have the same shape, so that a single program is compiled.
-    model, rows = run.task.model, min(len(indices), 128)
-    forward = jax.jit(
-        lambda params, batch: model.apply(
-            {"params": params}, batch, rngs={"gate": jax.random.key(run.task.eval_seed)}
-        )
-    )
-    size = max(len(encoded.ids[index]) for index in indices)
-    names = encoded.info.class_names
-    inspected = []
-    for start in range(0, len(indices), rows):
-        chunk = list(indices[start : start + rows])
-        tokens = np.zeros((rows, size), np.int32)
-        for line, index in zip(tokens, chunk, strict=False):
-            line[: len(encoded.ids[index])] = encoded.ids[index]
-        # The missing rows have the id of a real example but no tokens. Their output is not read.
-        padded = chunk + [chunk[0]] * (rows - len(chunk))
-        batch = {
-            "tokens": tokens,
-            "lengths": np.count_nonzero(tokens, axis=1).astype(np.int32),
-            "example_id": np.asarray([encoded.example_ids[i] for i in padded], np.int32),
-        }
-        output = jax.device_get(forward(run.fit.best_params, batch))
-        for row, index in enumerate(chunk):
-            length = len(encoded.ids[index])
-            inspected.append(
-                Inspected(
-                    tokens=tuple(encoded.tokens(index)[:length]),
-                    attention=output.attention[row, :length],
-                    gates=None if output.gates is None else output.gates[row, :length],
-                    predicted=names[int(np.argmax(output.logits[row]))],
-                    label=names[int(encoded.labels[index])],
-                )
+
+    def __init__(self, run: Run, encoded: gdata.Encoded) -> None:
+        model, seed = run.task.model, run.task.eval_seed
+        self._params, self._encoded = run.fit.best_params, encoded
+        self._forward = jax.jit(
+            lambda params, batch: model.apply(
+                {"params": params}, batch, rngs={"gate": jax.random.key(seed)}
             )
-    return inspected
+        )
+
+    def inspect(
+        self, indices: Sequence[int], keep: Sequence[np.ndarray] | None = None
+    ) -> list[Inspected]:
+        """Runs the model on examples.
+
+        Args:
+          indices: the examples.
+          keep: for each example a bool [T], True at the words that the model reads. The remaining
+            words are removed from the text. None keeps all words.
+        """
+        # All batches have the same shape, so that a single program is compiled.
+        encoded, rows = self._encoded, min(len(indices), 128)
+        size = max(len(encoded.ids[index]) for index in indices)
+        names = encoded.info.class_names
+        places = [np.arange(len(encoded.ids[index])) for index in indices]
+        if keep is not None:
+            places = [np.flatnonzero(mask) for mask in keep]
+        inspected = []
+        for start in range(0, len(indices), rows):
+            chunk = list(zip(indices, places, strict=True))[start : start + rows]
+            tokens = np.zeros((rows, size), np.int32)
+            for line, (index, words) in zip(tokens, chunk, strict=False):
+                line[: len(words)] = np.asarray(encoded.ids[index])[words]
+            # The missing rows have the id of a real example but no tokens. Their output is not
+            # read.
+            padded = chunk + [chunk[0]] * (rows - len(chunk))
+            batch = {
+                "tokens": tokens,
+                "lengths": np.count_nonzero(tokens, axis=1).astype(np.int32),
+                "example_id": np.asarray([encoded.example_ids[i] for i, _ in padded], np.int32),
+            }
+            output = jax.device_get(self._forward(self._params, batch))
+            for row, (index, words) in enumerate(chunk):
+                texts, length = encoded.tokens(index), len(words)
+                inspected.append(
+                    Inspected(
+                        tokens=tuple(texts[place] for place in words.tolist()),
+                        attention=output.attention[row, :length],
+                        gates=None if output.gates is None else output.gates[row, :length],
+                        predicted=names[int(np.argmax(output.logits[row]))],
+                        label=names[int(encoded.labels[index])],
+                    )
+                )
+        return inspected
 
 
 def find(encoded: gdata.Encoded, beginning: str) -> int | None:
@@ -163,7 +181,7 @@ def figure4(job: Job) -> None:
                 raise ValueError(
                     f"the test set of sst2 must have the sentence {sentence!r}, got none"
                 )
-            (seen,) = inspect(run, encoded, [index])
+            (seen,) = Inspector(run, encoded).inspect([index])
             label = seen.label
             title = f"{job.paper.variants[name].title}: {seen.predicted}"
             rows.append((title, seen.tokens, seen.attention, seen.gates))
@@ -182,7 +200,8 @@ def table4(job: Job) -> None:
         say(f"not in this copy of the test set (or cut off): {missing}; first texts instead")
     console = new_console()
     examples = []
-    for seen in inspect(run, encoded, [n if i is None else i for n, i in enumerate(places)]):
+    shown = [n if i is None else i for n, i in enumerate(places)]
+    for seen in Inspector(run, encoded).inspect(shown):
         num_open = 0 if seen.gates is None else int((seen.gates > 0).sum())
         caption = (
             f"label {seen.label}, predicted {seen.predicted}, "

@@ -1,11 +1,35 @@
 """Temperature scaling of the probabilities of a classifier."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from gatedjax.lexicon import Head
 
 # A sharper or flatter scale than these would follow from too few texts.
 _LOWEST, _HIGHEST = 0.1, 10.0
+
+
+def choose_temperature(probabilities: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
+    """Fits the temperature, and decides whether the texts are evidence for it.
+
+    The fitted T is used if the mean gain of the texts exceeds its standard error. The gain of a
+    text is its loss with temperature 1 minus its loss with T. Near T = 1 the gain of a correct
+    model is a quadratic function of T, so that the rule is a test of T = 1 at two standard errors
+    of T.
+
+        >>> doubtful = np.array([[0.8, 0.2]] * 20)
+        >>> choose_temperature(doubtful, np.array([0] * 15 + [1] * 5))[0]
+        1.0
+
+    Args:
+      probabilities: [n, C], the probabilities of the classes for texts that were not fitted.
+      labels: int [n], the class of each text.
+
+    Returns:
+      The temperature to use, which is T or 1, and the fitted T.
+    """
+    return _choose(_losses(probabilities, labels), fit_temperature(probabilities, labels))
 
 
 def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float:
@@ -27,8 +51,12 @@ def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float:
 
     Reference: Guo et al. 2017; Platt 1999 (the targets).
     """
-    from scipy.optimize import minimize_scalar
+    losses = _losses(probabilities, labels)
+    return _find_best(lambda temperature: float(np.mean(losses(temperature))))
 
+
+def _losses(probabilities: np.ndarray, labels: np.ndarray) -> Callable[[float], np.ndarray]:
+    """Returns the function of T that computes the cross-entropies [n] with smoothed targets."""
     n, num_classes = probabilities.shape
     # A probability that was rounded to 0 would have an infinite logarithm.
     logs = np.log(np.maximum(probabilities, 1e-300))
@@ -36,20 +64,42 @@ def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float:
     targets = np.full(probabilities.shape, smoothing / (num_classes - 1))
     targets[np.arange(n), labels] = 1 - smoothing
 
-    def loss(log_temperature: float) -> float:
-        scores = logs / np.exp(log_temperature)
+    def losses(temperature: float) -> np.ndarray:
+        scores = logs / temperature
         scores = scores - scores.max(1, keepdims=True)
-        return float(np.mean(np.log(np.exp(scores).sum(1)) - (targets * scores).sum(1)))
+        return np.log(np.exp(scores).sum(1)) - (targets * scores).sum(1)
+
+    return losses
+
+
+def _find_best(loss: Callable[[float], float]) -> float:
+    """Returns the temperature in [0.1, 10] with the smallest loss."""
+    from scipy.optimize import minimize_scalar
 
     # The search is over log T, in which halving and doubling the scores are steps of equal size.
     bounds = float(np.log(_LOWEST)), float(np.log(_HIGHEST))
-    return float(np.exp(minimize_scalar(loss, bounds=bounds, method="bounded").x))
+    found = minimize_scalar(lambda log: loss(float(np.exp(log))), bounds=bounds, method="bounded")
+    return float(np.exp(found.x))
 
 
-def fit_head_temperature(
+def _choose(losses: Callable[[float], np.ndarray], fitted: float) -> tuple[float, float]:
+    """Returns the temperature to use, which is T or 1, and the fitted T; see `choose_temperature`.
+
+    Args:
+      losses: the function of a temperature that returns the losses [n] of the validation texts.
+      fitted: the fitted T.
+    """
+    gains = losses(1.0) - losses(fitted)
+    n = len(gains)
+    # The spread of a single text is unknown.
+    is_clear = n > 1 and bool(np.mean(gains) > np.std(gains, ddof=1) / n**0.5)
+    return (fitted if is_clear else 1.0), fitted
+
+
+def choose_head_temperature(
     head: Head, logits: np.ndarray, bias: np.ndarray, targets: np.ndarray
-) -> float:
-    """Fits the temperature T of a head that is not for classes: the loss of the logits / T.
+) -> tuple[float, float]:
+    """Fits and chooses the temperature of a head that is not for classes: loss of the logits / T.
 
     The mean loss has the penalty (log T)^2 / 2n for n texts, so that T stays away from 0 if all
     predictions are right. A head without probabilities has the temperature 1.
@@ -61,18 +111,18 @@ def fit_head_temperature(
       targets: the targets of the texts, of which columns of unknown labels are ignored.
 
     Returns:
-      T, in [0.1, 10].
+      The temperature to use, which is T or 1, and the fitted T; see `choose_temperature`.
     """
-    from scipy.optimize import minimize_scalar
-
     if not head.num_probabilities:
-        return 1.0
-    targets = targets[:, : head.num_logits] if targets.ndim == 2 else targets
+        return 1.0, 1.0
+    known = targets[:, : head.num_logits] if targets.ndim == 2 else targets
 
-    def loss(log_temperature: float) -> float:
-        scale = np.exp(-log_temperature)
-        losses = head.compute_losses(logits * scale, bias * scale, targets)
-        return float(np.mean(losses)) + log_temperature**2 / (2 * len(targets))
+    def losses(temperature: float) -> np.ndarray:
+        """Returns the loss of each text at a temperature."""
+        return head.compute_losses(logits / temperature, bias / temperature, known)
 
-    bounds = float(np.log(_LOWEST)), float(np.log(_HIGHEST))
-    return float(np.exp(minimize_scalar(loss, bounds=bounds, method="bounded").x))
+    def loss(temperature: float) -> float:
+        """Returns the mean loss with its penalty."""
+        return float(np.mean(losses(temperature))) + np.log(temperature) ** 2 / (2 * len(known))
+
+    return _choose(losses, _find_best(loss))

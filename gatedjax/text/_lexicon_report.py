@@ -1,7 +1,7 @@
 """The report of a lexicon: sentences for the terminal, and a picture of the curve."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import compress
+from itertools import compress, pairwise
 
 import numpy as np
 
@@ -14,6 +14,20 @@ _POINTS = (1.0, 0.7, 0.5, 0.3, 0.1)
 """The densities of the curve that are printed; `report.json` and the picture have all stages."""
 # Texts that are read at a time; this bounds the memory for their features.
 _CHUNK = 2048
+Point = tuple[float, float]
+"""The x and the y of a point of a picture, in its units."""
+_LABEL_WIDTH, _LABEL_HEIGHT, _RING = 31.0, 12.0, 7.0
+# The places of a label relative to its point, from the preferred place to the last.
+_OFFSETS = np.array(
+    [
+        *((x, -14.0) for x in (0, 10, -10, 20, -20)),
+        *((x, 14.0) for x in (0, 10, -10, 20, -20)),
+        *((24.0, 0.0), (-24.0, 0.0)),
+        *((x, y) for y in (-24.0, 24.0, -34.0, 34.0) for x in (0.0, 16.0, -16.0)),
+    ]
+)
+# The corners of the picture between the axes and its edges.
+_INSIDE = np.array([[62.0, 24.0], [418.0, 198.0]])
 
 
 def count_equal(
@@ -150,6 +164,12 @@ def render_calibration(report: Json, checked: str) -> str:
       checked: "test" or "validation", the texts of the scores.
     """
     scores = report[checked]
+    if report["temperature"] == 1:
+        return (
+            f"probabilities: no temperature, because {report['fitted_temperature']:.2f} improves "
+            "the likelihood of the validation texts by less than the standard error; "
+            f"{checked} calibration error {scores['ece']:.4f}"
+        )
     fitted = " (fitted on these texts)" if checked == "validation" else ""
     return (
         f"probabilities: temperature {report['temperature']:.2f} from the validation texts; "
@@ -189,12 +209,14 @@ def draw_curve(
     """
     low = min(stage[metric] for stage in curve)
     highest = max(stage[metric] for stage in curve)
-    margin = max((highest - low) / 8, 0.005 * max(highest, 1.0))
+    # The lowest and the highest point have room for a label below or above them.
+    margin = max((highest - low) / 6, 0.005 * max(highest, 1.0))
     low, high = max(0.0, low - margin), highest + margin
     high = min(1.0, high) if highest <= 1 else high
 
     # On few validation texts all stages may have the same accuracy, so the range may be 0.
-    def place(stage: Json) -> tuple[float, float]:
+    def place(stage: Json) -> Point:
+        """Returns the place of a stage in the picture."""
         height = (stage[metric] - low) / max(high - low, 1e-9)
         return 60 + 320 * stage["words"], 200 - 170 * height
 
@@ -202,8 +224,8 @@ def draw_curve(
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     dots = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="#2563eb"/>' for x, y in points)
     labels = "".join(
-        f'<text x="{x:.1f}" y="{y - 9:.1f}" text-anchor="middle">{_shorten(stage[metric])}</text>'
-        for (x, y), stage in zip(points, curve, strict=True)
+        f'<text x="{x:.1f}" y="{y + 3.5:.1f}" text-anchor="middle">{_shorten(stage[metric])}</text>'
+        for (x, y), stage in zip(_place_labels(points), curve, strict=True)
     )
     ticks = "".join(
         f'<text x="{60 + 320 * share:.0f}" y="222" text-anchor="middle">{share:.0%}</text>'
@@ -227,3 +249,32 @@ def draw_curve(
 
 def _shorten(value: float) -> str:
     return f"{value:.3f}" if value < 10 else f"{value:.4g}"
+
+
+def _place_labels(points: Sequence[Point]) -> list[Point]:
+    """Returns the centre of a label for each point of a curve.
+
+    Each label has the place next to its point that covers the least of the line, the points and
+    the labels before it; above the point if several cover nothing.
+
+    Args:
+      points: the points of the curve, in the order of the line.
+    """
+    # Samples of the line and of the circles stand for what a label may cover.
+    steps = np.linspace(0, 1, 81)[:, None]
+    ends = np.asarray([*points, points[-1]])
+    line = np.concatenate([a + steps * (b - a) for a, b in pairwise(ends)])
+    angles = np.linspace(0, 2 * np.pi, 16, endpoint=False)[:, None]
+    ring = _RING * np.concatenate([np.cos(angles), np.sin(angles)], axis=1)
+    circles = (ends[:, None] + ring).reshape(-1, 2)
+    drawn = np.concatenate([line, circles])
+    half = np.array([_LABEL_WIDTH, _LABEL_HEIGHT]) / 2
+    labels: list[np.ndarray] = []
+    for point in points:
+        places = np.asarray(point) + _OFFSETS
+        costs = (np.abs(drawn - places[:, None]) < half).all(2).sum(1).astype(float)
+        for label in labels:
+            costs += 1000 * (np.abs(places - label) < 2 * half).all(1)
+        costs += 1000 * ((places - half < _INSIDE[0]) | (places + half > _INSIDE[1])).any(1)
+        labels.append(places[int(np.argmin(costs))])
+    return [(float(x), float(y)) for x, y in labels]

@@ -220,7 +220,7 @@ def train_lexicon(
     held = parts["validation"]
     # The temperature and the thresholds are chosen before the validation texts may become training
     # texts.
-    target, temperature = _calibrate(measured, held, target)
+    target, temperature, fitted_temperature = _calibrate(measured, held, target)
     # The model of all words has a temperature and thresholds of its own, so that the comparison is
     # fair.
     of_all_words = _calibrate(first, held, target)
@@ -236,7 +236,8 @@ def train_lexicon(
     compared = measured if checked == "validation" else lexicon
     uncalibrated = measure_lexicon(compared, parts[checked], target).get("ece")
     measured, lexicon = (_set_temperature(fitted, temperature) for fitted in (measured, lexicon))
-    report: Json = {"density": lexicon.density, "temperature": temperature, "curve": curve}
+    report: Json = {"density": lexicon.density, "temperature": temperature}
+    report |= {"fitted_temperature": fitted_temperature, "curve": curve}
     report["validation"] = measure_lexicon(measured, held, target)
     all_words = _set_temperature(all_words, of_all_words[1])
     of_all = measure_lexicon(all_words, parts[checked], of_all_words[0])
@@ -288,16 +289,21 @@ def train_lexicon(
     return dataclasses.replace(model, examples=examples)
 
 
-def _calibrate(lexicon: Gated, validation: TextPart, target: Target) -> tuple[Target, float]:
-    """Returns the target with decisions of the validation texts, and the temperature."""
+def _calibrate(lexicon: Gated, validation: TextPart, target: Target) -> tuple[Target, float, float]:
+    """Returns the target with decisions of the validation texts, and two temperatures.
+
+    They are the temperature to use and the fitted one, see `choose_temperature`.
+    """
     readings = lexicon.read(validation.words)
     reader = lexicon.reader if isinstance(lexicon, WindowLexicon) else lexicon
-    temperature = target.fit_temperature(reader.head, reader.bias, readings, validation.labels)
+    temperature, fitted = target.choose_temperature(
+        reader.head, reader.bias, readings, validation.labels
+    )
     probabilities = reader.head.compute_probabilities(
         readings.logits / temperature, reader.bias / temperature
     )
     readings = readings._replace(probabilities=probabilities)
-    return target.choose_decision(readings, validation.labels), temperature
+    return target.choose_decision(readings, validation.labels), temperature, fitted
 
 
 def _choose(

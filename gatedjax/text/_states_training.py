@@ -11,7 +11,7 @@ from gatedjax._utils.types import Json
 from gatedjax.lexicon import DENSITIES, GatedPooling, fit_pooling
 from gatedjax.text import _copies, _corpus
 from gatedjax.text._asides import check_share
-from gatedjax.text._calibration import fit_temperature
+from gatedjax.text._calibration import choose_temperature
 from gatedjax.text._corpus import Corpus, Examples, digest_parts, say_corpus
 from gatedjax.text._leak import Sample
 from gatedjax.text._lexicon_report import draw_curve, render_calibration, render_curve
@@ -186,14 +186,15 @@ def train_states(
     checked = "validation" if test is None else "test"
     validation_part = parts["validation"]
     # The temperature is fitted before the validation texts may become training texts.
-    temperature = fit_temperature(
+    temperature, fitted_temperature = choose_temperature(
         measured.read(validation_part.vectors).probabilities, validation_part.labels
     )
     compared = measured if checked == "validation" else pooling
     uncalibrated = _measure(compared, parts[checked], corpus.classes)["ece"]
     measured = dataclasses.replace(measured, temperature=temperature)
     pooling = dataclasses.replace(pooling, temperature=temperature)
-    report: Json = {"density": pooling.density, "temperature": temperature, "curve": curve}
+    report: Json = {"density": pooling.density, "temperature": temperature}
+    report |= {"fitted_temperature": fitted_temperature, "curve": curve}
     report["validation"] = _measure(measured, validation_part, corpus.classes)
     report["validation"]["all_words"] = curve[0]["accuracy"]
     fitted = every.select(training_rows) if checked == "validation" else parts["train"]

@@ -15,7 +15,7 @@ import numpy as np
 
 from gatedjax._utils.types import Json
 from gatedjax.lexicon import ClassHead, Head, LabelHead, OrdinalHead, Readings, RealHead
-from gatedjax.text._calibration import fit_head_temperature, fit_temperature
+from gatedjax.text._calibration import choose_head_temperature, choose_temperature
 from gatedjax.text._labels import Classes
 from gatedjax.text._metrics import classification_metrics
 from gatedjax.text._prediction import (
@@ -148,18 +148,21 @@ class Target(abc.ABC):
           unknown: the result of `find_unknown` for the labels of the texts.
         """
 
-    def fit_temperature(
+    def choose_temperature(
         self, head: Head, bias: np.ndarray, readings: Readings, targets: np.ndarray
-    ) -> float:
-        """Fits the number by which the logits are divided, on validation texts.
+    ) -> tuple[float, float]:
+        """Chooses the number by which the logits are divided, on validation texts.
 
         Args:
           head: the head of the lexicon.
           bias: its biases.
           readings: the readings of the texts at the temperature 1.
           targets: their targets.
+
+        Returns:
+          The temperature to use and the fitted one, see `_calibration.choose_temperature`.
         """
-        return fit_head_temperature(head, readings.logits, bias, targets)
+        return choose_head_temperature(head, readings.logits, bias, targets)
 
     def choose_decision(self, readings: Readings, targets: np.ndarray) -> "Target":
         """Returns the target with decisions that are chosen on validation texts."""
@@ -307,11 +310,11 @@ class ClassTarget(Target):
         place = {read_label("label", label): number for number, label in enumerate(self.classes)}
         return np.array([place[label] for label in labels], np.int32)
 
-    def fit_temperature(
+    def choose_temperature(
         self, head: Head, bias: np.ndarray, readings: Readings, targets: np.ndarray
-    ) -> float:
-        """Fits the temperature with smoothed targets, see `fit_temperature`."""
-        return fit_temperature(readings.probabilities, targets)
+    ) -> tuple[float, float]:
+        """Chooses the temperature with smoothed targets, see `Target.choose_temperature`."""
+        return choose_temperature(readings.probabilities, targets)
 
     def decide(self, readings: Readings) -> np.ndarray:
         """Returns the position of the predicted class of each text: int [n]."""

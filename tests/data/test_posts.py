@@ -116,6 +116,15 @@ def test_a_cut_is_the_most_probable_of_all_cuts():
     assert units.cut("猫狗") == ("猫", "狗")
 
 
+def test_learned_units_of_han_have_two_characters_and_stored_units_may_have_four():
+    units = Units.learn(["不好看的电影院", "カメラがいい", "ดีมาก"] * 4)
+    assert units is not None
+    assert max(len(unit) for unit in units.counts if "\u4e00" <= unit[0] <= "\u9fff") == 2
+    assert max(len(unit) for unit in units.counts if "\u30a0" <= unit[0] <= "\u30ff") > 2
+    # Folders of models that were trained before have longer units.
+    assert Units({"电影院": 6, "的": 4}, 20).cut("的电影院") == ("的", "电影院")
+
+
 def test_units_cut_inside_tokens_and_leave_hashtags_whole():
     units = Units({"电影": 6, "好": 4}, 20)
     assert units.split(["abc电影好", "#电影好", "film", "好电影"]) == [

@@ -26,6 +26,7 @@ OPTIONS = {
         *("--json", "--docs", "--figures"),
     ),
     "lexicon": ("--json", "--docs"),
+    "own_text": ("--models", "--runs", "--minutes", "--json", "--docs"),
     "ssan": (
         *("--layers", "--size", "--repeats", "--clock", "--memory-size", "--json"),
         "--docs",

@@ -1,10 +1,11 @@
 """`model="lexicon"`, the default for texts: fit, folder, commands and explanations."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
-from itertools import compress
+from itertools import combinations, compress, pairwise
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from gatedjax.__main__ import main
 from gatedjax.analysis import faithfulness
 from gatedjax.export import BadFile
 from gatedjax.text import _lexicon_training
-from gatedjax.text._calibration import fit_temperature
+from gatedjax.text._calibration import choose_temperature, fit_temperature
 from gatedjax.text._lexicon_explanation import find_examples
 from gatedjax.text._lexicon_report import (
     count_equal,
@@ -193,6 +194,34 @@ def test_the_curve_has_a_ring_at_the_model():
     assert 'cx="220.0"' in picture.partition('r="6"')[0].rpartition("<circle")[2]
 
 
+@pytest.mark.parametrize(
+    "accuracies",
+    [
+        [0.862, 0.861, 0.848, 0.850, 0.846, 0.782, 0.728],
+        [0.876, 0.869, 0.855, 0.858, 0.849],
+        [0.8, 0.95, 0.7, 0.9, 0.6, 0.92, 0.6],
+        [1.0] * 7,
+    ],
+)
+def test_labels_of_the_curve_lie_neither_on_the_line_nor_on_labels(accuracies):
+    shares = (1.0, 0.7, 0.5, 0.4, 0.3, 0.2, 0.1)[: len(accuracies)]
+    curve = [
+        {"words": share, "accuracy": accuracy}
+        for share, accuracy in zip(shares, accuracies, strict=True)
+    ]
+    picture = draw_curve(curve, 2)
+    texts = re.findall(r'<text x="([\d.]+)" y="([\d.]+)" text-anchor="middle">\d\.', picture)
+    labels = np.array(texts, float) - [0, 3.5]
+    (line,) = re.findall(r'points="(.*?)"', picture)
+    points = np.array([point.split(",") for point in line.split()], float)
+    steps = np.linspace(0, 1, 500)[:, None]
+    drawn = np.concatenate([a + steps * (b - a) for a, b in pairwise(points)])
+    half = np.array([13, 4.5])  # half of the size of five digits
+    assert len(labels) == len(accuracies)
+    assert not (np.abs(drawn - labels[:, None]) < half).all(2).any()
+    assert all((np.abs(a - b) >= 2 * half).any() for a, b in combinations(labels, 2))
+
+
 def test_the_commands_predict_and_explain_it(folder, capsys):
     assert main(["predict", str(folder), "a dull old film"]) == 0
     line = json.loads(capsys.readouterr().out)
@@ -340,6 +369,23 @@ def test_the_temperature_has_the_largest_likelihood():
     assert 0.1 <= fit_temperature(np.array([[0.6, 0.4], [0.4, 0.6]]), np.array([0, 1])) < 1
 
 
+def test_a_temperature_is_used_only_if_the_texts_are_evidence_for_it():
+    rng = np.random.default_rng(0)
+    used = {1.0: 0, 0.5: 0, 2.0: 0}
+    for scale in used:
+        for _ in range(50):
+            probabilities = softmax(2 * rng.normal(size=(300, 4)), 1)
+            labels = np.array([rng.choice(4, p=p) for p in probabilities])
+            shown = softmax(scale * np.log(probabilities), 1)
+            temperature, fitted = choose_temperature(shown, labels)
+            assert temperature in (1.0, fitted)
+            used[scale] += temperature != 1
+    # The test has a level of about 5 %.
+    assert used[1.0] < 8
+    assert used[0.5] == used[2.0] == 50
+    assert choose_temperature(np.array([[0.9, 0.1]]), np.array([0]))[0] == 1
+
+
 def test_the_report_has_the_temperature(folder, capsys):
     report = json.loads((folder / "report.json").read_text())
     model = load_model(folder, ("text",))
@@ -349,6 +395,8 @@ def test_the_report_has_the_temperature(folder, capsys):
     assert line.startswith(f"probabilities: temperature {report['temperature']:.2f} from the valid")
     assert "fitted on these texts" in render_calibration(report | {"validation": report["test"]},
                                                          "validation")  # fmt: skip
+    refused = report | {"temperature": 1.0, "fitted_temperature": 1.09}
+    assert "no temperature, because 1.09 improves" in render_calibration(refused, "test")
 
 
 def test_the_report_counts_copies(folder):

@@ -22,6 +22,10 @@ RUN = re.compile(f"[{SPACELESS}]+")
 _PARTS = re.compile(f"[{SPACELESS}]+|[^{SPACELESS}]+")
 LONGEST = 4
 """The most characters of a unit; a combining mark belongs to the character before it."""
+_HAN = re.compile("[\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af]+")
+_LONGEST_HAN = 2
+"""The most characters of a learned unit of Han characters only. Most Chinese words have one or two
+characters, and longer units are so rare that they hide the words inside them."""
 _LEAST = 3
 """Number of times that a substring of several characters must occur to be a possible unit."""
 _MOST = 2_000_000
@@ -89,9 +93,10 @@ class Units:
     def learn(cls, texts: Iterable[str]) -> "Units | None":
         """Learns units from runs of characters of scripts without spaces in texts.
 
-        At first each substring of at most four characters that occurs three times, and each
-        character, is a unit. The runs are cut with these units, and the units that occur at least
-        twice stay. Of long data an even selection of the texts with two million characters counts.
+        At first each substring of at most four characters (two, if all are Han characters) that
+        occurs three times, and each character, is a unit. The runs are cut with these units, and
+        the units that occur at least twice stay. Of long data an even selection of the texts with
+        two million characters counts.
 
         Args:
           texts: the training texts.
@@ -110,7 +115,14 @@ class Units:
                 for start in range(len(characters) - size + 1):
                     counts["".join(characters[start : start + size])] += times
         total = sum(times * len(atoms[run]) for run, times in runs.items())
-        first = cls({unit: count for unit, count in counts.items() if count >= _LEAST}, total)
+        first = cls(
+            {
+                unit: count
+                for unit, count in counts.items()
+                if count >= _LEAST and (len(unit) <= _LONGEST_HAN or not _HAN.fullmatch(unit))
+            },
+            total,
+        )
         second: collections.Counter[str] = collections.Counter()
         for run, times in runs.items():
             for unit in first.cut(run):
