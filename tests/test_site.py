@@ -307,7 +307,7 @@ def test_the_site_is_built_without_a_warning_and_fetches_nothing(tmp_path):
 
 
 PAGES = ("beside", "extending", "export", "gates", "masks", "parallel", "recurrence", "reproduce")
-PAGES += ("start", "training")
+PAGES += ("encoders", "own_text", "start", "training", "trust")
 PAGES += ("agt", "ga_net", "ga_reader", "papers", "rau", "ssan")
 
 
