@@ -116,7 +116,7 @@ def test_a_trained_reader_answers_about_a_text_with_words_it_has_not_seen(
     assert (tmp_path / "map.png").exists()
     with pytest.raises(SystemExit):
         main([*args, "--candidates", "Nobody", "None"])
-    assert "none of them occurs" in capsys.readouterr().err
+    assert "candidates must occur in the document" in capsys.readouterr().err
     reader = Reader.open(trained)
     known = reader.with_words(["Zora", "anna"])
     assert len(known.vocabulary) == len(reader.vocabulary) + 1

@@ -216,7 +216,7 @@ def load_embeddings(
             matrix[index] = vector
             in_file[index] = True
     if not first:
-        raise ValueError(f"{path}: the file is empty; it must have word vectors")
+        raise ValueError(f"{path} is empty: it must have word vectors")
     return _with_random(matrix, in_file, vocabulary, seed, oov_std)
 
 

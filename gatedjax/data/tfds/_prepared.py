@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def is_prepared(name: str, data_dir: str | Path | None) -> bool:
     """Returns True if the data set is prepared in `data_dir` in a form that needs no TensorFlow.
 
-    `name` is the name of a data set with files, such as "sst"; `data_dir` None is TFDS's own
+    `name` is the name of a data set with files; `data_dir` None is TFDS's own
     folder.
     """
     # Any error, such as a missing package, means that the set is not prepared.
@@ -31,7 +31,7 @@ def is_prepared(name: str, data_dir: str | Path | None) -> bool:
 def builder_of(name: str, data_dir: str | Path | None) -> "DatasetBuilder":
     """Returns the TFDS builder of a data set, from gatedjax or from TFDS.
 
-    `name` is the name of a data set with files, such as "sst"; `data_dir` None is TFDS's own
+    `name` is the name of a data set with files; `data_dir` None is TFDS's own
     folder.
     """
     place = None if data_dir is None else str(Path(data_dir).expanduser())
