@@ -77,10 +77,13 @@ class Floats(NamedTuple):
 class _Saved(NamedTuple):
     """The results of the forward pass that the backward pass reads.
 
+    B is the number of rows, T that of steps, and H the hidden width.
+
     Attributes:
       states: the hidden state after each step [B, T, directions, H].
-      gates: the S values of each step that the kernel "saving" of `recurrence.cu` stores, such as
-        gates and candidates of all units [B, T, directions, S].
+      gates: the values of each step that the kernel "saving" of `recurrence.cu` stores, such as
+        gates and candidates, [B, T, directions, S]. S is `Kind.saved` times H, such as 4 H for an
+        LSTM: each value is stored for all H units.
       cells: the cell state before each step of an LSTM [B, T, directions, H]; unused otherwise.
     """
 
@@ -211,11 +214,20 @@ def _pull(static: Static, masks: Masks, floats: Floats, saved: _Saved, cotangent
 
 @_pull.defjvp
 def _pull_jvp(static: Static, primals: Tree, tangents: Tree) -> tuple[Tree, Tree]:
-    """Returns the results of `_pull` and their tangents, which the scan computes.
+    """Returns the gradients that `_pull` computes, and their tangents, for `jax.custom_jvp`.
 
-    `primals` are (masks, floats, saved, cotangents), and `tangents` their tangents, as for
-    `jax.custom_jvp`. `static` has the options that are known while tracing, such as the kind of
-    recurrence.
+    Args:
+      static: the options that are known while tracing, such as the kind of recurrence.
+      primals: (masks, floats, saved, cotangents), the arguments of `_pull`: the real steps and
+        restarts; the inputs, weights and carries; the arrays of the forward pass; and the gradients
+        of (final, outputs) for each direction.
+      tangents: the tangents of the primals. Only the tangents of `floats` and of `cotangents` are
+        used.
+
+    Returns:
+      (gradients, changes): a `Floats` with the gradients of `floats`, and a `Floats` with their
+      tangents. The tangents are the derivative of the backward pass of `static.core`, the scan of
+      other platforms, because the kernels have no second derivative.
     """
     masks, floats, _, cotangents = primals
     gradients = _pull(static, *primals)
@@ -448,14 +460,27 @@ def _gradients(
     sums: jax.Array,
     d: int,
 ) -> tuple[jax.Array, Tree, jax.Array | None]:
-    """Returns the gradients of inputs, weights and dropout mask (or None) of direction `d`.
+    """Returns the gradients of the inputs, the weights and the dropout mask of direction `d`.
 
-    `kind` is the name of a `Kind`, such as "lstm", `real` [B, T] is True at real steps, or None for
-    all, and `d` counts from 0. `gates` are the saved values [B, T, directions, S]; `before`
-    [B, T, H] are the states before the steps, and `sums` [B, T, G H] the gradients of the sums
-    inside the G blocks of gates. Each gradient of weights is a single product over all steps; the
-    three results have the shapes of the inputs [B, T, D], of the weights and of the mask [B, H].
-    `floats` has the inputs, weights and carries.
+    Each gradient of weights is a single product over all steps. B is the number of rows, T that of
+    steps, D the width of the inputs, and H the hidden width.
+
+    Args:
+      kind: the name of a `Kind`, such as "lstm".
+      real: bool [B, T], True at real steps; None means all.
+      floats: the inputs, weights and carries. `floats.dropout[d]` is the mask of recurrent dropout
+        [B, H], or None without dropout.
+      gates: the values that the kernel "saving" stored, [B, T, directions, S], with S values of a
+        step such as 4 H for an LSTM; the first H are the reset gate of a GRU or RAU.
+      before: [B, T, H], the states before the steps, without the dropout mask, which is applied
+        here.
+      sums: [B, T, G H], the gradients of the sums inside the G blocks of gates.
+      d: the direction, from 0.
+
+    Returns:
+      The gradient of the inputs, float32 [B, T, D]; the gradients of the weights, of the same type
+      and shapes as `floats.weights[d]`; and the gradient of the dropout mask [B, H], or None
+      without dropout.
     """
     weights, drop = floats.weights[d], floats.dropout[d]
     dtype, wide, size = floats.xs.dtype, jnp.dtype(jnp.float32), before.shape[-1]
