@@ -436,18 +436,20 @@ class SelectiveSelfAttention(nn.Module):
           heads: the projections by name, of `_heads` for these queries and for all keys, such as
             "query" [B, M, Q, H] and "key" [B, M, N, H].
           positions: the positions of the queries among the keys.
-          dropout_bytes: bytes [B, M, Q, N] for dropout of the weights, or None; `keys` may replace
-            them.
+          dropout_bytes: uint8 [B, M, Q, N], random bytes from which dropout of the weights is
+            drawn, or None. If `keys` has the entry "dropout", the bytes are drawn from it instead.
           pairs: True where a query may see a key [B, 1 or M, Q, N]; None means all pairs.
           mask: True at real keys [B, N]; None means all.
-          keys: the PRNG keys of `_keys` by stream, such as {"gate": keys [B]}.
+          keys: the PRNG keys of `_keys` by stream, such as {"gate": keys [B], "dropout": keys [B]}.
           estimator: draws the gates of training, an object such as `gates.STGumbel`; None opens the
             keys with log-odds above 0.
           deterministic: True means no dropout.
 
         Returns:
           The attended values [B, M, Q, H], and the record for `selection_of`: a dict with the
-          attention weights, "weights", and with a selector the arrays of `selection_record`.
+          attention weights, "weights", and with a selector the arrays that `selection_record`
+          returns: "gates" and "logits" [B, M, Q, N], and numbers of each query [B, M, Q], such as
+          "counts", its selected keys.
         """
         scores, allowed, value = self._scores(heads, positions, mask)
         pairs = both_allow(pairs, self._visible(positions, heads["key"].shape[2]))

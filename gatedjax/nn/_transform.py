@@ -169,7 +169,8 @@ class AttentionGatedTransform(nn.Module):
     def _highway(self, layers: int, width: int) -> F.HighwayWeights:
         """Creates the weights of `layers` highway layers with states of width `width`.
 
-        The kernels are [layers, width, 2 width], and the biases [layers, 2 width].
+        The kernels are [layers, width, 2 width], and the biases [layers, 2 width]. The first
+        `width` columns belong to the gate, the last `width` columns to the candidate.
         """
         shape = (layers, width, 2 * width)
         init = per_layer(self.recurrent_kernel_init, 2) or _glorot_blocks(1, 1)
