@@ -199,7 +199,7 @@ class AGT(nn.Module):
 
         Args:
           batch: "tokens" int [B, N] and "lengths" int [B] of B texts of at most N words; optionally
-            "example_id" int [B], the examples to which random bits belong.
+            "example_id" int [B], the examples to which random bits belong (default: row numbers).
           train: True runs the network with dropout, which draws from the PRNG stream "dropout".
 
         Returns:

@@ -189,7 +189,8 @@ class Cell(nn.RNNCellBase):
         """Computes a step.
 
         Args:
-          carry: the carry after the step before, with arrays [..., H], see `initialize_carry`.
+          carry: the carry after the step before, with arrays [..., H] such as h of a GRU, or an
+            `LSTMState`; `initialize_carry` returns the first.
           inputs: a vector of width D for each row of the batch.
 
         Returns:

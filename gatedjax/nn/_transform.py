@@ -80,9 +80,9 @@ class AttentionGatedTransform(nn.Module):
             word; None means the words.
 
         Returns:
-          (states, gates, attention), all in float32 or wider: y of all L layers, T of the layers
-          above the first, and the attention over the words of the S layers with a selection vector:
-          all L, or ablate_above + 1.
+          (states, gates, attention), all in float32 or wider: the states y of all L layers, the
+          gates T of the layers above the first, and the attention over the words of the S layers
+          with a selection vector: S is L, or ablate_above + 1 if this option is given.
 
         Raises:
           ValueError: if an option is out of range.
