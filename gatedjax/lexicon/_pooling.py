@@ -32,9 +32,9 @@ class GatedPooling:
         z_t = u . h_t - c,   g_t = [z_t > 0],   O = {t: g_t = 1}
         m = 1/|O| sum_{t in O} h_t,   p = softmax((W^T m + b) / T)
 
-    A gate depends on the vector of its token only, and closed tokens are not in the mean. So the
-    prediction from the vectors of the open tokens alone has the same bits. Whether a vector
-    depends on other tokens is decided by the encoder that computed it.
+    h_t [D] is the vector of token t. A gate depends on the vector of its token only, and closed
+    tokens are not in the mean. So the prediction from the vectors of the open tokens alone has the
+    same bits. Whether a vector depends on other tokens is decided by the encoder that computed it.
 
     In a text without an open token the token with the largest z is opened.
 
@@ -75,20 +75,24 @@ class GatedPooling:
 
     @property
     def width(self) -> int:
-        """The number D of a vector."""
+        """The width D of a vector."""
         return len(self.gate)
 
     @functools.cached_property
     def _head(self) -> ClassHead:
-        """The loss and the prediction of classes."""
+        """The head, which computes the probabilities of the classes from the scores."""
         return ClassHead(self.num_classes)
 
     @functools.cached_property
     def _weights64(self) -> np.ndarray:
+        """The weights W as float64 [D, K], which a prediction multiplies."""
         return self.weights.astype(np.float64)
 
     def select(self, texts: Sequence[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
         """Returns the gates of each text, bool [T], and True for the texts that had none open.
+
+        A gate is True if it is open. The second result, bool [n] for n texts, is True for a text in
+        which the token with the largest z was opened because no other was open.
 
         Args:
           texts: for each text the vectors [T, D] of its tokens.
@@ -117,7 +121,8 @@ class GatedPooling:
           texts: for each text the vectors [T, D] of its tokens, T at least 0.
 
         Returns:
-          The probabilities of the classes and the gates, see `Readings`.
+          A `Readings` with the probabilities of the classes [n, C] and the logits [n, C] of n
+          texts, the gates of each, bool [T], and flags for texts without an open token.
         """
         is_open, had_none = self.select(texts)
         means = np.zeros((len(texts), self.width))
@@ -137,7 +142,9 @@ class GatedPooling:
     def share(self, vectors: np.ndarray) -> Shares:
         """Computes the part of each open token in the logits of a text, W^T h_t / (|O| T).
 
-        See `Shares`. There are no pairs, and closed tokens have the part 0.
+        T in the formula is the temperature, O the open tokens, and h_t the vector of token t. The
+        result is a `Shares` with the bias [C] and the parts of the tokens [T, C]. There are no
+        pairs, and closed tokens have the part 0.
 
         Args:
           vectors: [T, D], the vectors of the tokens of the text.
@@ -178,7 +185,7 @@ def find_cut(logits: np.ndarray, density: float) -> float:
 
     Args:
       logits: [n], at least one number.
-      density: the share.
+      density: the share of the logits above the threshold, in (0, 1].
     """
     values, counts = np.unique(logits.astype(np.float64), return_counts=True)
     shares = np.cumsum(counts[::-1])[::-1] / len(logits)
@@ -229,7 +236,8 @@ def fit_pooling(
       densities: the shares of the tokens that are open, falling, in (0, 1].
       sample_weight: [n], the weight of each text in the loss and in the fit of the gate, at least
         0; None gives all texts the same weight.
-      inverse_penalty: the number C of `fit_weights`.
+      inverse_penalty: the number c of the penalty |W|^2 / 2c; larger numbers mean less
+        regularisation.
 
     Yields:
       The classifier of each density.
@@ -268,6 +276,10 @@ def fit_pooling(
 
 
 def _check_texts(texts: Sequence[np.ndarray], labels: np.ndarray) -> None:
+    """Raises ValueError unless the texts have labels, vectors of the same width, and a token.
+
+    `texts` has the vectors [T, D] of each text, and `labels` are [n].
+    """
     if len(texts) != len(labels) or not len(texts):
         raise ValueError(
             f"texts and labels must have the same length of at least 1, got {len(texts)} and "
@@ -281,7 +293,11 @@ def _check_texts(texts: Sequence[np.ndarray], labels: np.ndarray) -> None:
 
 
 def _chunks(texts: Sequence[np.ndarray]) -> Iterator[_Chunk]:
-    """Yields the vectors of several whole texts, in order."""
+    """Yields the vectors of several whole texts, in order, as a `_Chunk`.
+
+    `texts` has the vectors [T, D] of each text. A chunk ends after the text with which it has at
+    least 16,384 tokens.
+    """
     part: list[np.ndarray] = []
     first = count = 0
     for vectors in texts:
@@ -310,7 +326,7 @@ def _fit_classifier(
 
     Args:
       texts, labels, num_classes, inverse_penalty: see `fit_pooling`.
-      rows: int [T], the text of each token.
+      rows: int [T], the position of the text of each of the T tokens of all texts.
       is_open: bool [T], the gate of each token.
       gate, cut, density: the fields of the result.
       sample_weight: [n], the weight of each text.
@@ -352,7 +368,7 @@ def _fit_gate(
 
     Args:
       texts, labels: see `fit_pooling`.
-      rows: int [T], the text of each token.
+      rows: int [T], the position of the text of each of the T tokens of all texts.
       is_open: bool [T], the gate of each token.
       pooling: the classifier of the stage before.
       sample_weight: [n], the weight of each text.
@@ -398,13 +414,13 @@ def _compute_gains(
 
     Args:
       scores: [T, K], the scores W^T h of all tokens.
-      rows: int [T], the text of each token.
+      rows: int [T], the position of the text of each of the T tokens of all texts.
       is_open: bool [T], the gate of each token.
       labels: int [n], the class of each text.
-      bias: [K].
+      bias: [K], the biases of the classifier.
 
     Returns:
-      [T].
+      float64 [T], the gain of each token.
     """
     num_texts = len(labels)
     counts = np.bincount(rows[is_open], minlength=num_texts)
@@ -415,7 +431,10 @@ def _compute_gains(
     head = ClassHead(2 if len(bias) == 1 else len(bias))
 
     def measure(sums: np.ndarray, counts: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """Computes the loss of each text from the sum and the number of its open tokens."""
+        """Computes the loss of each text from the sum and the number of its open tokens.
+
+        `sums` are [m, K], `counts` int [m] and `labels` int [m], for m texts; the result is [m].
+        """
         # The mean of no vector is zero.
         logits = head.add_bias(sums / np.maximum(counts, 1)[:, None], bias)
         return head.compute_losses(logits, bias, labels)

@@ -38,8 +38,9 @@ class TokenScore(Module):
         super().__init__(function, [jnp.zeros((1, 1, in_features))], rngs=rngs)
 
     def __call__(self, states: Float[Array, "*B T D"]) -> Float[Array, "*B T"]:
-        """Computes the scores e [*B, T], in float32 or wider, of states h, a vector of width D for
-        each of T tokens.
+        """Computes the scores e [*B, T], in float32 or wider, of states h.
+
+        `states` has a vector of width D for each of T tokens.
         """
         return self._apply(states)
 

@@ -42,7 +42,7 @@ class EncodedText(NamedTuple):
 
 
 class NeedsEncoder(ValueError):
-    """Raised if a model reads vectors and neither an encoder nor vectors are there."""
+    """Raised if a model reads vectors and has no encoder, or an encoder with other vectors."""
 
 
 class States(Sequence[EncodedText]):
@@ -100,9 +100,11 @@ class States(Sequence[EncodedText]):
                 )
 
     def __len__(self) -> int:
+        """Returns the number n of texts."""
         return len(self.offsets) - 1
 
     def __getitem__(self, index):
+        """Returns the `EncodedText` at a position from 0, or a list of them for a slice."""
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         place = range(len(self))[index]
@@ -110,11 +112,12 @@ class States(Sequence[EncodedText]):
         return EncodedText(list(map(str, self.tokens[part])), self.vectors[part])
 
     def __iter__(self) -> Iterator[EncodedText]:
+        """Yields the `EncodedText` of each text."""
         return (self[i] for i in range(len(self)))
 
     @property
     def width(self) -> int:
-        """The number D of a vector."""
+        """The width D of a vector."""
         return self.vectors.shape[1]
 
 
@@ -208,6 +211,11 @@ def read_states(path: str | Path) -> States:
 
 
 def _load_array(path: Path, file: Any, name: str) -> np.ndarray:
+    """Returns the array `name` of an open .npz file; `path` is its path, for messages.
+
+    Raises:
+      ValueError: if the array is damaged or has Python objects.
+    """
     try:
         return np.asarray(file[name])
     except (ValueError, SyntaxError, zipfile.BadZipFile) as error:
@@ -227,7 +235,7 @@ def check_encoded(
     """Yields the checked tokens and vectors of each text.
 
     Args:
-      results: for each text its tokens and their vectors [T, D].
+      results: for each text a pair of its T tokens and their vectors [T, D].
       name: the name of the source, for messages.
       texts: the texts, which messages quote; None quotes the number of the text.
 
@@ -275,7 +283,7 @@ def collect_states(name: str, encoded: Iterable[EncodedText]) -> States:
 
     Args:
       name: the name of the source, for messages.
-      encoded: the checked texts.
+      encoded: the checked texts, in their order.
 
     Raises:
       ValueError: if no text has a token, or the widths of the vectors differ.
@@ -304,7 +312,7 @@ def encode_texts(encoder: Encoder, texts: Iterable[str]) -> Iterator[EncodedText
     """Calls an encoder on a few texts at a time, and yields the checked results.
 
     Args:
-      encoder: the function of the user.
+      encoder: a function that maps a list of texts to a pair (tokens, vectors [T, D]) for each.
       texts: the texts.
 
     Raises:
@@ -323,7 +331,7 @@ def encode_texts(encoder: Encoder, texts: Iterable[str]) -> Iterator[EncodedText
 
 
 def check_encoder(encoder: Any) -> None:
-    """Raises TypeError if an encoder cannot be called."""
+    """Raises TypeError if `encoder`, a function of a list of texts, cannot be called."""
     if not callable(encoder):
         raise TypeError(
             "encoder must be a function from a list of texts to a list of (tokens, vectors [T, D]),"
@@ -332,7 +340,11 @@ def check_encoder(encoder: Any) -> None:
 
 
 def sample_encoder(encoder: Encoder | None) -> Json | None:
-    """Returns the facts by which an encoder is compared when a model is loaded, or None."""
+    """Returns the facts by which an encoder is compared when a model is loaded, or None for None.
+
+    The facts are a dict: "path", the import path of the function; "tokens", the tokens of a fixed
+    text; and "vectors", the first numbers of its first and its last vector.
+    """
     if encoder is None:
         return None
     ((tokens, vectors),) = encode_texts(encoder, [_PROBE])
@@ -348,7 +360,7 @@ def compare_encoder(encoder: Encoder, facts: object, width: int) -> None:
     """Checks that an encoder gives the vectors with which a model was trained.
 
     Args:
-      encoder: the encoder.
+      encoder: a function that maps a list of texts to a pair (tokens, vectors [T, D]) for each.
       facts: the result of `sample_encoder` for the encoder of the training; None if the model was
         trained with a file of states, and only the width is compared.
       width: the width of the vectors of the model.
@@ -401,10 +413,11 @@ class NumberedTable:
 
     @property
     def columns(self) -> Columns:
-        """The columns that are read."""
+        """The names of the columns that are read: those of the texts and of the label."""
         return self._table.columns
 
     def __iter__(self) -> Iterator[Record | Aside]:
+        """Yields each `Record`, or the `Aside` of a line that is set aside, and updates `place`."""
         self.place = -1
         for row in self._table:
             self.place += not (isinstance(row, Aside) and row.reason == EMPTY)
@@ -418,12 +431,13 @@ def find_states(
 
     Args:
       table: the texts.
-      source: a file of states, or encoded texts; None encodes the texts.
-      encoder: the encoder, if there is no source.
+      source: the path of a file that `save_states` wrote, or a sequence of a pair (tokens, vectors
+        [T, D]) for each record; None encodes the texts.
+      encoder: the function that encodes texts, if there is no source, or None.
 
     Raises:
-      ValueError: if the number of texts of the source is not that of the records, or the encoder
-        or the file cannot be used.
+      ValueError: if the number of texts of the source is not that of the records, or the encoder or
+        the file cannot be used.
     """
     if source is None:
         assert encoder is not None
@@ -497,7 +511,7 @@ def remove_tokens(text: str, tokens: Sequence[str], is_removed: Sequence[bool]) 
     Args:
       text: the text.
       tokens: its tokens.
-      is_removed: True at the tokens that are removed.
+      is_removed: a bool for each token, True at the tokens that are removed.
     """
     letters = list(text)
     for place, removed in zip(locate_tokens(text, tokens), is_removed, strict=True):

@@ -74,14 +74,15 @@ def survey_texts(
       task: "text", "pair", "labels", "regression" or "ordinal".
       order: the grades of the task "ordinal", see `TargetOptions`.
       min_class: the number of texts below which a class or label is left out.
-      **tokens: the argument "tokens" of `read_training`.
+      **tokens: the keyword "tokens", the way in which texts are split into words, such as "words"
+        or "social".
 
     Returns:
       A dict for JSON: "name", "columns", "texts", "classes" (pairs of a label and its number of
       texts; none for numbers), "targets" (a sentence, for labels and numbers), "several_labels"
-      (number of texts), "aside", "features" (number of texts with links
-      and the like), "problems", for which a training would stop; and, unless the texts cannot be
-      numbered, "words", "scripts", "duplicates", "tokens" and "split".
+      (number of texts), "aside", "features" (number of texts with links and the like), "problems",
+      for which a training would stop; and, unless the texts cannot be numbered, "words", "scripts",
+      "duplicates", "tokens" and "split".
     """
     asides = Asides(table.name)
     counts: collections.Counter[tuple[type, Any]] = collections.Counter()
@@ -217,7 +218,10 @@ def _split(corpus: Corpus, held_out: float, problems: list[str], task: str = "te
 
 
 def _problem(check: Any) -> list[str]:
-    """Calls `check`, a function without arguments; returns the message of its ValueError, or []."""
+    """Calls `check`, a function without arguments; returns the message of its ValueError, or [].
+
+    The list has at most one message.
+    """
     try:
         check()
     except ValueError as error:
@@ -229,7 +233,8 @@ def _columns(table: Table) -> Json:
     """Returns a dict of the columns of a table.
 
     "names" is a list of all names, or None if the columns have no names; "text" is the list of the
-    columns of the texts, and "label" the column of the label.
+    columns of the texts, and "label" the column of the label. It has the keys "names", "text" and
+    "label".
     """
     names, columns = table.form.names, table.columns
     if names is None:
@@ -240,6 +245,11 @@ def _columns(table: Table) -> Json:
 
 
 def _aside(asides: Asides) -> Json:
+    """Returns a dict about the lines that were set aside.
+
+    "lines" is their number, "reasons" a dict from each reason to its number of lines, and "first" a
+    list of the first lines with their reasons. `asides` has counted them.
+    """
     first = [str(aside) for aside in asides.first]
     return {"lines": asides.count, "reasons": dict(asides.reasons.most_common()), "first": first}
 
@@ -314,7 +324,7 @@ def render_survey(report: Json, train: str) -> Iterator[str]:
 
     Args:
       report: the result of `survey_texts` or `survey_tags`.
-      train: the command that trains on these data.
+      train: the command line that trains on these data, for the last line.
     """
     tagged = "columns" not in report
     unit, noun = ("sentences", "tags") if tagged else ("texts", "classes")
@@ -353,6 +363,11 @@ def render_survey(report: Json, train: str) -> Iterator[str]:
 
 # The next functions yield lines of `render_survey` about the entry of the report with their name.
 def _render_columns(columns: Json) -> Iterator[str]:
+    """Yields a line with the columns of the texts and of the label, and the columns not read.
+
+    `columns` is the entry of the report: a dict with "names", "text" and "label". Without names
+    there is no line.
+    """
     if columns["names"] is None:
         return
     columns_read = [*columns["text"], columns["label"]]
@@ -363,6 +378,10 @@ def _render_columns(columns: Json) -> Iterator[str]:
 
 
 def _render_duplicates(duplicates: Json) -> Iterator[str]:
+    """Yields a line about equal texts, and a line about equal texts with different labels.
+
+    `duplicates` is the entry of the report, a dict of the fields of `Duplicates`.
+    """
     sentences = Duplicates(**duplicates).render() or ["no text occurs more than once"]
     for name, sentence in zip(("copies", "contradictions"), sentences, strict=False):
         same = "; equal texts stay on one side of the split" if name == "copies" else ""
@@ -370,6 +389,11 @@ def _render_duplicates(duplicates: Json) -> Iterator[str]:
 
 
 def _render_aside(aside: Json, unit: str) -> Iterator[str]:
+    """Yields lines about the lines that were set aside: their number, the reasons, the first.
+
+    `aside` is the entry of the report, a dict with "lines", "reasons" and "first"; `unit` is the
+    plural of the noun for a line, such as "lines" or "sentences".
+    """
     if not aside["lines"]:
         yield f"set aside: no {unit}"
         return
@@ -381,6 +405,11 @@ def _render_aside(aside: Json, unit: str) -> Iterator[str]:
 
 
 def _render_tokens(tokens: Json, features: Mapping[str, int]) -> Iterator[str]:
+    """Yields lines about the tokens: the tokenizer, the first text, links and the like.
+
+    `tokens` is the entry of the report, a dict with "kind", "units", "different" and "sample".
+    `features` maps the name of a feature, such as "links", to the number of texts with it.
+    """
     learned = tokens["units"]
     units = f", with {learned:,} learned units of scripts without spaces" if learned else ""
     yield f"tokens: {tokens['kind']}, {tokens['different']:,} different{units}; the first text is"
@@ -391,6 +420,13 @@ def _render_tokens(tokens: Json, features: Mapping[str, int]) -> Iterator[str]:
 
 
 def _render_split(report: Json, unit: str, train: str) -> Iterator[str]:
+    """Yields lines about the split and the problems, and the next command if there are none.
+
+    Args:
+      report: the whole report, of which "split" and "problems" are used.
+      unit: the plural of the noun for an example, "texts" or "sentences".
+      train: the command line that trains on these data.
+    """
     if split := report.get("split"):
         yield (
             f"split: {render_count(split['training'], unit[:-1])} for training, "

@@ -150,7 +150,7 @@ class SSANNLI(nn.Module):
     embeddings: Table | None = None
 
     def setup(self) -> None:
-        """Creates the embedding, the attention and the layers behind it; both sentences share them."""
+        """Creates the embedding, the attention and the later layers; both sentences share them."""
         c = self.config
         types: Keywords = {
             "dtype": jnp.dtype(c.dtype),

@@ -129,7 +129,7 @@ class SSANTranslator(nn.Module):
     target_vocab_size: int | None = None
 
     def setup(self) -> None:
-        """Creates the encoder, the decoder layers and the embedding of the targets as attributes."""
+        """Creates the encoder, the decoder layers and the target embedding as attributes."""
         c = self.config
         dtype = jnp.dtype(c.dtype)
         target_size = self.target_vocab_size or self.vocab_size
