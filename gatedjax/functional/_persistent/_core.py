@@ -24,12 +24,14 @@ from gatedjax.functional._types import Tree
 class Static(NamedTuple):
     """The arguments of a recurrence that are known while tracing.
 
+    B is the number of rows, T that of steps, and H the hidden width.
+
     Attributes:
       variant: the properties that the kernels are compiled for, such as the kind of recurrence.
       reverse: for each direction, True if it runs from the last step to the first.
       core: the scan of a direction d with its backward pass. It maps (*scan_static[d], weights, xs,
-        mask, initial, dropout, begins) to (final, outputs), the final carry and the outputs
-        [B, T, H]. The arguments are those of `Recurrence.arguments`.
+        mask, initial, dropout, begins) to (final, outputs), the final carry and the outputs [B, T,
+        H]. The arguments are those of `Recurrence.arguments`.
       forward: the same scan, which JAX can differentiate in all modes.
       scan_static: for each direction, the first arguments of `core` and `forward`, hashable values
         that are known while tracing.
@@ -45,6 +47,8 @@ class Static(NamedTuple):
 class Masks(NamedTuple):
     """The arguments of a recurrence that have no derivatives.
 
+    B is the number of rows, and T that of steps.
+
     Attributes:
       real: bool [B, T], True at real steps; None means all.
       goes_on: for each direction a bool [B, T], False at the steps that start with a new carry, or
@@ -57,6 +61,8 @@ class Masks(NamedTuple):
 
 class Floats(NamedTuple):
     """The arguments of a recurrence that have derivatives.
+
+    B is the number of rows, T that of steps, D the width of the inputs, and H the hidden width.
 
     Attributes:
       xs: inputs [B, T, D], 0 at padding.
@@ -245,8 +251,9 @@ def _scan(
     """Returns the results of `run_directions` by `scan`, a function like `static.core`.
 
     None means `static.core` itself, which has a custom backward pass. The results are (final,
-    outputs) for each direction: the final carry, and the outputs [B, T, H]. `masks` has the real
-    steps and the restarts, and `floats` the inputs, weights and carries.
+    outputs) for each direction: the final carry, and the outputs [B, T, H] for B rows, T steps and
+    H hidden units. `masks` has the real steps and the restarts, and `floats` the inputs, weights
+    and carries.
     """
     scan = static.core if scan is None else scan
     return tuple(
@@ -258,7 +265,7 @@ def _scan(
 
 
 def _pull_scan(static: Static, masks: Masks, floats: Floats, cotangents: Tree) -> Floats:
-    """Returns the gradients of `floats` by the backward pass of the scan.
+    """Returns the gradients of `floats`, of the same shapes, by the backward pass of the scan.
 
     `cotangents` are the gradients of the results of `run_directions`, (final, outputs) for each
     direction. `static` has the options that are known while tracing, `masks` the real steps and the
@@ -277,7 +284,8 @@ def _carries(carries: tuple[Tree, ...]) -> tuple[jax.Array, jax.Array]:
     """Returns (hidden states, cell states) of all directions, [directions, B, H] each.
 
     `carries` has the carry of each direction, an array or an `LSTMState`. A state that the
-    recurrence does not have is `unused()`, zeros of the shape (1,).
+    recurrence does not have is `unused()`, zeros of the shape (1,). B is the number of rows, and H
+    the hidden width.
     """
     leaves = [jax.tree.leaves(carry) for carry in carries]
     if not leaves[0]:
@@ -291,11 +299,11 @@ def _shared_operands(
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Returns the operands `reversed`, `recurrent`, `flags` and `dropout` of `recurrence.cu`.
 
-    They are a number [directions] that is 1 for the backward direction; the recurrent kernels U
-    [directions, H, columns]; the flags of `flags_of` [directions, B, T], for real steps and starts
-    of segments; and the mask of recurrent dropout [directions, B, H], or zeros (1,) without it.
-    `static` has the options that are known while tracing, `masks` the real steps and the restarts,
-    and `floats` the inputs, weights and carries.
+    They are, for B rows, T steps and H hidden units: a number [directions] that is 1 for the
+    backward direction; the recurrent kernels U [directions, H, columns]; the flags of `flags_of`
+    [directions, B, T], for real steps and starts of segments; and the mask of recurrent dropout
+    [directions, B, H], or zeros (1,) without it. `static` has the options that are known while
+    tracing, `masks` the real steps and the restarts, and `floats` the inputs, weights and carries.
     """
     dtype = floats.xs.dtype
     recurrent = _stack(weights.recurrent.astype(dtype) for weights in floats.weights)
@@ -308,10 +316,10 @@ def _shared_operands(
 def _start(kernel: str, static: Static, masks: Masks, floats: Floats) -> list[jax.Array]:
     """Launches the kernel "forward" or "saving"; returns its results in the order of `axes_of`.
 
-    They are the states after each step [B, T, directions, H], the final hidden and cell states
-    [directions, B, H], and for "saving" the gates and cell states of `_Saved`. `static` has the
-    options that are known while tracing, `masks` the real steps and the restarts, and `floats` the
-    inputs, weights and carries.
+    They are, for B rows, T steps and H hidden units, the states after each step [B, T, directions,
+    H], the final hidden and cell states [directions, B, H], and for "saving" the gates and cell
+    states of `_Saved`. `static` has the options that are known while tracing, `masks` the real
+    steps and the restarts, and `floats` the inputs, weights and carries.
     """
     xs, weights = floats.xs, floats.weights
     dtype, count = xs.dtype, len(weights)
@@ -338,10 +346,11 @@ def _results(
 ) -> tuple[Tree, ...]:
     """Returns (final, outputs) of each direction from the results of a kernel.
 
-    `states` are [B, T, directions, H] after each step, and `hidden` and `cell` [directions, B, H]
-    are the final states; the cell state is only used for an LSTM. The result has the final carry
-    and the outputs [B, T, H], 0 at padding, for each direction. `masks` has the real steps and the
-    restarts, and `floats` the inputs, weights and carries.
+    `states` are [B, T, directions, H] after each step, for B rows, T steps and H hidden units, and
+    `hidden` and `cell` [directions, B, H] are the final states; the cell state is only used for an
+    LSTM. The result has the final carry and the outputs [B, T, H], 0 at padding, for each
+    direction. `masks` has the real steps and the restarts, and `floats` the inputs, weights and
+    carries.
     """
     # A carry of an LSTM has two arrays, of other recurrences one, and the kernel returns both.
     results = []
@@ -355,9 +364,9 @@ def _results(
 def _run_kernel(static: Static, masks: Masks, floats: Floats) -> tuple[Tree, ...]:
     """Returns (final, outputs) of each direction, like `run_directions`, by the kernel "forward".
 
-    The final carry has arrays [B, H], and the outputs are [B, T, H]. `static` has the options that
-    are known while tracing, `masks` the real steps and the restarts, and `floats` the inputs,
-    weights and carries.
+    The final carry has arrays [B, H], and the outputs are [B, T, H], for B rows, T steps and H
+    hidden units. `static` has the options that are known while tracing, `masks` the real steps and
+    the restarts, and `floats` the inputs, weights and carries.
     """
     return _results(masks, floats, *_start("forward", static, masks, floats))
 
@@ -367,9 +376,9 @@ def _run_kernel_saving(
 ) -> tuple[tuple[Tree, ...], _Saved]:
     """Returns (final, outputs) of each direction by the kernel "saving", and its saved arrays.
 
-    The final carry has arrays [B, H], and the outputs are [B, T, H]. `static` has the options that
-    are known while tracing, `masks` the real steps and the restarts, and `floats` the inputs,
-    weights and carries.
+    The final carry has arrays [B, H], and the outputs are [B, T, H], for B rows, T steps and H
+    hidden units. `static` has the options that are known while tracing, `masks` the real steps and
+    the restarts, and `floats` the inputs, weights and carries.
     """
     states, hidden, cell, gates, cells = _start("saving", static, masks, floats)
     return _results(masks, floats, states, hidden, cell), _Saved(states, gates, cells)
@@ -378,9 +387,9 @@ def _run_kernel_saving(
 def _states_before(static: Static, masks: Masks, floats: Floats, states: jax.Array) -> jax.Array:
     """Returns the hidden state before each step [B, T, directions, H].
 
-    `states`, of the same shape, are the states after each step. `static` has the options that are
-    known while tracing, `masks` the real steps and the restarts, and `floats` the inputs, weights
-    and carries.
+    B is the number of rows, T that of steps, and H the hidden width. `states`, of the same shape,
+    are the states after each step. `static` has the options that are known while tracing, `masks`
+    the real steps and the restarts, and `floats` the inputs, weights and carries.
     """
     parts = []
     for d, (is_reverse, goes_on) in enumerate(zip(static.reverse, masks.goes_on, strict=True)):
@@ -399,9 +408,9 @@ def _pull_kernel(
     """Returns the gradients of `floats` by the kernel "backward".
 
     `saved` are the arrays of the kernel "saving", and `cotangents` are the gradients of the results
-    of `run_directions`, (final, outputs) for each direction. `static` has the options that are
-    known while tracing, `masks` the real steps and the restarts, and `floats` the inputs, weights
-    and carries.
+    of `run_directions`, (final, outputs) for each direction. The result has the shapes of `floats`.
+    `static` has the options that are known while tracing, `masks` the real steps and the restarts,
+    and `floats` the inputs, weights and carries.
     """
     variant, wide, dtype = static.variant, jnp.dtype(jnp.float32), floats.xs.dtype
     # The states before the steps and the stacks are formed by XLA, which fuses them with the masks.
