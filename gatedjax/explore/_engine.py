@@ -349,8 +349,8 @@ class Programs:
         (probabilities [S, B, C], attention [S, B, T], gates [S, B, T], open probabilities [B, T])
         for S patterns of gates, B texts of T words and C classes. `batch` has "tokens" [B, T] and
         "lengths" [B]; `soft` is a Python bool, False if the gates are only 0 or 1. The returned
-        gates are those of the argument, except in a text without an open gate, where the rule of
-        the model for these texts may open a gate, and at padding, where they are 0.
+        gates equal the argument, except in a text without an open gate, where the rule of the model
+        for these texts may open a gate, and at padding, where they are 0.
         """
         return jax.jit(self._with_gates, static_argnums=3)
 

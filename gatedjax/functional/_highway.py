@@ -203,8 +203,8 @@ def _highway_stack(inputs: Array, weights: HighwayWeights) -> tuple[Array, Array
         """Computes a layer: (state below, weights) -> (state, (state, gate)), each [*B, D].
 
         `weights` belong to the layer, a kernel [D, 2D] and a bias [2D], with the columns of the
-        gate first and those of the candidate second. The scan stacks the second result over the
-        layers. `carry` is the state below.
+        gate first and of the candidate second. The scan stacks the second result over the layers.
+        `carry` is the state below.
         """
         # Gate and candidate share a product, because both read the layer below.
         both = _product(carry, weights.recurrent, dtype)

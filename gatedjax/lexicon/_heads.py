@@ -148,8 +148,8 @@ class Head(abc.ABC):
           bias: [B], divided by the temperature.
 
         Returns:
-          [n, P] for P probabilities (`num_probabilities`): those of the classes or grades, which
-          sum to 1, or of each label.
+          [n, P] for P probabilities (`num_probabilities`), of the classes or grades, which sum to
+          1, or of each label.
         """
 
     def check_bias(self, bias: np.ndarray) -> None:
@@ -215,7 +215,7 @@ class ClassHead(Head):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Computes the losses of n texts and their derivatives, for the solver.
 
-        `scores`, [n, K], are those of n texts without the biases, `free`, [B], are the free
+        `scores`, [n, K], are the scores of n texts without the biases, `free`, [B], are the free
         parameters of the biases, and `targets` the targets of the texts. The results are the losses
         [n], and their derivatives by the scores, [n, K], and by `free`, [n, B].
         """
@@ -329,7 +329,7 @@ class LabelHead(Head):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Computes the losses of n texts and their derivatives, for the solver.
 
-        `scores`, [n, K], are those of n texts without the biases, `free`, [B], are the free
+        `scores`, [n, K], are the scores of n texts without the biases, `free`, [B], are the free
         parameters of the biases, and `targets` the targets of the texts. The results are the losses
         [n], and their derivatives by the scores, [n, K], and by `free`, [n, B].
         """
@@ -443,7 +443,7 @@ class RealHead(Head):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Computes the losses of n texts and their derivatives, for the solver.
 
-        `scores`, [n, K], are those of n texts without the biases, `free`, [B], are the free
+        `scores`, [n, K], are the scores of n texts without the biases, `free`, [B], are the free
         parameters of the biases, and `targets` the targets of the texts. The results are the losses
         [n], and their derivatives by the scores, [n, K], and by `free`, [n, B].
         """
@@ -519,7 +519,7 @@ class OrdinalHead(Head):
 
     @property
     def num_groups(self) -> int:
-        """The number G - 1 of groups of texts: those above each grade but the highest."""
+        """The number G - 1 of groups of texts: the texts above each grade but the highest."""
         return self.num_grades - 1
 
     def check_targets(self, targets: np.ndarray) -> None:
@@ -562,7 +562,7 @@ class OrdinalHead(Head):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Computes the losses of n texts and their derivatives, for the solver.
 
-        `scores`, [n, K], are those of n texts without the biases, `free`, [B], are the free
+        `scores`, [n, K], are the scores of n texts without the biases, `free`, [B], are the free
         parameters of the biases, and `targets` the targets of the texts. The results are the losses
         [n], and their derivatives by the scores, [n, K], and by `free`, [n, B].
         """

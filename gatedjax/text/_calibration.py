@@ -58,7 +58,7 @@ def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float:
 def _losses(probabilities: np.ndarray, labels: np.ndarray) -> Callable[[float], np.ndarray]:
     """Returns the function of T that computes the cross-entropies [n] with smoothed targets.
 
-    `probabilities`, [n, C], are those of C classes for n texts, and `labels`, int [n], the classes
+    `probabilities`, [n, C], belong to C classes and n texts, and `labels`, int [n], the classes
     from 0. The argument T is the temperature.
     """
     n, num_classes = probabilities.shape

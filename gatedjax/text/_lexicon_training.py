@@ -505,8 +505,7 @@ def read_targets(
     Args:
       table: the texts.
       target_class: the subclass of `Target` for the task.
-      model_target: the target that was made of the training texts; None if `table` has the training
-        texts.
+      model_target: the target of the training texts; None if `table` has the training texts.
       max_aside: the largest share of the lines that may be set aside.
       left_out: texts with these labels are left out.
       splitter: splits texts into words, which decides the texts that have a word and are equal.
@@ -560,7 +559,7 @@ def measure_baselines(train: TextPart, held: TextPart, num_classes: int, checked
     """Trains two linear models, of words and of character n-grams, and returns their accuracies.
 
     Args:
-      train: the training texts, whose labels are int [n], positions of classes.
+      train: the training texts, with labels int [n], the positions of classes.
       held: the texts on which the accuracies are measured.
       num_classes: the number of classes.
       checked: the name of these texts, "test" or "validation".

@@ -29,8 +29,9 @@ class TfidfModel:
         v_f = (1 + log count_f) (log((1 + n) / (1 + n_f)) + 1), in rows of length 1
 
     count_f is the number of times that the text has the word or pair f, n_f the number of training
-    texts with it, and n that of all training texts. With a `LabelHead` it is one-vs-rest logistic
-    regression, because the loss is a sum over the labels; with a `RealHead` it is ridge regression.
+    texts with it, and n the number of all training texts. With a `LabelHead` it is one-vs-rest
+    logistic regression, because the loss is a sum over the labels; with a `RealHead` it is ridge
+    regression.
 
         >>> texts, targets = [["good"], ["bad"], ["good"], ["bad"]], np.array([1.0, 0, 1, 0])
         >>> model = TfidfModel(RealHead.of_targets(targets)).fit(texts, targets)

@@ -413,7 +413,7 @@ class NumberedTable:
 
     @property
     def columns(self) -> Columns:
-        """The names of the columns that are read: those of the texts and of the label."""
+        """The names of the columns that are read, of the texts and of the label."""
         return self._table.columns
 
     def __iter__(self) -> Iterator[Record | Aside]:

@@ -43,7 +43,7 @@ class LabelPredictions(Predictions):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Returns an array of 0 and 1, [n, L], 1 where a label is predicted; int64 without `dtype`.
 
-        A copy is always made.
+        The array is always a copy.
         """
         rows = [[label in item.labels for label in self._classes] for item in self._items]
         return np.array(rows, dtype or np.int64).reshape(len(self), len(self._classes))
@@ -74,7 +74,10 @@ class ValuePredictions(Predictions):
         super().__init__(items)  # type: ignore[arg-type]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Returns the predicted numbers, [n], float64 without `dtype`. A copy is always made."""
+        """Returns the predicted numbers, [n], float64 without `dtype`.
+
+        The array is always a copy.
+        """
         return np.array([item.value for item in self._items], dtype or np.float64)
 
     @property
@@ -135,7 +138,7 @@ class MultiLabelTextClassifier(_TargetModel):
     def _read_targets(self, y: Any) -> list[Any]:
         """Returns a list of the labels of each text, and stores the names of the columns of y.
 
-        y has one of the forms of `fit`. The names are None if y is a list of lists.
+        y has a form that `fit` accepts. The names are None if y is a list of lists.
         """
         rows, self._column_names = _read_label_lists(y)
         return rows
@@ -143,8 +146,8 @@ class MultiLabelTextClassifier(_TargetModel):
     def _take(self, trained: Any) -> None:
         """Stores the trained model, its report and its labels in the attributes with "_".
 
-        With y in columns `classes_` has all columns, and a warning names those without a text.
-        `trained` is the `LexiconModel` of the fit.
+        With y in columns `classes_` has all columns, and a warning names the columns without a
+        text. `trained` is the `LexiconModel` of the fit.
         """
         super()._take(trained)
         names = self._column_names

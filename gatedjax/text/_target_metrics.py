@@ -195,8 +195,8 @@ def choose_thresholds(probabilities: np.ndarray, targets: np.ndarray) -> tuple[f
 def _choose_threshold(probabilities: np.ndarray, targets: np.ndarray) -> float:
     """Returns the threshold of the probabilities with the largest F1.
 
-    `probabilities`, [n], are those of a label, and `targets`, bool [n], are True where a text has
-    it. The threshold is in the middle between the least predicted and the next probability.
+    `probabilities`, [n], belong to a label, and `targets`, bool [n], are True where a text has it.
+    The threshold is in the middle between the least predicted and the next probability.
     """
     order = np.argsort(-probabilities, kind="stable")
     ranked = probabilities[order]

@@ -162,7 +162,7 @@ class Target(abc.ABC):
     def columns(self) -> tuple[Label, ...]:
         """The names of the logits of a text, in their order: the classes or labels.
 
-        A number or a grade has a single logit, whose name is "value" or "score".
+        A number or a grade has a single logit, with the name "value" or "score".
         """
         return self.classes
 
@@ -227,7 +227,7 @@ class Target(abc.ABC):
         """Returns the largest loss against the best stage that the chosen stage may have.
 
         A stage is the lexicon of a density, the share of open words; the smallest density is chosen
-        whose metric is at most this loss worse.
+        with a metric that is worse by at most this loss.
 
         Args:
           scores: the dict of `measure` for the best stage.
@@ -343,8 +343,8 @@ class ClassTarget(Target):
     Attributes:
       positive: for two classes the position of the class that is predicted if its probability is at
         least `threshold`; None predicts the most probable class.
-      threshold: the least probability at which the class `positive` is predicted; without it 0.5
-        has no effect.
+      threshold: the least probability at which the class `positive` is predicted; it has no effect
+        if `positive` is None.
     """
 
     positive: int | None = None
@@ -539,8 +539,8 @@ class LabelTarget(Target):
     def make_places(cls, model_target: Target | None) -> "LabelSets":
         """Returns a table that numbers the different sets of labels of a source.
 
-        `model_target` is the target of the model, with whose labels the labels are compared; None
-        for the training texts.
+        `model_target` is the target of the model, with which new labels are compared: a label that
+        only looks like one of its labels is an error. None for the training texts.
         """
         return LabelSets(None if model_target is None else model_target.classes)
 
@@ -1150,7 +1150,7 @@ def _standard_error(share: float, count: float) -> float:
 def _select(readings: Readings, row: int) -> Readings:
     """Returns the readings with the probabilities and logits of the text `row` only, [1, C] each.
 
-    The gates and flags of `readings` stay those of all texts.
+    The gates and flags of `readings` still belong to all texts.
     """
     part = slice(row, row + 1)
     return readings._replace(

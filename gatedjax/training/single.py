@@ -299,7 +299,7 @@ def _begin(
 
 
 def _warn_of_other_batches(step: int) -> None:
-    """Warns that a run continues at `step` with batches other than those of an unbroken run.
+    """Warns that a run continues at `step` with other batches than an unbroken run.
 
     `step` is the number of steps so far. The data were given with repeatable=False.
     """

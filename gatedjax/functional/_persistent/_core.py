@@ -181,10 +181,12 @@ def _run_saving(static: Static, masks: Masks, floats: Floats) -> tuple[Tree, _Sa
 
 @_run_saving.defjvp
 def _saving_jvp(static: Static, primals: Tree, tangents: Tree) -> tuple[Tree, Tree]:
-    """Returns the results of `_run_saving` and their tangents, which the scan computes.
+    """Returns the results of `_run_saving` and their tangents, for `jax.custom_jvp`.
 
-    `primals` are (masks, floats), and `tangents` their tangents, as for `jax.custom_jvp`. `static`
-    has the options that are known while tracing, such as the kind of recurrence.
+    Both have the form ((final, outputs) of each direction, the saved arrays). The scan computes the
+    tangents; the saved arrays have the tangent 0. `primals` are (masks, floats): the real steps and
+    restarts, and the inputs, weights and carries. `tangents` has a tangent for each. `static` has
+    the options that are known while tracing, such as the kind of recurrence.
     """
     masks, floats = primals
     results, saved = _run_saving(static, masks, floats)
