@@ -33,8 +33,9 @@ class GatedPooling:
         m = 1/|O| sum_{t in O} h_t,   p = softmax((W^T m + b) / T)
 
     h_t [D] is the vector of token t. A gate depends on the vector of its token only, and closed
-    tokens are not in the mean. So the prediction from the vectors of the open tokens alone has the
-    same bits. Whether a vector depends on other tokens is decided by the encoder that computed it.
+    tokens are not in the mean. |O| is the number of open tokens. So the prediction from the vectors
+    of the open tokens alone has the same bits. Whether a vector depends on other tokens is decided
+    by the encoder that computed it.
 
     In a text without an open token the token with the largest z is opened.
 
@@ -142,12 +143,12 @@ class GatedPooling:
     def share(self, vectors: np.ndarray) -> Shares:
         """Computes the part of each open token in the logits of a text, W^T h_t / (|O| T).
 
-        T in the formula is the temperature, O the open tokens, and h_t the vector of token t. The
-        result is a `Shares` with the bias [C] and the parts of the tokens [T, C]. There are no
-        pairs, and closed tokens have the part 0.
+        T is the temperature, O are the open tokens, and h_t is the vector of token t. The result is
+        a `Shares` with the bias [C] and the parts [M, C] of the M tokens. There are no pairs, and
+        closed tokens have the part 0.
 
         Args:
-          vectors: [T, D], the vectors of the tokens of the text.
+          vectors: [M, D], the vectors of the M tokens of the text.
         """
         (gates,), _ = self.select([vectors])
         places = np.flatnonzero(gates)
@@ -195,7 +196,12 @@ def find_cut(logits: np.ndarray, density: float) -> float:
 
 
 class _Chunk(NamedTuple):
-    """The tokens of several texts: their vectors, float64 [T, D], and their place among all."""
+    """The T tokens of several whole texts.
+
+    Attributes:
+      vectors: float64 [T, D], their vectors.
+      tokens: their positions among the tokens of all texts.
+    """
 
     vectors: np.ndarray
     tokens: slice
@@ -240,7 +246,7 @@ def fit_pooling(
         regularisation.
 
     Yields:
-      The classifier of each density.
+      A fitted `GatedPooling` for each density, in the given order.
 
     Raises:
       ValueError: if the number of texts and labels differ, there is no token, the vectors differ in
@@ -325,10 +331,13 @@ def _fit_classifier(
     """Fits logistic regression to the means of the open vectors.
 
     Args:
-      texts, labels, num_classes, inverse_penalty: see `fit_pooling`.
+      texts: for each of n texts the vectors [., D] of its tokens.
+      labels: int [n], the class of each text, from 0.
+      num_classes: the number of classes.
+      inverse_penalty: the number c of the penalty |W|^2 / 2c.
       rows: int [T], the position of the text of each of the T tokens of all texts.
       is_open: bool [T], the gate of each token.
-      gate, cut, density: the fields of the result.
+      gate, cut, density: the fields of the result, which this function does not fit.
       sample_weight: [n], the weight of each text.
     """
     counts = np.bincount(rows[is_open], minlength=len(texts))
@@ -367,10 +376,11 @@ def _fit_gate(
     """Fits the vector u [D] by ridge regression of the gains of the tokens.
 
     Args:
-      texts, labels: see `fit_pooling`.
+      texts: for each of n texts the vectors [., D] of its tokens.
+      labels: int [n], the class of each text, from 0.
       rows: int [T], the position of the text of each of the T tokens of all texts.
       is_open: bool [T], the gate of each token.
-      pooling: the classifier of the stage before.
+      pooling: the classifier of the density before, which gives the losses.
       sample_weight: [n], the weight of each text.
     """
     weights = pooling.weights.astype(np.float64)

@@ -311,9 +311,10 @@ class GANet(nn.Module):
     def test_gates(self, encoded: Encoded, batch: Batch) -> Gates:
         """Returns the gates of evaluation: a draw [B, T], S draws [S, B, T], or thresholded [B, T].
 
-        There are T words per text. The option `gates.test_gate` selects them. Without the stream
-        "gate" gates with a probability above 0.5 are open. encoded is the result of `encode` for
-        the batch. The values of the returned `gates.Gates` are 0 and 1.
+        There are T words per text. The option `config.gates.test_gate` selects them: "sample",
+        "multi_sample" or "threshold". Without the stream "gate" gates with a probability above 0.5
+        are open. encoded is the result of `encode` for the batch. The values of the returned
+        `gates.Gates` are 0 and 1.
         """
         if self.config.gates.test_gate == "threshold" or not self.has_rng("gate"):
             return Gates(F.threshold_gates(encoded.gate_logits), hard=True)
@@ -321,10 +322,10 @@ class GANet(nn.Module):
         return Gates(draws[0] if self.config.gates.test_gate == "sample" else draws, hard=True)
 
     def test_noise(self, encoded: Encoded, batch: Batch) -> Float[Array, "S B T"]:
-        """Draws the logistic noise of S = `gates.test_samples` draws, separately for each text.
+        """Draws the logistic noise of S = `config.gates.test_samples` draws, for each text.
 
-        The bits belong to "example_id" [B] of the batch, or to the row numbers. encoded is the
-        result of `encode` for the batch of B texts of T words.
+        It draws from the PRNG stream "gate". The bits belong to "example_id" [B] of the batch, or
+        to the row numbers. encoded is the result of `encode` for the batch of B texts of T words.
         """
         keys, size = keys_of(self, batch, "gate"), encoded.mask.shape[-1]
 

@@ -132,7 +132,7 @@ class GAReaderConfig:
             check_positive(step_clip=self.step_clip)
 
     def gru_options(self) -> dict[str, Tree]:
-        """Returns keyword arguments for all `nn.GRU` of the network, such as "reset_after"."""
+        """Returns keyword arguments, a dict from names such as "reset_after", for all `nn.GRU`."""
         options: Keywords = {
             "reset_after": self.reset_after,
             # Lasagne, the library of the authors, has no second bias in its GRU.

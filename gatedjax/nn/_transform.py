@@ -135,8 +135,8 @@ class AttentionGatedTransform(nn.Module):
     def _extend(self, selected: Float[Array, "*B S D"]) -> Float[Array, "*B L D"]:
         """Appends selection vectors for the ablated layers, so that all L layers have a vector.
 
-        `selected` has the vectors of S layers. The appended vectors are zeros for the mode "zero",
-        and else equal to the last.
+        `selected` has the vectors, of width D, of S layers. The appended vectors are zeros for the
+        mode "zero", and else equal to the last.
         """
         missing = self.num_layers - selected.shape[-2]
         fill = selected[..., -1:, :]

@@ -114,15 +114,16 @@ def train_lexicon(
 ) -> LexiconModel:
     """Fits a lexicon to labelled texts, and measures it.
 
-    The stages of the fit are compared on the validation texts. Without `options.density` the
-    smallest density is chosen whose accuracy is at most half a point, or one standard error of the
-    best accuracy, below the best stage (of a target that is no class, see `Target.allow_loss`). If
-    the validation texts are a part of `table`, and it has at most 20,000 texts, the chosen density
-    is then fitted to all texts. There is no random number except in the fixed split.
+    The stages of the fit, a lexicon for each density (share of open words), are compared on the
+    validation texts. Without `options.density` the smallest density is chosen whose accuracy is at
+    most half a point, or one standard error of the best accuracy, below the best stage (of a target
+    that is no class, see `Target.allow_loss`). If the validation texts are a part of `table`, and
+    it has at most 20,000 texts, the chosen density is then fitted to all texts. There is no random
+    number except in the fixed split.
 
     Args:
       table: labelled texts.
-      options: the options; those of networks must have their defaults.
+      options: the options of training; the options of networks must have their defaults.
       validation: texts that choose the density; None splits off a part of `table`.
       test: texts on which the model is evaluated; None evaluates it on the validation texts only.
       say: called with each line of the progress report.
@@ -312,7 +313,7 @@ def _calibrate(lexicon: Gated, validation: TextPart, target: Target) -> tuple[Ta
 def _choose(
     parts: dict[str, TextPart], target: Target, head: Head, options: TextOptions
 ) -> tuple[Gated, Gated, list[Json], int]:
-    """Fits all stages, and chooses the stage of the model.
+    """Fits all stages, the lexicons of falling density, and chooses the stage of the model.
 
     Args:
       parts: the texts by purpose; "train" and "validation" are used.
@@ -321,9 +322,9 @@ def _choose(
       options: the options, of which the density is used.
 
     Returns:
-      A stage is the lexicon of a density. The lexicon of the chosen stage; the lexicon of all
-      words; for each stage a dict with "density", "words" (the share of open words in the
-      validation texts) and the metrics of the target; and the position of the chosen stage, from 0.
+      The lexicon of the chosen stage; the lexicon of all words; for each stage a dict with
+      "density", "words" (the share of open words in the validation texts) and the metrics of the
+      target; and the position of the chosen stage, from 0.
     """
     train, held = parts["train"], parts["validation"]
     stages: list[Gated] = []
@@ -364,10 +365,10 @@ def choose_stage(scores: Sequence[float], allowed: float) -> int:
 
     Args:
       scores: the score of each stage, from all words to the fewest; larger is better.
-      allowed: the largest difference between the best score and that of the result.
+      allowed: the largest difference between the best score and the score of the result.
 
     Returns:
-      The number of the stage, from 0.
+      The position of the stage, from 0.
 
     Reference: Breiman et al. 1984 (the rule of one standard error).
     """

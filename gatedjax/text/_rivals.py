@@ -163,7 +163,7 @@ def measure_rivals(
 def _readings_of(probabilities: np.ndarray) -> Readings:
     """Returns readings of n texts with these probabilities, [n, C], also in place of the logits.
 
-    They have no gates.
+    They have no gates, so that a target can measure them.
     """
     no_text = np.zeros(len(probabilities), bool)
     return Readings(probabilities, [], no_text, no_text, probabilities)

@@ -54,7 +54,7 @@ class States(Sequence[EncodedText]):
 
     Args:
       name: the name of the source, for messages.
-      vectors: [N, D], the vectors of the tokens of all texts.
+      vectors: [N, D], the vectors, of width D, of the N tokens of all texts.
       offsets: int [n + 1], the position in `vectors` where each text begins, and their end.
       tokens: the N tokens.
 
@@ -138,7 +138,8 @@ def save_states(
 
     Args:
       path: the file, which ends with .npz.
-      texts: the tokens and the vectors [T, D] of each text, as an encoder returns them.
+      texts: the tokens and the vectors [T, D] of each text, as an encoder returns them, for T
+        tokens of width D.
       overwrite: True replaces an existing file.
 
     Returns:
@@ -279,7 +280,7 @@ def check_encoded(
 
 
 def collect_states(name: str, encoded: Iterable[EncodedText]) -> States:
-    """Collects the tokens and vectors of texts into arrays.
+    """Collects the tokens and vectors of texts into the arrays of a `States`.
 
     Args:
       name: the name of the source, for messages.
@@ -367,6 +368,7 @@ def compare_encoder(encoder: Encoder, facts: object, width: int) -> None:
 
     Raises:
       NeedsEncoder: if the tokens or vectors differ.
+      TypeError: if the encoder is not callable.
     """
     check_encoder(encoder)
     ((tokens, vectors),) = encode_texts(encoder, [_PROBE])
@@ -397,7 +399,7 @@ class NumberedTable:
     Empty lines do not count, because programs that write states skip them too.
 
     Args:
-      table: the table.
+      table: an open table, which yields the records of a source.
 
     Attributes:
       place: the number of the record that was read last, from 0; -1 before the first.
@@ -466,9 +468,9 @@ def find_states(
 
 
 def locate_tokens(text: str, tokens: Sequence[str]) -> list[tuple[int, int] | None]:
-    """Finds the characters of each token in its text, without case, from the left to the right.
+    r"""Finds the characters of each token in its text, without case, from the left to the right.
 
-    Marks of subwords ("##", "\\u2581", "\\u0120", "</w>") are left out. A token that is not in the
+    Marks of subwords ("##", "\u2581", "\u0120", "</w>") are left out. A token that is not in the
     rest of the text, such as "[CLS]", has no characters.
 
         >>> locate_tokens("Unseen film", ["[CLS]", "un", "##seen", "film"])
@@ -479,7 +481,7 @@ def locate_tokens(text: str, tokens: Sequence[str]) -> list[tuple[int, int] | No
       tokens: its tokens, in their order.
 
     Returns:
-      For each token its begin and end in the text, or None.
+      For each token its begin and its end (exclusive) in the text, in characters from 0, or None.
     """
     # `lower` may change the number of characters, `casefold` even more often.
     lowered = text.lower()

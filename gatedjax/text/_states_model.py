@@ -59,7 +59,8 @@ Item = str | EncodedText
 class OpenPrediction(Prediction):
     """A prediction that also depends on closed tokens, so that its open tokens are not `kept`.
 
-    In the line of `gatedjax predict` they are called "open".
+    It has the fields of a `Prediction`: the label, its probability, the open tokens and their
+    share. In the line of `gatedjax predict` the tokens are called "open".
     """
 
     def to_json(self) -> Json:
@@ -76,8 +77,8 @@ class OpenPrediction(Prediction):
 class StatesModel:
     """A fitted `GatedPooling` with its classes and its encoder, in place of a `TrainedModel`.
 
-    It has the methods of a `TrainedModel`; `kind` is "text", the task, `inputs` the number of texts
-    of an example, and `network` the name of this kind of model.
+    It has the methods of a `TrainedModel` that predict and explain; `kind` is "text", the task,
+    `inputs` the number of texts of an example, and `network` the name of this kind of model.
 
     Attributes:
       pooling: the gates and the weights of the classifier, which reads vectors.

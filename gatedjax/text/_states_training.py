@@ -100,9 +100,9 @@ def train_states(
 ) -> StatesModel:
     """Fits gates and a classifier to the token vectors of labelled texts, and measures them.
 
-    The stages of `fit_pooling` are compared on the validation texts like the stages of a lexicon,
-    see `train_lexicon`. With an encoder, the effect of the closed tokens on the vectors of the open
-    tokens is measured on up to 64 texts.
+    The stages of `fit_pooling`, a classifier for each density (share of open tokens), are compared
+    on the validation texts like the stages of a lexicon, see `train_lexicon`. With an encoder, the
+    effect of the closed tokens on the vectors of the open tokens is measured on up to 64 texts.
 
     Args:
       table: labelled texts.
@@ -119,7 +119,7 @@ def train_states(
       test_states: a file of states, or encoded texts, of `test`.
 
     Returns:
-      The fitted model with its report.
+      The fitted model with its report, a dict of its scores and of the scores of other models.
 
     Raises:
       ValueError: for data, states or options that cannot be used.

@@ -72,7 +72,8 @@ def survey_texts(
       max_len: number of words of a text that a model reads; None reads all.
       lowercase: True ignores case.
       task: "text", "pair", "labels", "regression" or "ordinal".
-      order: the grades of the task "ordinal", see `TargetOptions`.
+      order: the grades of the task "ordinal", from the lowest to the highest; None means the order
+        of their numbers.
       min_class: the number of texts below which a class or label is left out.
       **tokens: the keyword "tokens", the way in which texts are split into words, such as "words"
         or "social".
@@ -80,9 +81,9 @@ def survey_texts(
     Returns:
       A dict for JSON: "name", "columns", "texts", "classes" (pairs of a label and its number of
       texts; none for numbers), "targets" (a sentence, for labels and numbers), "several_labels"
-      (number of texts), "aside", "features" (number of texts with links and the like), "problems",
-      for which a training would stop; and, unless the texts cannot be numbered, "words", "scripts",
-      "duplicates", "tokens" and "split".
+      (number of texts), "aside" (a dict about the lines that were set aside), "features" (number of
+      texts with links and the like), "problems", for which a training would stop; and, unless the
+      texts cannot be numbered, "words", "scripts", "duplicates", "tokens" and "split".
     """
     asides = Asides(table.name)
     counts: collections.Counter[tuple[type, Any]] = collections.Counter()
@@ -199,7 +200,7 @@ def _split(corpus: Corpus, held_out: float, problems: list[str], task: str = "te
     missing if the examples cannot be split.
 
     Args:
-      corpus: the examples, as numbers.
+      corpus: the examples, with the numbers of their words and classes.
       held_out: the share of the examples for validation.
       problems: the messages of the problems so far; "problems" has them and the new problem.
       task: the kind of the model, such as "text" or "labels".
@@ -233,8 +234,7 @@ def _columns(table: Table) -> Json:
     """Returns a dict of the columns of a table.
 
     "names" is a list of all names, or None if the columns have no names; "text" is the list of the
-    columns of the texts, and "label" the column of the label. It has the keys "names", "text" and
-    "label".
+    columns of the texts, and "label" the column of the label.
     """
     names, columns = table.form.names, table.columns
     if names is None:
@@ -285,8 +285,8 @@ def _scripts(corpus: Corpus, numbers: Numbers) -> Json:
     The most frequent script comes first.
 
     Args:
-      corpus: the texts, as numbers of their words.
-      numbers: the number of each word.
+      corpus: the texts, with their words as numbers from `numbers`.
+      numbers: maps each different word of the texts to its number.
     """
     # Scripts are counted for each different word, because most words occur many times.
     times = np.zeros(len(numbers.ids), np.int64)

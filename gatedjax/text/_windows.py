@@ -14,7 +14,7 @@ class Windows(Sequence[np.ndarray]):
         [[5], [6, 7]]
 
     Args:
-      rows: the rows, each an int array.
+      rows: the rows, each an int array such as the numbers of the words of a text.
       starts: int [W + 1], the position where each window begins among the numbers of all rows, and
         the end of the last.
       owners: int [W], the row of each window.
