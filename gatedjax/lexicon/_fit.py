@@ -172,6 +172,11 @@ def fit_lexicon(
 def _check_arguments(
     texts: Sequence[Sequence[str]], labels: np.ndarray, head: Head, densities: Sequence[float]
 ) -> None:
+    """Raises ValueError for arguments of `fit_lexicon` that do not fit.
+
+    `texts` has the words of each text, `labels` are their targets, which `head` checks, and
+    `densities` are shares of open words.
+    """
     if len(texts) != len(labels) or not len(texts):
         raise ValueError(
             f"texts and labels must have the same length of at least 1, got {len(texts)} and "
@@ -383,6 +388,7 @@ def _close_words(
     sums = np.zeros(len(corpus.types))
 
     def compute_losses(logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """Returns the loss of each text, [n], from logits [n, C] and the targets of the texts."""
         return head.compute_losses(logits, stage.bias, targets)
 
     # The shares [T, C] of all words at once may need more memory than the texts.

@@ -107,6 +107,7 @@ def explain_with_lexicon(model: LexiconModel, text: str) -> Explanation | Target
 
 
 def _scale_bias(model: LexiconModel) -> np.ndarray:
+    """Returns the biases of the lexicon divided by its temperature, float64 [B]."""
     lexicon = model.lexicon.reader if isinstance(model.lexicon, WindowLexicon) else model.lexicon
     return lexicon.bias.astype(np.float64) / lexicon.temperature
 
@@ -259,6 +260,7 @@ def find_examples(
 
 
 def _has(labels: Label | frozenset[Label], label: Label) -> bool:
+    """Returns True if `labels`, a label or a frozenset of labels, is or has `label`."""
     return label in labels if isinstance(labels, frozenset) else label == labels
 
 

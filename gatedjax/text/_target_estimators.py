@@ -122,9 +122,10 @@ class MultiLabelTextClassifier(_TargetModel):
         >>> print(np.asarray(model.predict(["a goal", "the bank"])).tolist(), model.classes_)
         [[0, 1], [1, 0]] ['money' 'sport']
 
-    The class has the interface of a scikit-learn classifier. y is an array of 0 and 1, [n, L], or
-    a frame with a column for each label, or a list of the lists of labels. `score` is the subset
-    accuracy, the share of the texts of which all labels are right.
+    The class has the interface of a scikit-learn classifier. y has the labels of n texts: it is an
+    array of 0 and 1, [n, L], with a column for each of L labels, or a frame with a column for each
+    label, or a list of the lists of labels. `score` is the subset accuracy, the share of the texts
+    of which all labels are right.
 
     Attributes:
       classes_: array [L] of the labels, sorted, or in the order of the columns of y.

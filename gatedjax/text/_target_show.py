@@ -30,7 +30,7 @@ class TargetExplanation:
       rule: the sentence by which the prediction follows from the sums of the shares.
       kept: for each word True if its gate is open; the lexicon reads these words only.
       density: the share of the open words.
-      columns: the positions in `reasons.classes` of the columns that are shown, the first first.
+      columns: the positions in `reasons.classes` of the columns that are shown, in their order.
       ranked: for each open word or pair its text and its shares in the C logits, the largest
         effects first.
       reasons: the shares of the words and pairs in the logits, the bias, and the names of the C
@@ -80,7 +80,11 @@ class TargetExplanation:
         return "\n".join([*lines, "", f"{table}\n{clean(self.rule)}\n"])
 
     def _list_sentences(self) -> Iterator[str]:
-        """Yields sentences about the text without its closed words."""
+        """Yields sentences about the text without its closed words.
+
+        They have a remark about the text, if there is any, and the result of the prediction for the
+        open words only.
+        """
         if note := self.reasons.note:
             yield f"{note[0].upper()}{note[1:]}."
         if self.reasons.is_same:

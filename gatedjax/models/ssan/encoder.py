@@ -172,7 +172,8 @@ class SSANConfig:
     def attention(self, layer: int) -> dict[str, Tree]:
         """Returns keyword arguments for the `nn.SelectiveSelfAttention` of a layer.
 
-        layer is the number of the layer, from 1.
+        The result is a dict by the names of the options, such as "num_heads" and "selector". layer
+        is the number of the layer, from 1.
         """
         return {
             "num_heads": self.num_heads,

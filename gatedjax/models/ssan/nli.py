@@ -302,7 +302,7 @@ class SSANNLITask(SelectorClassifierTask):
         """Computes "selected_1" and "empty_1", a dict of `Ratio`s over both sentences.
 
         They are the share of pairs of tokens that are selected, and the share of tokens that select
-        no token. output is that of the network, and weight is 0 at filler rows.
+        no token. output is an `SSANNLIOutput`, and weight is 1 for examples and 0 for filler rows.
         """
         first, second = (
             selector_metrics((selection,), weight) for selection in self._selections(output)

@@ -416,7 +416,8 @@ def translate(
         """Returns (log-probabilities [B, K, V] of V next words, cache) for the search.
 
         tokens [B, K] are the tokens at `position`, from 0, of the K targets of each source, and
-        cache is that of `SSANTranslator.step`.
+        cache is a tree of arrays, the keys and values of the tokens so far, which
+        `SSANTranslator.step` returned.
         """
         log_probs, cache = model.apply(
             variables,
