@@ -21,8 +21,8 @@ class Head(abc.ABC):
 
     A text with the features f [F] and the weights W [F, K] has K scores f W and, with B biases, C
     logits; n is the number of texts, and G that of the groups of `group_texts`. The logits are sums
-    over the features, so that each word has a share in them, see `Shares`. The probabilities and
-    the loss follow from the logits.
+    over the features, so that each word has a share in them. The probabilities and the loss follow
+    from the logits.
 
     Attributes:
       kind: the name of the head in the folder of a model: "classes", "labels", "real" or "ordinal".
@@ -55,7 +55,7 @@ class Head(abc.ABC):
 
     @property
     def num_groups(self) -> int:
-        """The number G of groups of texts, see `group_texts`."""
+        """The number G of groups of texts, such as a group for each class."""
         return self.num_logits
 
     @abc.abstractmethod
@@ -71,7 +71,7 @@ class Head(abc.ABC):
         """Returns a bool [n, G], the groups whose log-ratios weigh the features before the fit.
 
         An entry is True if a text belongs to a group, such as that of a class or a label. `targets`
-        are the targets of the n texts, see `check_targets`.
+        are the targets of the texts, int [n], float [n] or bool [n, L], see `check_targets`.
         """
 
     @abc.abstractmethod
@@ -82,8 +82,9 @@ class Head(abc.ABC):
 
         Args:
           scores: [n, K], the scores without the biases.
-          free: [B], the free parameters of the biases, see `make_bias`.
-          targets: the targets of the texts, see `check_targets`.
+          free: [B], the free parameters, numbers without bounds from which `make_bias` computes the
+            biases.
+          targets: the targets of the texts, int [n], float [n] or bool [n, L], see `check_targets`.
 
         Returns:
           The losses [n], their derivatives by the scores, [n, K], and by `free`, [n, B].
@@ -92,7 +93,8 @@ class Head(abc.ABC):
     def start_free(self, targets: np.ndarray) -> np.ndarray:
         """Returns the free parameters [B] from which the solver starts.
 
-        `targets` are the targets of the training texts, see `check_targets`. The default is zeros.
+        `targets` are the targets of the texts, int [n], float [n] or bool [n, L], see
+        `check_targets`. The default is zeros.
         """
         return np.zeros(self.num_biases)
 
@@ -104,7 +106,7 @@ class Head(abc.ABC):
         return free
 
     def make_free(self, bias: np.ndarray) -> np.ndarray:
-        """Returns the free parameters [B] of the biases [B], the inverse of `make_bias`."""
+        """Returns the free parameters [B] of the biases `bias`, [B]: the inverse of `make_bias`."""
         return bias
 
     def add_bias(self, scores: np.ndarray, bias: np.ndarray) -> np.ndarray:
@@ -134,7 +136,7 @@ class Head(abc.ABC):
         Args:
           logits: [n, C], the logits, which contain the bias as `add_bias` defines.
           bias: [B], the biases.
-          targets: the targets of the texts, see `check_targets`.
+          targets: the targets of the texts, int [n], float [n] or bool [n, L], see `check_targets`.
         """
 
     @abc.abstractmethod
@@ -469,7 +471,10 @@ class RealHead(Head):
         return np.asarray(0.5 * ((logits[:, 0] - targets) / self.unit) ** 2)
 
     def compute_probabilities(self, logits: np.ndarray, bias: np.ndarray) -> np.ndarray:
-        """Returns an array [n, 0] without entries, because a number has no probabilities."""
+        """Returns an array [n, 0] without entries, because a number has no probabilities.
+
+        n is the number of rows of `logits`; `bias` is not used.
+        """
         return np.zeros((len(logits), 0))
 
 
@@ -553,7 +558,7 @@ class OrdinalHead(Head):
         return np.cumsum(np.concatenate([free[:1], steps]))
 
     def make_free(self, bias: np.ndarray) -> np.ndarray:
-        """Returns the free parameters (t_0, log(t_1 - t_0), ...) of thresholds [G - 1]."""
+        """Returns the free parameters (t_0, log(t_1 - t_0), ...) of thresholds `bias`, [G - 1]."""
         # Two thresholds of a rare grade may be equal after rounding to 32 bits.
         return np.concatenate([bias[:1], np.log(np.maximum(np.diff(bias), 1e-6))])
 
@@ -635,7 +640,7 @@ HEADS: dict[str, type[Head]] = {
 
 
 def head_from_json(value: dict[str, Any]) -> Head:
-    """Returns the head of the dict that `Head.to_json` returned.
+    """Returns the head of `value`, a dict that `Head.to_json` returned.
 
     >>> head_from_json({"kind": "labels", "num_labels": 3})
     LabelHead(num_labels=3)

@@ -91,11 +91,12 @@ def _find_best(loss: Callable[[float], float]) -> float:
 
 
 def _choose(losses: Callable[[float], np.ndarray], fitted: float) -> tuple[float, float]:
-    """Returns the temperature to use, which is T or 1, and the fitted T; see `choose_temperature`.
+    """Returns the temperature to use, which is T or 1, and the fitted T.
 
     Args:
       losses: the function of a temperature that returns the losses [n] of the validation texts.
-      fitted: the fitted T.
+      fitted: the fitted T, which is used if the mean gain of the texts, their losses at 1 less the
+        losses at T, exceeds its standard error.
     """
     gains = losses(1.0) - losses(fitted)
     n = len(gains)
@@ -120,7 +121,8 @@ def choose_head_temperature(
         of labels, of which the last U columns, of unknown labels, are ignored.
 
     Returns:
-      The temperature to use, which is T or 1, and the fitted T; see `choose_temperature`.
+      The temperature to use, which is T if it reduces the mean loss by more than the standard error
+      and else 1; and the fitted T.
     """
     if not head.num_probabilities:
         return 1.0, 1.0

@@ -89,7 +89,7 @@ def measure_leak_of_sample(lexicon: WindowLexicon, texts: Iterable[Sequence[str]
 def render_window_leak(leak: Json) -> str:
     """Returns the dict of `measure_leak_of_sample`, the changes without a word, as a sentence.
 
-    It has "closed_change", "changed_gates", "open_change", "closed" and "texts".
+    `leak` has "closed_change", "changed_gates", "open_change", "closed" and "texts".
     """
     return (
         "a closed word removed, and the gates computed again: the probability changes by "
@@ -160,7 +160,7 @@ def render_metric_list(scores: Json, metrics: Mapping[str, str]) -> str:
 def render_number(value: float | None) -> str:
     """Returns a metric with four decimals, or five digits if it is larger than 10.
 
-    None gives "-".
+    `value` is the metric; None gives "-".
     """
     if value is None:
         return "-"
@@ -261,7 +261,7 @@ def draw_curve(
 
 
 def _shorten(value: float) -> str:
-    """Returns a number with three decimals, or four digits from 10 on."""
+    """Returns `value` as text with three decimals, or four digits from 10 on."""
     return f"{value:.3f}" if value < 10 else f"{value:.4g}"
 
 

@@ -399,7 +399,7 @@ def is_zero(leak: object) -> bool:
 def render_states_leak(leak: Json | None) -> str:
     """Returns the result of `measure_states_leak` as a sentence.
 
-    None means that it was not measured.
+    `leak` is this result, a dict; None means that it was not measured.
     """
     if leak is None:
         return UNMEASURED

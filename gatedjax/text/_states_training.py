@@ -278,7 +278,7 @@ def _fit_stages(
 def _fit(part: _Part, num_classes: int, densities: Sequence[float]) -> list[GatedPooling]:
     """Returns a classifier for each of `densities`, the falling shares of open tokens in (0, 1].
 
-    `part` has the training texts with their vectors and classes.
+    `part` has the training texts with their vectors and classes, of which there are `num_classes`.
     """
     return list(
         fit_pooling(part.vectors, part.labels, num_classes, densities, sample_weight=part.weights)
@@ -362,7 +362,7 @@ def _measure(pooling: GatedPooling, part: _Part, classes: Sequence[Label]) -> Js
 def evaluate_states(
     model: StatesModel, table: Table, *, max_aside: float = 1.0, states: Source = None
 ) -> Json:
-    """Evaluates a model of states on labelled texts; see `evaluate_model`.
+    """Evaluates a model of states, which reads token vectors, on labelled texts.
 
     Args:
       model: the fitted model.

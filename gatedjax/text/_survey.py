@@ -258,8 +258,8 @@ def _words(corpus: Corpus, max_len: int | None) -> Json:
     """Returns a dict with "total", the number of words, "quantiles", "max_len" and "longer".
 
     "quantiles" is a dict from the names in `QUANTILES` to quantiles of the number of words of a
-    text. For pairs the words of both texts count together. "longer" is the number of texts with
-    more words than `max_len`, the limit on the words of a text; None sets no limit.
+    text of `corpus`. For pairs the words of both texts count together. "longer" is the number of
+    texts with more words than `max_len`, the limit on the words of a text; None sets no limit.
     """
     lengths = np.sum([np.diff(rows.starts) for rows in corpus.texts], axis=0)
     longest = np.max([np.diff(rows.starts) for rows in corpus.texts], axis=0)
@@ -274,7 +274,7 @@ def _words(corpus: Corpus, max_len: int | None) -> Json:
 
 @functools.cache
 def _script(char: str) -> str:
-    """Returns the script of a letter by the first word of its Unicode name, such as "Latin"."""
+    """Returns the script of the letter `char` by its Unicode name, such as "Latin" or "Han"."""
     first = unicodedata.name(char, "OTHER").split()[0]
     return "Han" if first == "CJK" else first.title()
 

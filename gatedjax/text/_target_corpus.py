@@ -32,7 +32,8 @@ def encode_corpus(corpus: Corpus, target: Target) -> np.ndarray:
     """Returns the targets of the texts, an array with a row for each of the n texts.
 
     They are the positions of classes or grades, int32 [n], numbers, float64 [n], or labels, bool
-    [n, L + U], see `Target.encode`. `corpus` has the texts and their labels.
+    [n, L + U], see `Target.encode`. `corpus` has the texts and their labels, and `target` the
+    classes of the model.
     """
     return target.encode(corpus.classes)[corpus.labels]
 
@@ -41,7 +42,8 @@ def stratify_corpus(corpus: Corpus, target: Target, targets: np.ndarray) -> Corp
     """Returns a corpus in which the stratum of each text has the place of its class.
 
     The strata are the groups in proportion to which the texts are split: classes, grades, rarest
-    labels, or tenths of the numbers. `targets` is the result of `encode_corpus` for the corpus.
+    labels, or tenths of the numbers. `target` defines the strata, and `targets` is the result of
+    `encode_corpus` for the corpus.
     """
     labels, classes = target.stratify(targets)
     return dataclasses.replace(corpus, labels=labels, classes=classes)
@@ -92,8 +94,8 @@ def join_strata(strata: Corpus) -> Corpus:
 def list_single(strata: Corpus, target: Target, targets: np.ndarray) -> list[Label]:
     """Returns the classes or labels that a single text has, which validation cannot check.
 
-    `strata` is the result of `stratify_corpus` and `targets` that of `encode_corpus`. For numbers
-    the result is [].
+    `target` is the target of the training texts, `strata` is the result of `stratify_corpus` and
+    `targets` that of `encode_corpus`. For numbers the result is [].
     """
     if target.kind in WITHOUT_CLASSES:
         return target.list_single(targets)

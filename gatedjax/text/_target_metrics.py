@@ -263,7 +263,7 @@ def render_grade_table(metrics: Json) -> str:
 
 
 def _divide(numbers: np.ndarray, by: np.ndarray) -> np.ndarray:
-    """Returns the quotients of two arrays of the same shape, 0 where the divisor `by` is 0."""
+    """Returns numbers / by for two arrays of the same shape, 0 where the divisor `by` is 0."""
     return np.where(by > 0, numbers / np.maximum(by, 1), 0.0)
 
 

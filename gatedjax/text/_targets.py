@@ -900,7 +900,7 @@ class RealTarget(Target):
         return ValuePrediction(float(readings.logits[row, 0]), open_words, share, note)
 
     def rank_columns(self, readings: Readings, row: int) -> list[int]:
-        """Returns [0], the position of the single logit, for each text."""
+        """Returns [0], the position of the single logit; `readings` and `row` are not used."""
         return [0]
 
     def measure_effect(self, parts: np.ndarray, columns: Sequence[int]) -> float:
@@ -1023,7 +1023,7 @@ class OrdinalTarget(Target):
         return Prediction(self.classes[grade], probability, open_words, share, note)
 
     def rank_columns(self, readings: Readings, row: int) -> list[int]:
-        """Returns [0], the position of the single logit, for each text."""
+        """Returns [0], the position of the single logit; `readings` and `row` are not used."""
         return [0]
 
     def measure_effect(self, parts: np.ndarray, columns: Sequence[int]) -> float:
@@ -1110,7 +1110,8 @@ class LabelSets:
         from 0, in the order in which sets occur first.
 
         Raises:
-          ValueError: if a label only looks like another label, see `Classes`.
+          ValueError: if a label only looks like another label, such as the text "1" and the number
+            1.
         """
         for label in labels:
             if self._is_complete:
@@ -1179,7 +1180,7 @@ def _list_probabilities(target: Target, readings: Readings, row: int, places: Se
 
 
 def _sort_key(label: Label) -> tuple[bool, Any]:
-    """Returns a key for `sorted` that sorts numbers by value, and then labels that are texts."""
+    """Returns a key of `label` for `sorted`: numbers by value come first, then texts."""
     return (True, label) if isinstance(label, str) else (False, label)
 
 

@@ -148,7 +148,7 @@ class FastTextFile:
 
 
 def _size(path: Path) -> int:
-    """Returns the size of a file in bytes."""
+    """Returns the size of the file `path` in bytes."""
     return path.stat().st_size
 
 
