@@ -97,9 +97,10 @@ class NetworkEntry:
         def summarize(params: Params, batch: Batch) -> Reading:
             """Returns a dict of the arrays that a prediction needs, such as "probabilities" [B, C].
 
-            It also has "kept", a tuple of a bool [B, T] for each text of an example, True at the
-            words that the network uses, and "density" [B], the share of these words. `params` are
-            the parameters, and `batch` has "tokens" [B, T] and "lengths" [B] of B texts.
+            It also has "kept", a tuple of the masks bool [B, T] of the words that the network uses,
+            a mask for each text of an example, and "density" [B], the share of these words.
+            `params` are the parameters, and `batch` has "tokens" [B, T] and "lengths" [B] of B
+            texts.
             """
             output = module.apply({"params": params}, batch)
             return {"probabilities": nn.softmax(output.logits), **self.summarize(output, batch)}
@@ -129,10 +130,11 @@ def _density(is_open: jax.Array, mask: jax.Array) -> jax.Array:
 # The next functions are the `summarize` of networks: each maps the output for a batch to a
 # `Reading` without "probabilities". `_all` is for networks that leave out no word.
 def _all(output: Output, batch: Batch) -> Reading:
-    """Returns the reading of a network without gates: all words are kept, with the density 1.
+    """Returns the reading of a network without gates, which uses all words.
 
-    The dict has "kept", a tuple of a bool [B, T], and "density" [B]. `output` is the result of the
-    network for the batch, "tokens" [B, T] and "lengths" [B].
+    The dict has a tuple of the mask of all real words, bool [B, T], as "kept", and ones [B] as
+    "density". `output` is the result of the network for the batch, "tokens" [B, T] and "lengths"
+    [B].
     """
     mask = _mask(batch)
     return {"kept": (mask,), "density": jnp.ones(len(mask))}
@@ -141,9 +143,9 @@ def _all(output: Output, batch: Batch) -> Reading:
 def _ga_net(output: Output, batch: Batch) -> Reading:
     """Returns the reading of a GA-Net: its open words, attention and open probabilities.
 
-    The dict has "kept", a tuple of a bool [B, T], "density" [B], "attention" [B, T] and, with
-    gates, "gates" [B, T]. `output` is a `GANetOutput` for the batch, "tokens" [B, T] and "lengths"
-    [B].
+    The dict has a tuple of the mask of open words, bool [B, T], their share "density" [B],
+    "attention" [B, T] and, with gates, "gates" [B, T]. `output` is a `GANetOutput` for the batch,
+    "tokens" [B, T] and "lengths" [B].
     """
     mask = _mask(batch)
     if output.attention is None:
@@ -161,10 +163,10 @@ def _ga_net(output: Output, batch: Batch) -> Reading:
 
 
 def _agt(output: Output, batch: Batch) -> Reading:
-    """Returns the reading of an AGT: all words are kept, with the mean attention of its layers.
+    """Returns the reading of an AGT: all words, with the mean attention of its layers.
 
-    The dict has "kept", a tuple of a bool [B, T], "density" [B] and "attention" [B, T]. `output` is
-    an `AGTOutput` for the batch, "tokens" [B, T] and "lengths" [B].
+    The dict has a tuple of the mask of all real words, bool [B, T], "density" [B] and "attention"
+    [B, T]. `output` is an `AGTOutput` for the batch, "tokens" [B, T] and "lengths" [B].
     """
     reading = _all(output, batch)
     if output.attention is not None:
@@ -200,9 +202,9 @@ def _pool_selections(selections: Any, mask: jax.Array) -> tuple[jax.Array, jax.A
 def _ssan(output: Output, batch: Batch) -> Reading:
     """Returns the reading of an SSAN: the selected words, and the attention that words receive.
 
-    The dict has "kept", a tuple of a bool [B, T], "density" [B] and "attention" [B, T], which sums
-    to 1 over the words of a text. `output` has the `selections` of the layers for the batch,
-    "tokens" [B, T] and "lengths" [B].
+    The dict has a tuple of the mask of selected words, bool [B, T], their share "density" [B] and
+    "attention" [B, T], which sums to 1 over the words of a text. `output` has the `selections` of
+    the layers for the batch, "tokens" [B, T] and "lengths" [B].
     """
     mask = _mask(batch)
     is_selected, density = _pool_selections(output.selections, mask)
@@ -219,8 +221,8 @@ def _ssan(output: Output, batch: Batch) -> Reading:
 def _nli(output: Output, batch: Batch) -> Reading:
     """Returns the reading of an `SSANNLI`: the selected words of both sentences.
 
-    The dict has "kept", a pair of a bool [B, T] for each sentence, and "density" [B], the mean of
-    both. `output` is an `SSANNLIOutput` for the batch.
+    The dict has a pair of the masks of selected words, bool [B, T], and "density" [B], the mean of
+    their shares. `output` is an `SSANNLIOutput` for the batch.
     """
     first, first_density = _pool_selections((output.premise,), _mask(batch))
     second, second_density = _pool_selections(

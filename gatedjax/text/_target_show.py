@@ -56,8 +56,8 @@ class TargetExplanation:
     def to_json(self) -> Json:
         """Returns a dict of the prediction, the words, the gates and the reasons for JSON.
 
-        It has "text", the fields of the prediction such as "labels" or "value", "tokens", "kept" (a
-        bool for each token), "density" and "reasons".
+        It has "text", the fields of the prediction such as "labels" or "value", "tokens", a bool
+        for each token (True if it is open), "density" and "reasons".
         """
         return {
             "text": self.text,
