@@ -10,7 +10,7 @@ def check_states(model: Any, folder: object, states: Path | None, *, has_texts: 
     Args:
       model: the loaded model.
       folder: its folder, for messages.
-      states: the value of --states.
+      states: the path in --states, a file of token vectors; None without the option.
       has_texts: True if the command also has texts.
 
     Raises:

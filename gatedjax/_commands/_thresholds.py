@@ -21,7 +21,7 @@ def parse_thresholds(values: Sequence[str] | None) -> Any:
         (0.3, {'spam': 0.3, 'ham': 0.4})
 
     Args:
-      values: the words of the option; None returns None.
+      values: the words of the option, each a number or LABEL=NUMBER; None returns None.
 
     Raises:
       ValueError: if a word is neither a number in (0, 1) nor LABEL=NUMBER.
@@ -50,8 +50,8 @@ def set_thresholds(model: Any, values: Sequence[str] | None) -> Any:
     """Returns the model with the thresholds of the option --threshold.
 
     Args:
-      model: a model of texts.
-      values: the words of the option; None returns the model itself.
+      model: a model of texts, such as a `LexiconModel` or a network.
+      values: the words of the option, each a number or LABEL=NUMBER; None returns the model itself.
 
     Raises:
       ValueError: if the model has no thresholds.

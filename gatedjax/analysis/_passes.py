@@ -103,8 +103,8 @@ def gradient(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree
     def run(shift: Tree) -> Tree:
         """Returns (sum of log p_j over the texts, word vectors [B, T, E]), j the predicted class.
 
-        `shift` [B, T, E] is added to the vectors, of width E, of the T words of B texts; None adds
-        no shift.
+        `shift` [B, T, E] is a displacement of the word vectors: it is added to the vectors, of
+        width E, of the T words of B texts. None adds no shift.
         """
         vectors: list[Tree] = []
 
@@ -112,8 +112,10 @@ def gradient(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree
             """Calls a method for `nn.intercept_methods`, and stores the word vectors.
 
             `call` is the method, `args` and `kwargs` are its arguments, and `context` is Flax's
-            description of the module and the method. Returns the result of the method, plus `shift`
-            if this is the first layer that maps the tokens to vectors.
+            description of the module and the method. Returns the result of the method. For the
+            first layer that maps the tokens to vectors [B, T, E], these are appended to the list
+            `vectors` of `run`, and the result is their sum with `shift` [B, T, E], the displacement
+            of the word vectors, unless it is None.
             """
             del context
             out = call(*args, **kwargs)

@@ -343,11 +343,14 @@ class Programs:
 
     @functools.cached_property
     def _batch_program(self) -> Any:
-        """The jitted function of `_text_program`, with all optimisations of the compiler.
+        """The jitted function of many texts with given gates, with full optimisation.
 
-        It maps (params, batch, gates [S, B, T], soft) to (probabilities [S, B, C], attention [S, B,
-        T], gates [S, B, T], open probabilities [B, T]) for S patterns of gates, B texts of T words
-        and C classes.
+        A property with a function that maps (params, batch, gates [S, B, T], soft) to
+        (probabilities [S, B, C], attention [S, B, T], gates [S, B, T], open probabilities [B, T])
+        for S patterns of gates, B texts of T words and C classes. `batch` has "tokens" [B, T] and
+        "lengths" [B]; `soft` is a Python bool, False if the gates are only 0 or 1. The returned
+        gates equal the argument, except in a text without an open gate, where the rule of the model
+        for these texts may open a gate, and at padding, where they are 0.
         """
         return jax.jit(self._with_gates, static_argnums=3)
 

@@ -208,10 +208,13 @@ def thresholds_of(values: np.ndarray, shares: Sequence[float]) -> np.ndarray:
 
     Args:
       values: [n], the values.
-      shares: m numbers in [0, 1].
+      shares: m numbers in [0, 1], the shares of the values above the thresholds. Equal values are
+        on the same side of a threshold, so that a share between them is not exact. The thresholds
+        lie inside the range of the values, so that the shares 0 and 1 give the nearest possible
+        shares.
 
     Returns:
-      Float [m], a threshold for each share.
+      Float64 [m], a threshold for each share; the values themselves if all are equal.
     """
     ordered = np.sort(values.astype(np.float64))
     is_distinct = np.diff(ordered) > ROUNDING

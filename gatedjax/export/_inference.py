@@ -135,6 +135,8 @@ class Inference:
     def _cast(self, name: str, array: Tree) -> Tree:
         """Returns the array `name` of a batch in the dtype of the exported program.
 
+        `array` is a NumPy or JAX array, and `name` is its path in the batch, such as "tokens".
+
         Raises ValueError if the dtypes are of different kinds, such as float and integer.
         """
         dtype = self._inputs[name].dtype

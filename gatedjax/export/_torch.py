@@ -282,7 +282,9 @@ def _block(
 
     `arrays` has the names of PyTorch without the prefix, and `end` is their end, such as
     "l0_reverse". `gates` is 4 for an LSTM and 3 for a GRU. `width` is the width of the inputs; None
-    accepts any. Missing biases are zeros.
+    accepts any. `prefix`, with which the names of `arrays` begin in the state dict, is for
+    messages. Missing biases are zeros. The result is a `Block` of input [G H, D], recurrent [G H,
+    H] and two biases [G H], for G gates, inputs of width D and states of width H.
     """
     kernel, recurrent = arrays[f"weight_ih_{end}"], arrays[f"weight_hh_{end}"]
     if recurrent.ndim != 2 or 0 in recurrent.shape or len(recurrent) != gates * recurrent.shape[1]:

@@ -139,9 +139,10 @@ def _gated_stack(selected: Array, weights: GatedStackWeights) -> tuple[Array, Ar
     def layer(carry: Array, inputs: tuple[Array, Array, Array]) -> tuple[Array, Array]:
         """Computes a layer: (state below, arrays of the layer) -> (state, state).
 
-        The state below, `carry`, and the state are [*B, D]; `inputs` are the recurrent kernel
-        [D, D], the gate T_l, and the part of the candidate's sum that s_l contributes, with its
-        bias. The scan stacks the second result over the layers.
+        The state below, `carry`, and the state are [*B, D]; `inputs` are the recurrent kernel [D,
+        D], the gate T_l [*B, D], and the part [*B, D] of the candidate's sum that the selection
+        vector s_l of the layer contributes, with its bias. The scan stacks the second result over
+        the layers.
         """
         kernel, gate, input_sum = inputs
         # The operands have the dtype of the inputs, but the carry stays in the wide dtype, because
@@ -201,8 +202,9 @@ def _highway_stack(inputs: Array, weights: HighwayWeights) -> tuple[Array, Array
     def layer(carry: Array, weights: HighwayWeights) -> tuple[Array, tuple[Array, Array]]:
         """Computes a layer: (state below, weights) -> (state, (state, gate)), each [*B, D].
 
-        `weights` belong to the layer, a kernel [D, 2D] and a bias [2D]. The scan stacks the second
-        result over the layers. `carry` is the state below.
+        `weights` belong to the layer, a kernel [D, 2D] and a bias [2D], with the columns of the
+        gate first and of the candidate second. The scan stacks the second result over the layers.
+        `carry` is the state below.
         """
         # Gate and candidate share a product, because both read the layer below.
         both = _product(carry, weights.recurrent, dtype)

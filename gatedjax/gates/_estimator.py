@@ -121,9 +121,11 @@ class Pathwise(Estimator, Protocol):
 class ByValues(Estimator, Protocol):
     """An estimator that takes values of the loss at patterns computed from logits and noise.
 
-    A subclass defines `gradient`, and `patterns` unless the patterns are independent draws. The
-    value of the estimate is the mean loss of the first `live` patterns. The other patterns are
-    evaluated without derivatives with respect to the other arguments of the loss.
+    A pattern has 0 or 1 for each of the n gates. There are k patterns, [k, n], and the values of
+    the loss at them are [k]. A subclass defines `gradient`, and `patterns` unless the patterns are
+    independent draws. The value of the estimate is the mean loss of the first `live` patterns. The
+    other patterns are evaluated without derivatives with respect to the other arguments of the
+    loss.
 
         >>> class Score(ByValues):
         ...     def gradient(self, logits, noise, patterns, values):

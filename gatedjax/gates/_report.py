@@ -261,7 +261,10 @@ def estimate_gradients(
     gradient = jax.grad(expectation(loss, estimator))
 
     def estimate(key):
-        """Returns the estimate of the gradient [n] from a PRNG key."""
+        """Returns the estimate of the gradient [n] with the noise of a PRNG key.
+
+        It uses the logits, the arguments of the loss and the mask of `estimate_gradients`.
+        """
         return gradient(logits, key, *args, mask=mask)
 
     return jax.lax.map(estimate, keys, batch_size=min(_BATCH, keys.shape[0]))

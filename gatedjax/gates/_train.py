@@ -161,8 +161,9 @@ def train(
     def estimate(logits, key, mask, *row):
         """Returns the estimate of the expected loss, a scalar, of a single row.
 
-        logits and mask are [n], key is a PRNG key, and `row` has the further arguments of `reader`
-        for this row.
+        logits [n] are the log-odds of open gates, and mask, bool [n], is True at real gates (None
+        means all). key is a PRNG key, and `row` has the further arguments of `reader`, which
+        computes the losses, for this row.
         """
         return expected(logits, key, *row, mask=mask)
 

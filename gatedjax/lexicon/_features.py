@@ -305,7 +305,11 @@ def compute_scale(
 
 
 def _count_in_groups(cells: Cells, groups: np.ndarray, num_columns: int) -> np.ndarray:
-    """Counts the texts of each group that have each feature: float64 [G, F]."""
+    """Counts the texts of each group that have each feature: float64 [G, F].
+
+    `cells` are the cells of the matrix [n, F] of n texts that are not 0, sorted by text. `groups`,
+    bool [n, G], are True where a text is in a group, and `num_columns` is F.
+    """
     from scipy.sparse import csr_matrix
 
     num_texts = len(groups)

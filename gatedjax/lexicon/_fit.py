@@ -172,6 +172,11 @@ def fit_lexicon(
 def _check_arguments(
     texts: Sequence[Sequence[str]], labels: np.ndarray, head: Head, densities: Sequence[float]
 ) -> None:
+    """Raises ValueError for arguments of `fit_lexicon` that do not fit.
+
+    `texts` has the words of each text, `labels` are their targets, which `head` checks, and
+    `densities` are shares of open words.
+    """
     if len(texts) != len(labels) or not len(texts):
         raise ValueError(
             f"texts and labels must have the same length of at least 1, got {len(texts)} and "
@@ -232,12 +237,12 @@ def _fit_stage(
     before: _Stage | None,
     sample_weight: np.ndarray | None,
 ) -> _Stage:
-    """Fits the weights of the features of the open words, by logistic regression.
+    """Fits the weights of the features of the open words with the loss of the head.
 
     Args:
       corpus: the n training texts.
-      labels: int [n], the class of each text.
-      num_classes: the number of classes C.
+      labels: the targets of the texts, such as int [n], the class of each text.
+      head: the loss and the prediction of the targets.
       open_types: bool [V], True at the open words of `corpus.types`.
       before: the stage before, whose weights are the start of the solver; None starts from 0.
       sample_weight: [n], the weight of each text in the loss; None gives all texts the same weight.
@@ -366,7 +371,8 @@ def _close_words(
 
     Args:
       corpus: the n training texts.
-      labels: int [n], the class of each text.
+      labels: the targets of the texts, such as int [n], the class of each text.
+      head: the loss and the prediction of the targets.
       open_types: bool [V], True at the words that are open now.
       stage: the weights of the present stage.
       density: the share of all occurrences of words that stays open, in (0, 1).
@@ -383,6 +389,7 @@ def _close_words(
     sums = np.zeros(len(corpus.types))
 
     def compute_losses(logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """Returns the loss of each text, [n], from logits [n, C] and the targets of the texts."""
         return head.compute_losses(logits, stage.bias, targets)
 
     # The shares [T, C] of all words at once may need more memory than the texts.
@@ -426,6 +433,7 @@ def _make_lexicon(
 ) -> Lexicon:
     """Makes the lexicon of a stage, with the threshold for unknown words.
 
+    `corpus` has the training texts, `stage` the fitted weights, and `head` the prediction.
     `open_types` is bool [V], True at the open words of `corpus.types`. `density` is the share of
     the words that the stage was asked to open.
     """
@@ -480,7 +488,8 @@ def _choose_spare(stage: _Stage, head: Head) -> np.ndarray:
     """Returns the closed words that may be opened in a text without an open word, int [S].
 
     They are the at most 10,000 closed words with the largest weights in the last stage in which
-    they were open, as positions in `_Corpus.types`, sorted.
+    they were open, as positions in `_Corpus.types`, sorted. `stage` has these weights, and `head`
+    computes their shares in the logits.
     """
     is_spare = ~np.isnan(stage.last_scale)
     is_spare[stage.word_types] = False

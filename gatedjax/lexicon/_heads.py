@@ -19,13 +19,15 @@ _LARGEST = 500.0
 class Head(abc.ABC):
     """The last step of a lexicon, from the weighted features of a text to its prediction.
 
-    A text with the features f has K scores f W and, with B biases, C logits. The logits are sums
-    over the features, so that each word has a share in them, see `Shares`. The probabilities and
-    the loss follow from the logits.
+    A text with the features f [F] and the weights W [F, K] has K scores f W and, with B biases, C
+    logits; n is the number of texts, and G that of the groups of `group_texts`. The logits are sums
+    over the features, so that each word has a share in them. The probabilities and the loss follow
+    from the logits.
 
     Attributes:
-      kind: the name of the head in the folder of a model.
-      inverse_penalty: the number C of the penalty |W|^2 / 2C of the fit.
+      kind: the name of the head in the folder of a model: "classes", "labels", "real" or "ordinal".
+      inverse_penalty: the number c of the penalty |W|^2 / 2c of the fit; larger numbers mean less
+        regularisation.
     """
 
     kind: ClassVar[str]
@@ -53,16 +55,24 @@ class Head(abc.ABC):
 
     @property
     def num_groups(self) -> int:
-        """The number G of groups of texts, see `group_texts`."""
+        """The number G of groups of texts, such as a group for each class."""
         return self.num_logits
 
     @abc.abstractmethod
     def check_targets(self, targets: np.ndarray) -> None:
-        """Raises ValueError if an array is not the targets of n texts for this head."""
+        """Raises ValueError if the array `targets` is not the targets of n texts for this head.
+
+        They are int [n] for classes and grades, bool [n, L] for L labels, and float [n] for
+        numbers.
+        """
 
     @abc.abstractmethod
     def group_texts(self, targets: np.ndarray) -> np.ndarray:
-        """Returns a bool [n, G], the groups whose log-ratios weigh the features before the fit."""
+        """Returns a bool [n, G], the groups whose log-ratios weigh the features before the fit.
+
+        An entry is True if a text belongs to a group, such as that of a class or a label. `targets`
+        are the targets of the texts, int [n], float [n] or bool [n, L], see `check_targets`.
+        """
 
     @abc.abstractmethod
     def compute_slopes(
@@ -72,35 +82,49 @@ class Head(abc.ABC):
 
         Args:
           scores: [n, K], the scores without the biases.
-          free: [B], the free parameters of the biases, see `make_bias`.
-          targets: the targets of the texts.
+          free: [B], the free parameters, numbers without bounds from which `make_bias` computes the
+            biases.
+          targets: the targets of the texts, int [n], float [n] or bool [n, L], see `check_targets`.
 
         Returns:
           The losses [n], their derivatives by the scores, [n, K], and by `free`, [n, B].
         """
 
     def start_free(self, targets: np.ndarray) -> np.ndarray:
-        """Returns the free parameters [B] from which the solver starts."""
+        """Returns the free parameters [B] from which the solver starts.
+
+        `targets` are the targets of the texts, int [n], float [n] or bool [n, L], see
+        `check_targets`. The default is zeros.
+        """
         return np.zeros(self.num_biases)
 
     def make_bias(self, free: np.ndarray) -> np.ndarray:
-        """Returns the biases [B] of the free parameters of the solver."""
+        """Returns the biases [B] of the free parameters of the solver.
+
+        `free`, [B], has no bounds, and the biases may have some, such as the order of thresholds.
+        """
         return free
 
     def make_free(self, bias: np.ndarray) -> np.ndarray:
-        """Returns the free parameters [B] of biases, the inverse of `make_bias`."""
+        """Returns the free parameters [B] of the biases `bias`, [B]: the inverse of `make_bias`."""
         return bias
 
     def add_bias(self, scores: np.ndarray, bias: np.ndarray) -> np.ndarray:
-        """Returns the logits [n, C] of scores [n, K]."""
+        """Returns the logits [n, C] of scores [n, K] with the biases `bias`, [B]."""
         return self.expand(scores + bias)
 
     def expand(self, weights: np.ndarray) -> np.ndarray:
-        """Returns the shares [F, C] in the logits of features with the weights [F, K]."""
+        """Returns the shares [F, C] in the logits of F features with the weights [F, K].
+
+        They are the weights themselves unless K differs from C or the logits have another unit.
+        """
         return weights
 
     def centre(self, weights: np.ndarray) -> np.ndarray:
-        """Returns the shares [F, C] less what is common to all logits and has no effect."""
+        """Returns the shares [F, C] in the logits of F features with the weights [F, K].
+
+        A part that is common to all logits, and therefore has no effect, is subtracted.
+        """
         return self.expand(weights)
 
     @abc.abstractmethod
@@ -112,7 +136,7 @@ class Head(abc.ABC):
         Args:
           logits: [n, C], the logits, which contain the bias as `add_bias` defines.
           bias: [B], the biases.
-          targets: the targets of the texts.
+          targets: the targets of the texts, int [n], float [n] or bool [n, L], see `check_targets`.
         """
 
     @abc.abstractmethod
@@ -124,15 +148,19 @@ class Head(abc.ABC):
         Args:
           logits: [n, C], divided by the temperature.
           bias: [B], divided by the temperature.
+
+        Returns:
+          [n, P] for P probabilities (`num_probabilities`), of the classes or grades, which sum to
+          1, or of each label.
         """
 
     def check_bias(self, bias: np.ndarray) -> None:
-        """Raises ValueError if biases are not possible for this head, as in a damaged file."""
+        """Raises ValueError if the biases `bias`, [B], are not possible, as in a damaged file."""
         if not np.isfinite(bias).all():
             raise ValueError(f"bias must be finite, got {bias[:8]}")
 
     def to_json(self) -> dict[str, Any]:
-        """Returns "kind" and the fields for the folder of a model."""
+        """Returns a dict of "kind" and the fields, such as "num_classes", for the model folder."""
         return {"kind": self.kind, **dataclasses.asdict(self)}
 
 
@@ -171,17 +199,28 @@ class ClassHead(Head):
         return self.num_classes
 
     def check_targets(self, targets: np.ndarray) -> None:
-        """Raises ValueError unless the targets are integers in [0, C)."""
+        """Raises ValueError unless the targets are integers in [0, C).
+
+        `targets` are int [n] for n texts and C classes.
+        """
         _check_integers(targets, self.num_classes)
 
     def group_texts(self, targets: np.ndarray) -> np.ndarray:
-        """Returns a bool [n, C], True at the class of each text."""
+        """Returns a bool [n, C], True at the class of each text.
+
+        `targets` are int [n] for n texts.
+        """
         return np.asarray(targets[:, None] == np.arange(self.num_classes))
 
     def compute_slopes(
         self, scores: np.ndarray, free: np.ndarray, targets: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Computes the losses and their derivatives, see `Head`."""
+        """Computes the losses of n texts and their derivatives, for the solver.
+
+        `scores`, [n, K], are the scores of n texts without the biases, `free`, [B], are the free
+        parameters of the biases, and `targets` the targets of the texts. The results are the losses
+        [n], and their derivatives by the scores, [n, K], and by `free`, [n, B].
+        """
         scores = scores + free
         if scores.shape[1] == 1:
             signs = np.where(targets == 1, 1.0, -1.0)[:, None]
@@ -200,26 +239,36 @@ class ClassHead(Head):
         return losses, wrong, wrong
 
     def expand(self, weights: np.ndarray) -> np.ndarray:
-        """Returns [F, C]; a single column z becomes (-z/2, z/2)."""
+        """Returns the shares [F, C] of F features in the logits, from weights [F, K].
+
+        For two classes K is 1, and a single column z becomes (-z/2, z/2).
+        """
         if self.num_classes > 2:
             return weights
         return np.concatenate([-weights / 2, weights / 2], 1)
 
     def centre(self, weights: np.ndarray) -> np.ndarray:
-        """Returns the shares [F, C], less their mean over the classes."""
+        """Returns the shares [F, C] of weights [F, K], less their mean over the classes."""
         shares = self.expand(weights)
         return np.asarray(shares - shares.mean(1, keepdims=True))
 
     def compute_losses(
         self, logits: np.ndarray, bias: np.ndarray, targets: np.ndarray
     ) -> np.ndarray:
-        """Computes the cross-entropy of each text: [n]."""
+        """Computes the cross-entropy of each text: [n].
+
+        `logits` are [n, C] and `targets` int [n]; `bias` is not used, because the logits contain
+        it.
+        """
         top = logits.max(1)
         total = np.exp(logits - top[:, None]).sum(1)
         return np.asarray(np.log(total) + top - logits[np.arange(len(targets)), targets])
 
     def compute_probabilities(self, logits: np.ndarray, bias: np.ndarray) -> np.ndarray:
-        """Computes the probability of each class: [n, C]; the rows sum to 1."""
+        """Computes the probability of each class: [n, C]; the rows sum to 1.
+
+        `logits` are [n, C]; `bias` is not used, because the logits contain it.
+        """
         exponentials = np.exp(logits - logits.max(1, keepdims=True))
         # The sum is taken class by class, so that its bits do not depend on the number of texts.
         total = functools.reduce(np.add, exponentials.T)
@@ -260,7 +309,10 @@ class LabelHead(Head):
         return self.num_labels
 
     def check_targets(self, targets: np.ndarray) -> None:
-        """Raises ValueError unless the targets are a bool [n, L]."""
+        """Raises ValueError unless the targets are a bool [n, L].
+
+        n is the number of texts, and L that of labels; True means that a text has a label.
+        """
         if targets.dtype != bool or targets.ndim != 2 or targets.shape[1] != self.num_labels:
             raise ValueError(
                 f"labels must be a bool array of shape (n, {self.num_labels}), got "
@@ -268,13 +320,21 @@ class LabelHead(Head):
             )
 
     def group_texts(self, targets: np.ndarray) -> np.ndarray:
-        """Returns the targets, bool [n, L]: a group for each label."""
+        """Returns the targets, bool [n, L]: a group for each label.
+
+        n is the number of texts.
+        """
         return targets
 
     def compute_slopes(
         self, scores: np.ndarray, free: np.ndarray, targets: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Computes the losses and their derivatives, see `Head`."""
+        """Computes the losses of n texts and their derivatives, for the solver.
+
+        `scores`, [n, K], are the scores of n texts without the biases, `free`, [B], are the free
+        parameters of the biases, and `targets` the targets of the texts. The results are the losses
+        [n], and their derivatives by the scores, [n, K], and by `free`, [n, B].
+        """
         logits = scores + free
         # A single exponential gives the loss and its derivative, the error of the probability.
         decay = np.exp(-np.abs(logits))
@@ -285,11 +345,18 @@ class LabelHead(Head):
     def compute_losses(
         self, logits: np.ndarray, bias: np.ndarray, targets: np.ndarray
     ) -> np.ndarray:
-        """Computes the sum of the cross-entropies of the labels of each text: [n]."""
+        """Computes the sum of the cross-entropies of the labels of each text: [n].
+
+        `logits` are [n, L] and `targets` bool [n, L]; `bias` is not used, because the logits
+        contain it.
+        """
         return np.asarray(np.logaddexp(0, np.where(targets, -logits, logits)).sum(1))
 
     def compute_probabilities(self, logits: np.ndarray, bias: np.ndarray) -> np.ndarray:
-        """Computes the probability of each label: [n, L]."""
+        """Computes the probability of each label: [n, L].
+
+        `logits` are [n, L]; `bias` is not used, because the logits contain it.
+        """
         return compute_sigmoid(logits)
 
 
@@ -330,7 +397,11 @@ class RealHead(Head):
 
     @classmethod
     def of_targets(cls, targets: np.ndarray) -> "RealHead":
-        """Returns the head with the mean and the standard deviation of the targets."""
+        """Returns the head with the mean and the standard deviation of the targets.
+
+        `targets`, [n], are the numbers of the training texts. The standard deviation 0 is replaced
+        by 1.
+        """
         targets = np.asarray(targets, np.float64)
         cls._check_finite(targets)
         unit = float(targets.std())
@@ -339,12 +410,12 @@ class RealHead(Head):
 
     @property
     def num_columns(self) -> int:
-        """One column of weights."""
+        """The number K of columns of W, 1."""
         return 1
 
     @property
     def num_probabilities(self) -> int:
-        """No probability, because the prediction is a number."""
+        """The number of probabilities, 0, because the prediction is a number."""
         return 0
 
     def check_targets(self, targets: np.ndarray) -> None:
@@ -353,41 +424,57 @@ class RealHead(Head):
 
     @staticmethod
     def _check_finite(targets: np.ndarray) -> None:
+        """Raises ValueError unless `targets` are finite floating-point numbers [n], n > 0."""
         is_real = targets.ndim == 1 and np.issubdtype(targets.dtype, np.floating)
         if not is_real or not len(targets) or not np.isfinite(targets).all():
             raise ValueError(f"targets must be finite numbers [n], got {targets[:5]}")
 
     def group_texts(self, targets: np.ndarray) -> np.ndarray:
-        """Returns a bool [n, 1], True for the targets above the median."""
+        """Returns a bool [n, 1], True for the targets above the median.
+
+        `targets`, float [n], are the numbers.
+        """
         return np.asarray(targets > np.median(targets))[:, None]
 
     def _standardise(self, values: np.ndarray) -> np.ndarray:
+        """Returns (values - m) / u, the numbers in units of the standard deviation."""
         return (values - self.centre_of_targets) / self.unit
 
     def compute_slopes(
         self, scores: np.ndarray, free: np.ndarray, targets: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Computes the losses and their derivatives, see `Head`."""
+        """Computes the losses of n texts and their derivatives, for the solver.
+
+        `scores`, [n, K], are the scores of n texts without the biases, `free`, [B], are the free
+        parameters of the biases, and `targets` the targets of the texts. The results are the losses
+        [n], and their derivatives by the scores, [n, K], and by `free`, [n, B].
+        """
         wrong = scores + free - self._standardise(targets)[:, None]
         return 0.5 * wrong[:, 0] ** 2, wrong, wrong
 
     def add_bias(self, scores: np.ndarray, bias: np.ndarray) -> np.ndarray:
-        """Returns the predictions v: [n, 1]."""
+        """Returns the predictions v, [n, 1], of scores [n, 1] and the bias [1]."""
         # The mean may be large against the scores, so that 32 bits would be too few for the sum.
         return self.centre_of_targets + self.unit * (scores + bias).astype(np.float64)
 
     def expand(self, weights: np.ndarray) -> np.ndarray:
-        """Returns the shares [F, 1] in the unit of the target."""
+        """Returns the shares [F, 1] in the unit of the target, of features with weights [F, 1]."""
         return weights * self.unit
 
     def compute_losses(
         self, logits: np.ndarray, bias: np.ndarray, targets: np.ndarray
     ) -> np.ndarray:
-        """Computes half of the squared error in units of the standard deviation: [n]."""
+        """Computes half of the squared error in units of the standard deviation: [n].
+
+        `logits`, [n, 1], are the predictions and `targets`, [n], the numbers; `bias` is not used.
+        """
         return np.asarray(0.5 * ((logits[:, 0] - targets) / self.unit) ** 2)
 
     def compute_probabilities(self, logits: np.ndarray, bias: np.ndarray) -> np.ndarray:
-        """Returns an array [n, 0]."""
+        """Returns an array [n, 0] without entries, because a number has no probabilities.
+
+        n is the number of rows of `logits`; `bias` is not used.
+        """
         return np.zeros((len(logits), 0))
 
 
@@ -422,7 +509,7 @@ class OrdinalHead(Head):
 
     @property
     def num_columns(self) -> int:
-        """One column of weights."""
+        """The number K of columns of W, 1."""
         return 1
 
     @property
@@ -437,39 +524,53 @@ class OrdinalHead(Head):
 
     @property
     def num_groups(self) -> int:
-        """The number of thresholds, G - 1."""
+        """The number G - 1 of groups of texts: the texts above each grade but the highest."""
         return self.num_grades - 1
 
     def check_targets(self, targets: np.ndarray) -> None:
-        """Raises ValueError unless the targets are integers in [0, G)."""
+        """Raises ValueError unless the targets are integers in [0, G).
+
+        `targets` are int [n] for n texts and G grades.
+        """
         _check_integers(targets, self.num_grades)
 
     def group_texts(self, targets: np.ndarray) -> np.ndarray:
-        """Returns a bool [n, G - 1], True at k for the targets above the grade k."""
+        """Returns a bool [n, G - 1], True at k for the targets above the grade k.
+
+        `targets`, int [n], are the grades from 0.
+        """
         return np.asarray(targets[:, None] > np.arange(self.num_groups))
 
     def start_free(self, targets: np.ndarray) -> np.ndarray:
-        """Returns the free parameters for which P(y > k) is the frequency in the targets."""
+        """Returns the free parameters for which P(y > k) is the frequency in the targets.
+
+        They are [G - 1], for the targets int [n].
+        """
         # A text is added to each grade, because a grade without a text would have no threshold.
         counts = np.bincount(targets, minlength=self.num_grades) + 1.0
         below = np.cumsum(counts)[:-1] / counts.sum()
         return self.make_free(np.log(below / (1 - below)))
 
     def make_bias(self, free: np.ndarray) -> np.ndarray:
-        """Returns the thresholds of (t_0, log(t_1 - t_0), ...)."""
+        """Returns the thresholds [G - 1] of the free parameters (t_0, log(t_1 - t_0), ...)."""
         # The line search of the solver may try a step that would overflow.
         steps = np.exp(np.clip(free[1:], -_LARGEST, 50.0))
         return np.cumsum(np.concatenate([free[:1], steps]))
 
     def make_free(self, bias: np.ndarray) -> np.ndarray:
-        """Returns (t_0, log(t_1 - t_0), ...) of thresholds."""
+        """Returns the free parameters (t_0, log(t_1 - t_0), ...) of thresholds `bias`, [G - 1]."""
         # Two thresholds of a rare grade may be equal after rounding to 32 bits.
         return np.concatenate([bias[:1], np.log(np.maximum(np.diff(bias), 1e-6))])
 
     def compute_slopes(
         self, scores: np.ndarray, free: np.ndarray, targets: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Computes the losses and their derivatives, see `Head`."""
+        """Computes the losses of n texts and their derivatives, for the solver.
+
+        `scores`, [n, K], are the scores of n texts without the biases, `free`, [B], are the free
+        parameters of the biases, and `targets` the targets of the texts. The results are the losses
+        [n], and their derivatives by the scores, [n, K], and by `free`, [n, B].
+        """
         thresholds = self.make_bias(free)
         has_lower, has_upper = targets > 0, targets < self.num_grades - 1
         lower, upper = np.maximum(targets - 1, 0), np.minimum(targets, self.num_groups - 1)
@@ -491,7 +592,10 @@ class OrdinalHead(Head):
         return losses, (from_upper - from_lower)[:, None], tails * steps
 
     def add_bias(self, scores: np.ndarray, bias: np.ndarray) -> np.ndarray:
-        """Returns the scores z, because the thresholds are no part of them: [n, 1]."""
+        """Returns the scores z, because the thresholds are no part of them: [n, 1].
+
+        `scores` are [n, 1] and `bias`, [G - 1], the thresholds.
+        """
         return scores + np.zeros(1, bias.dtype)
 
     def compute_losses(
@@ -499,8 +603,9 @@ class OrdinalHead(Head):
     ) -> np.ndarray:
         """Computes -log P(y) of each text, without the difference of two near numbers: [n].
 
-        sigmoid(b) - sigmoid(a) = sigmoid(b) sigmoid(-a) (1 - exp(a - b)) for the thresholds below
-        and above the grade.
+        sigmoid(b) - sigmoid(a) = sigmoid(b) sigmoid(-a) (1 - exp(a - b)) for the thresholds a below
+        and b above the grade, less the score. `logits`, [n, 1], are the scores, `bias`, [G - 1],
+        the thresholds, and `targets`, int [n], the grades.
         """
         score = logits[:, 0]
         # The lowest grade has no threshold below it, and the highest none above it.
@@ -511,7 +616,10 @@ class OrdinalHead(Head):
         return np.asarray(losses - np.log(-np.expm1(-gaps)))
 
     def compute_probabilities(self, logits: np.ndarray, bias: np.ndarray) -> np.ndarray:
-        """Computes the probability of each grade: [n, G]; the rows sum to 1."""
+        """Computes the probability of each grade: [n, G]; the rows sum to 1.
+
+        `logits`, [n, 1], are the scores z, and `bias`, [G - 1], the thresholds t.
+        """
         above = compute_sigmoid(logits - bias)
         edge = np.ones((len(logits), 1))
         bounds = np.concatenate([edge, above, 0 * edge], 1)
@@ -519,7 +627,7 @@ class OrdinalHead(Head):
         return np.maximum(bounds[:, :-1] - bounds[:, 1:], 0.0)
 
     def check_bias(self, bias: np.ndarray) -> None:
-        """Raises ValueError unless the thresholds are finite and in order."""
+        """Raises ValueError unless the thresholds `bias`, [G - 1], are finite and in order."""
         super().check_bias(bias)
         if not (np.diff(bias) >= 0).all():
             raise ValueError(f"the thresholds of the grades must be in order, got {bias[:8]}")
@@ -532,7 +640,7 @@ HEADS: dict[str, type[Head]] = {
 
 
 def head_from_json(value: dict[str, Any]) -> Head:
-    """Returns the head of the dict that `Head.to_json` returned.
+    """Returns the head of `value`, a dict that `Head.to_json` returned.
 
     >>> head_from_json({"kind": "labels", "num_labels": 3})
     LabelHead(num_labels=3)
@@ -543,16 +651,21 @@ def head_from_json(value: dict[str, Any]) -> Head:
 
 
 def compute_sigmoid(values: np.ndarray) -> np.ndarray:
-    """Computes 1 / (1 + exp(-x)) without overflow; infinite values are allowed."""
+    """Computes 1 / (1 + exp(-x)) without overflow; infinite values are allowed.
+
+    `values` is an array x of any shape.
+    """
     return np.asarray(1 / (1 + np.exp(-np.clip(values, -_LARGEST, _LARGEST))))
 
 
 def _check_count(name: str, count: object, least: int) -> None:
+    """Raises ValueError unless `count` is an int of at least `least`; `name` is its name."""
     if not isinstance(count, int) or isinstance(count, bool) or count < least:
         raise ValueError(f"{name} must be at least {least}, got {count}")
 
 
 def _check_integers(targets: np.ndarray, count: int) -> None:
+    """Raises ValueError unless `targets` are integers [n] in [0, count)."""
     is_integer = np.issubdtype(targets.dtype, np.integer) and targets.ndim == 1
     if not is_integer or (len(targets) and not 0 <= targets.min() <= targets.max() < count):
         raise ValueError(f"labels must be integers in [0, {count}), got {targets[:5]}")

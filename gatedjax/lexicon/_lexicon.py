@@ -209,6 +209,10 @@ class Lexicon:
 
     @functools.cached_property
     def _spelling_weights(self) -> np.ndarray:
+        """The shares [F, C] of the F words and n-grams in the C logits, at the temperature 1.
+
+        The part that is common to all logits is subtracted.
+        """
         return self.head.centre(self._scale[:, None] * self._weights.T)
 
     @functools.cached_property

@@ -32,9 +32,10 @@ class GatedPooling:
         z_t = u . h_t - c,   g_t = [z_t > 0],   O = {t: g_t = 1}
         m = 1/|O| sum_{t in O} h_t,   p = softmax((W^T m + b) / T)
 
-    A gate depends on the vector of its token only, and closed tokens are not in the mean. So the
-    prediction from the vectors of the open tokens alone has the same bits. Whether a vector
-    depends on other tokens is decided by the encoder that computed it.
+    h_t [D] is the vector of token t. A gate depends on the vector of its token only, and closed
+    tokens are not in the mean. |O| is the number of open tokens. So the prediction from the vectors
+    of the open tokens alone has the same bits. Whether a vector depends on other tokens is decided
+    by the encoder that computed it.
 
     In a text without an open token the token with the largest z is opened.
 
@@ -75,20 +76,24 @@ class GatedPooling:
 
     @property
     def width(self) -> int:
-        """The number D of a vector."""
+        """The width D of a vector."""
         return len(self.gate)
 
     @functools.cached_property
     def _head(self) -> ClassHead:
-        """The loss and the prediction of classes."""
+        """The head, which computes the probabilities of the classes from the scores."""
         return ClassHead(self.num_classes)
 
     @functools.cached_property
     def _weights64(self) -> np.ndarray:
+        """The weights W as float64 [D, K], which a prediction multiplies."""
         return self.weights.astype(np.float64)
 
     def select(self, texts: Sequence[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
         """Returns the gates of each text, bool [T], and True for the texts that had none open.
+
+        A gate is True if it is open. The second result, bool [n] for n texts, is True for a text in
+        which the token with the largest z was opened because no other was open.
 
         Args:
           texts: for each text the vectors [T, D] of its tokens.
@@ -117,7 +122,8 @@ class GatedPooling:
           texts: for each text the vectors [T, D] of its tokens, T at least 0.
 
         Returns:
-          The probabilities of the classes and the gates, see `Readings`.
+          A `Readings` with the probabilities of the classes [n, C] and the logits [n, C] of n
+          texts, the gates of each, bool [T], and flags for texts without an open token.
         """
         is_open, had_none = self.select(texts)
         means = np.zeros((len(texts), self.width))
@@ -137,10 +143,12 @@ class GatedPooling:
     def share(self, vectors: np.ndarray) -> Shares:
         """Computes the part of each open token in the logits of a text, W^T h_t / (|O| T).
 
-        See `Shares`. There are no pairs, and closed tokens have the part 0.
+        T is the temperature, O are the open tokens, and h_t is the vector of token t. The result is
+        a `Shares` with the bias [C] and the parts [M, C] of the M tokens. There are no pairs, and
+        closed tokens have the part 0.
 
         Args:
-          vectors: [T, D], the vectors of the tokens of the text.
+          vectors: [M, D], the vectors of the M tokens of the text.
         """
         (gates,), _ = self.select([vectors])
         places = np.flatnonzero(gates)
@@ -178,7 +186,7 @@ def find_cut(logits: np.ndarray, density: float) -> float:
 
     Args:
       logits: [n], at least one number.
-      density: the share.
+      density: the share of the logits above the threshold, in (0, 1].
     """
     values, counts = np.unique(logits.astype(np.float64), return_counts=True)
     shares = np.cumsum(counts[::-1])[::-1] / len(logits)
@@ -188,7 +196,12 @@ def find_cut(logits: np.ndarray, density: float) -> float:
 
 
 class _Chunk(NamedTuple):
-    """The tokens of several texts: their vectors, float64 [T, D], and their place among all."""
+    """The T tokens of several whole texts.
+
+    Attributes:
+      vectors: float64 [T, D], their vectors.
+      tokens: their positions among the tokens of all texts.
+    """
 
     vectors: np.ndarray
     tokens: slice
@@ -229,10 +242,11 @@ def fit_pooling(
       densities: the shares of the tokens that are open, falling, in (0, 1].
       sample_weight: [n], the weight of each text in the loss and in the fit of the gate, at least
         0; None gives all texts the same weight.
-      inverse_penalty: the number C of `fit_weights`.
+      inverse_penalty: the number c of the penalty |W|^2 / 2c; larger numbers mean less
+        regularisation.
 
     Yields:
-      The classifier of each density.
+      A fitted `GatedPooling` for each density, in the given order.
 
     Raises:
       ValueError: if the number of texts and labels differ, there is no token, the vectors differ in
@@ -268,6 +282,10 @@ def fit_pooling(
 
 
 def _check_texts(texts: Sequence[np.ndarray], labels: np.ndarray) -> None:
+    """Raises ValueError unless the texts have labels, vectors of the same width, and a token.
+
+    `texts` has the vectors [T, D] of each text, and `labels` are [n].
+    """
     if len(texts) != len(labels) or not len(texts):
         raise ValueError(
             f"texts and labels must have the same length of at least 1, got {len(texts)} and "
@@ -281,7 +299,11 @@ def _check_texts(texts: Sequence[np.ndarray], labels: np.ndarray) -> None:
 
 
 def _chunks(texts: Sequence[np.ndarray]) -> Iterator[_Chunk]:
-    """Yields the vectors of several whole texts, in order."""
+    """Yields the vectors of several whole texts, in order, as a `_Chunk`.
+
+    `texts` has the vectors [T, D] of each text. A chunk ends after the text with which it has at
+    least 16,384 tokens.
+    """
     part: list[np.ndarray] = []
     first = count = 0
     for vectors in texts:
@@ -309,10 +331,13 @@ def _fit_classifier(
     """Fits logistic regression to the means of the open vectors.
 
     Args:
-      texts, labels, num_classes, inverse_penalty: see `fit_pooling`.
-      rows: int [T], the text of each token.
+      texts: for each of n texts the vectors [., D] of its tokens.
+      labels: int [n], the class of each text, from 0.
+      num_classes: the number of classes.
+      inverse_penalty: the number c of the penalty |W|^2 / 2c.
+      rows: int [T], the position of the text of each of the T tokens of all texts.
       is_open: bool [T], the gate of each token.
-      gate, cut, density: the fields of the result.
+      gate, cut, density: the fields of the result, which this function does not fit.
       sample_weight: [n], the weight of each text.
     """
     counts = np.bincount(rows[is_open], minlength=len(texts))
@@ -351,10 +376,11 @@ def _fit_gate(
     """Fits the vector u [D] by ridge regression of the gains of the tokens.
 
     Args:
-      texts, labels: see `fit_pooling`.
-      rows: int [T], the text of each token.
+      texts: for each of n texts the vectors [., D] of its tokens.
+      labels: int [n], the class of each text, from 0.
+      rows: int [T], the position of the text of each of the T tokens of all texts.
       is_open: bool [T], the gate of each token.
-      pooling: the classifier of the stage before.
+      pooling: the classifier of the density before, which gives the losses.
       sample_weight: [n], the weight of each text.
     """
     weights = pooling.weights.astype(np.float64)
@@ -398,13 +424,13 @@ def _compute_gains(
 
     Args:
       scores: [T, K], the scores W^T h of all tokens.
-      rows: int [T], the text of each token.
+      rows: int [T], the position of the text of each of the T tokens of all texts.
       is_open: bool [T], the gate of each token.
       labels: int [n], the class of each text.
-      bias: [K].
+      bias: [K], the biases of the classifier.
 
     Returns:
-      [T].
+      float64 [T], the gain of each token.
     """
     num_texts = len(labels)
     counts = np.bincount(rows[is_open], minlength=num_texts)
@@ -415,7 +441,10 @@ def _compute_gains(
     head = ClassHead(2 if len(bias) == 1 else len(bias))
 
     def measure(sums: np.ndarray, counts: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """Computes the loss of each text from the sum and the number of its open tokens."""
+        """Computes the loss of each text from the sum and the number of its open tokens.
+
+        `sums` are [m, K], `counts` int [m] and `labels` int [m], for m texts; the result is [m].
+        """
         # The mean of no vector is zero.
         logits = head.add_bias(sums / np.maximum(counts, 1)[:, None], bias)
         return head.compute_losses(logits, bias, labels)

@@ -54,6 +54,10 @@ def compute_gains(
 
 
 def _compute_cross_entropy(head: ClassHead, logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Returns the cross-entropy of each text, float [n].
+
+    `head` is the head of C classes, `logits` are [n, C], and `labels`, int [n], the classes from 0.
+    """
     return head.compute_losses(logits, np.zeros(0), labels)
 
 
@@ -129,6 +133,11 @@ def fit_weights(
     dtype = matrix.dtype  # type: ignore[attr-defined]
 
     def objective(point: np.ndarray) -> tuple[float, np.ndarray]:
+        """Returns the penalised loss divided by the number of texts, and its gradient.
+
+        `point` has the weights [width, columns] in the order of rows, then the free parameters of
+        the biases, as a vector; the gradient has its shape.
+        """
         weights, free = point[: width * columns].reshape(width, columns), point[width * columns :]
         scores = matrix @ weights.astype(dtype)
         losses, wrong, of_free = head.compute_slopes(scores, free, labels)

@@ -174,7 +174,7 @@ class AGT(nn.Module):
     embeddings: Table | None = None
 
     def setup(self) -> None:
-        """Creates the layers."""
+        """Creates the embedding, the projection, the gated layers and the head as attributes."""
         c = self.config
         types: Keywords = {"dtype": jnp.dtype(c.dtype)}
         dense: Keywords = types | {"kernel_init": nn.initializers.glorot_uniform()}
@@ -199,11 +199,13 @@ class AGT(nn.Module):
 
         Args:
           batch: "tokens" int [B, N] and "lengths" int [B] of B texts of at most N words; optionally
-            "example_id" int [B], the examples to which random bits belong.
-          train: True runs the network with dropout.
+            "example_id" int [B], the examples to which random bits belong (default: row numbers).
+          train: True runs the network with dropout, which draws from the PRNG stream "dropout".
 
         Returns:
-          An `AGTOutput` with the class scores, and the attention, gates and states of the layers.
+          An `AGTOutput` with `logits`, the class scores [B, C], `attention`, the weights of the
+          words [B, S, N] in the S layers with a selection vector, `gates` [B, L - 1, D] and
+          `states` [B, L, D] of the L layers of width D.
         """
         check_batch(batch, tokens="B N", lengths="B")
         tokens, lengths = batch["tokens"], batch["lengths"]

@@ -101,7 +101,7 @@ class GANet(nn.Module):
     embeddings: Table | None = None
 
     def setup(self) -> None:
-        """Creates the layers that the system needs."""
+        """Creates the layers of `config.system`: embedding, LSTM, scores, gates, classifier."""
         c = self.config
         types: Keywords = {"dtype": jnp.dtype(c.dtype)}
         self.embed = word_vectors(self)
@@ -138,18 +138,31 @@ class GANet(nn.Module):
         temperature: float | Array | None = None,
         estimator: Estimator | None = None,
     ) -> GANetOutput:
-        """Runs the network with the gates of training or of `gates.test_gate`.
+        """Runs the network with the gates of training, or of evaluation.
+
+        Training draws the noise of the gates from the PRNG stream "gate", and the masks of dropout
+        from "dropout". In evaluation the option `config.gates.test_gate` is "sample" (a draw),
+        "multi_sample" (several draws) or "threshold" (open with a probability above 0.5); the draws
+        need the stream "gate", and without it the gates are thresholded.
 
         Args:
-          batch: "tokens" [B, T] and "lengths" [B] of B texts of at most T words; optionally
-            "example_id" [B], the examples to which random bits belong (default: row numbers).
-          train: True runs the network with relaxed gates and dropout.
-          temperature: tau instead of that of the configuration; may be traced.
-          estimator: estimator of the gates in training, instead of that of the configuration.
+          batch: "tokens" int [B, T] and "lengths" int [B] of B texts of at most T words; optionally
+            "example_id" int [B], the examples to which random bits belong (default: row numbers),
+            and "step" int [B], the number of the training step in all rows, from which the schedule
+            computes the temperature.
+          train: True runs the network with dropout and with gates that `estimator` draws.
+          temperature: the temperature tau of the relaxed gates, instead of that of the
+            configuration; it may be traced, and has no effect if `estimator` is given.
+          estimator: draws the gates of training, an object such as `gates.SoftGumbel(0.5)`; None
+            takes that of the configuration.
 
         Returns:
-          The output. With `test_gate="multi_sample"` the gates are those of the first draw, and the
-          logits are the log of the class probabilities averaged over the draws.
+          A `GANetOutput` with `logits`, the class scores [B, C], `attention`, the attention weights
+          [B, T], `gates` [B, T], `gate_logits` [B, T], the log-odds of open gates, `scores` [B, T]
+          and `closed`. The gates are 0 or 1 in evaluation; in training they are so if the estimator
+          draws hard gates, and in (0, 1) for relaxed gates. With "multi_sample" the gates are those
+          of the first draw, and the logits are the log of the class probabilities averaged over the
+          draws. The gate fields of a baseline are None.
         """
         config, encoded = self.config, self.encode(batch, train=train)
         if config.system != "ganet":
@@ -178,7 +191,8 @@ class GANet(nn.Module):
 
         D is the width of a state. `batch` has "tokens" int [B, T] and "lengths" int [B] of B texts
         of at most T words, and train=True adds dropout. If the gates act on the input, the result
-        has word vectors in place of states and scores.
+        has word vectors in place of states and scores. The result is an `Encoded`, which also has
+        the mask bool [B, T]. Dropout draws from the PRNG stream "dropout".
         """
         config = self.config
         check_batch(batch, tokens="B T", lengths="B")
@@ -221,8 +235,9 @@ class GANet(nn.Module):
             straight-through training.
 
         Returns:
-          The output. For S draws its fields have a leading axis S, except `gate_logits` and, unless
-          the gates act on the input, `scores`.
+          A `GANetOutput` with logits [B, C], attention, gates and scores [B, T]. For S draws its
+          fields have a leading axis S, except `gate_logits` and, unless the gates act on the input,
+          `scores`.
         """
         config = self.config
         if config.gates.gates_on == "input":
@@ -270,7 +285,9 @@ class GANet(nn.Module):
         """Computes the output of a baseline: the last state, soft attention or local attention.
 
         encoded is the result of `encode` for the batch, "tokens" [B, T] of T words per text and
-        "lengths" [B]; with train=True the pooled states get dropout. Its gate fields are None.
+        "lengths" [B]; with train=True the pooled states get dropout. The result is a `GANetOutput`
+        with the logits [B, C] and, except for the last state, attention and scores [B, T]; its gate
+        fields are None.
         """
         config, lengths = self.config, batch["lengths"]
         if config.system == "bilstm":
@@ -294,9 +311,10 @@ class GANet(nn.Module):
     def test_gates(self, encoded: Encoded, batch: Batch) -> Gates:
         """Returns the gates of evaluation: a draw [B, T], S draws [S, B, T], or thresholded [B, T].
 
-        There are T words per text. The option `gates.test_gate` selects them. Without the stream
-        "gate" gates with a probability above 0.5 are open. encoded is the result of `encode` for
-        the batch. The values of the returned `gates.Gates` are 0 and 1.
+        There are T words per text. The option `config.gates.test_gate` selects them: "sample",
+        "multi_sample" or "threshold". Without the stream "gate" gates with a probability above 0.5
+        are open. encoded is the result of `encode` for the batch. The values of the returned
+        `gates.Gates` are 0 and 1.
         """
         if self.config.gates.test_gate == "threshold" or not self.has_rng("gate"):
             return Gates(F.threshold_gates(encoded.gate_logits), hard=True)
@@ -304,10 +322,10 @@ class GANet(nn.Module):
         return Gates(draws[0] if self.config.gates.test_gate == "sample" else draws, hard=True)
 
     def test_noise(self, encoded: Encoded, batch: Batch) -> Float[Array, "S B T"]:
-        """Draws the logistic noise of S = `gates.test_samples` draws, separately for each text.
+        """Draws the logistic noise of S = `config.gates.test_samples` draws, for each text.
 
-        The bits belong to "example_id" [B] of the batch, or to the row numbers. encoded is the
-        result of `encode` for the batch of B texts of T words.
+        It draws from the PRNG stream "gate". The bits belong to "example_id" [B] of the batch, or
+        to the row numbers. encoded is the result of `encode` for the batch of B texts of T words.
         """
         keys, size = keys_of(self, batch, "gate"), encoded.mask.shape[-1]
 
@@ -379,8 +397,8 @@ class GANet(nn.Module):
           encoded: the result of `encode` for the batch, if it is computed already.
 
         Returns:
-          The output. Its fields have a leading axis S, except `gate_logits` and, unless the gates
-          act on the input, `scores`.
+          A `GANetOutput` with logits [S, B, C], attention and gates [S, B, T]. Its fields have a
+          leading axis S, except `gate_logits` and, unless the gates act on the input, `scores`.
 
         Raises:
           ValueError: if the system has no gates.
@@ -392,7 +410,7 @@ class GANet(nn.Module):
     def read(
         self, encoded: Encoded, gates: Float[Array, "B T"], batch: Batch, *, train: bool = False
     ) -> GANetOutput:
-        """Computes the output of encoded words under hard gates [B, T], 0 or 1.
+        """Computes the `GANetOutput` of encoded words under hard gates [B, T], 0 or 1.
 
         encoded is the result of `encode` for the batch, "tokens" [B, T] of T words per text and
         "lengths" [B], and train=True adds dropout.
@@ -424,7 +442,8 @@ class GANet(nn.Module):
             is read in T steps.
 
         Returns:
-          The output of a call, except that `scores` is None.
+          The `GANetOutput` of a call, with logits [B, C] and gates [B, T], except that `scores` is
+          None.
 
         Raises:
           ValueError: if the gates do not act on the input, or test_gate is "multi_sample".

@@ -132,7 +132,7 @@ class GAReaderConfig:
             check_positive(step_clip=self.step_clip)
 
     def gru_options(self) -> dict[str, Tree]:
-        """Returns keyword arguments for all `nn.GRU` of the network, such as "reset_after"."""
+        """Returns keyword arguments, a dict from names such as "reset_after", for all `nn.GRU`."""
         options: Keywords = {
             "reset_after": self.reset_after,
             # Lasagne, the library of the authors, has no second bias in its GRU.
@@ -217,7 +217,7 @@ class GAReader(nn.Module):
     embeddings: Table | None = None
 
     def setup(self) -> None:
-        """Creates the layers."""
+        """Creates the embeddings, the hops and the layers of the scores as attributes."""
         c = self.config
         types: Keywords = {"dtype": jnp.dtype(c.dtype)}
         gru = c.gru_options()
@@ -266,10 +266,12 @@ class GAReader(nn.Module):
             [B], "cloze" int [B], "candidate_mask" bool [B, C], and "occurrence" bool [B, N, C] or
             "candidate_positions" int [B, C, P]; N and Q are numbers of tokens, C of candidates and
             P of positions per candidate. The docstring of the class describes the arrays.
-          train: True runs the network with dropout.
+          train: True runs the network with dropout, which draws from the PRNG stream "dropout".
 
         Returns:
-          A `GAReaderOutput` with the log-probabilities of the candidates, and the attention.
+          A `GAReaderOutput` with `logits`, the log-probabilities of the candidates, float32 [B, C];
+          `attention`, a tuple of arrays [B, N, Q], the attention of all hops but the last; and
+          `document_attention` [B, N].
 
         Raises:
           ValueError: also if a cloze is outside its query, outside of `jit`.

@@ -230,7 +230,7 @@ class RAUClassifier(nn.Module):
     embeddings: Table | None = None
 
     def setup(self) -> None:
-        """Creates the layers."""
+        """Creates the word embedding, if it is used, the recurrent layers and the classifier."""
         c = self.config
         types: Keywords = {"dtype": jnp.dtype(c.dtype)}
         if self.vocab_size is not None:
@@ -244,11 +244,13 @@ class RAUClassifier(nn.Module):
         Args:
           batch: "rows" float [B, T, D], T vectors of D numbers per example, or "tokens" int [B, T],
             and "lengths" int [B], the numbers of real steps.
-          train: True runs the network with dropout.
+          train: True runs the network with dropout, which draws from the PRNG stream "dropout".
           attention: True also returns the attention weights, from a second pass without dropout.
 
         Returns:
-          An `RAUOutput` with the class scores, the states and, if asked for, the attention weights.
+          An `RAUOutput` with `logits`, the scores of C classes [B, C], `state`, the last state [B,
+          H] of width H, `states` [B, T, H], and `attention`, the weights of all steps such as [B,
+          T, H], or None.
 
         Raises:
           ValueError: also if attention is True for a GRU or LSTM.

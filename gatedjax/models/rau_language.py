@@ -76,7 +76,7 @@ class RAULanguageModel(nn.Module):
     vocab_size: int
 
     def setup(self) -> None:
-        """Creates the layers."""
+        """Creates the embedding, the recurrent layers, and the kernel and bias of the softmax."""
         c = self.config
         uniform = symmetric_uniform(0.1 if c.init_scale is None else c.init_scale)
         self.embed = nn.Embed(
@@ -95,12 +95,13 @@ class RAULanguageModel(nn.Module):
           batch: "tokens" int [B, T], "lengths" int [B] and optionally "reset" bool [B], True for
             rows that begin a new text.
           carry: the state before the window, `carry` of the last output; None means the beginning
-            of a text.
-          train: True runs the network with dropout.
+            of a text. It is a tuple with the carry of each layer, such as h [B, H] of a GRU.
+          train: True runs the network with dropout, which draws from the PRNG stream "dropout".
 
         Returns:
-          An `RAULanguageOutput` with the scores of the next words, the states, and the carry for
-          the next window.
+          An `RAULanguageOutput` with `logits`, the scores of the next word [B, T, V] among V words,
+          `states` [B, T, H] of width H, and `carry`, a tuple with the carry of each layer, for the
+          next window.
         """
         states, carry = self._run(batch, carry, train)
         kernel = self.kernel.astype(states.dtype)

@@ -49,7 +49,7 @@ class TokenScore(nn.Module):
         """Computes the scores of states.
 
         Args:
-          states: h, a vector per token.
+          states: h, a vector of width D for each of T tokens.
 
         Returns:
           e, a score for each token, in float32 or wider.
@@ -123,7 +123,7 @@ class AttentionPool(nn.Module):
         """Pools the states of each row.
 
         Args:
-          states: h, a vector per position.
+          states: h, a vector of width D for each of T positions.
           mask: True at real positions; None means all. States at padding, NaN included, have no
             effect.
           gates: hard gates, 1 at open and 0 at closed positions, for the softmax over the open
@@ -131,7 +131,8 @@ class AttentionPool(nn.Module):
             them, with at least one open gate per row.
           log_gates: logarithms of soft gates instead of `gates`, from
             `functional.log_gumbel_sigmoid` in training.
-          return_weights: False returns only the pooled states; None means the attribute.
+          return_weights: False returns only the pooled states; None means the attribute of the
+            module.
 
         Returns:
           (pooled, weights): the weighted sums of the states [..., D], and the attention weights
@@ -221,7 +222,7 @@ class GatePredictor(nn.Module):
         `functional.hard_gates` into hard gates.
 
         Args:
-          xs: x, a vector per token.
+          xs: x, a vector of width D for each of T tokens of B texts.
           mask: True at real tokens. Vectors at padding, NaN included, have no effect.
 
         Returns:
@@ -307,7 +308,7 @@ class LocalPosition(nn.Module):
         """Computes the centre of each row.
 
         Args:
-          last: h_last, the last state of each row.
+          last: h_last, the last state of each row, of width D.
           lengths: len, the number of real positions of each row.
 
         Returns:
@@ -362,12 +363,12 @@ class SourceToToken(nn.Module):
         """Pools the tokens of each text.
 
         Args:
-          states: h, a vector for each of N tokens.
+          states: h, a vector of width D for each of N tokens.
           mask: True at real tokens; None means all. States at padding, NaN included, have no
             effect.
 
         Returns:
-          s, a vector per text; 0 for a text without tokens.
+          s, a vector of width D per text; 0 for a text without tokens.
         """
         check_mask(mask, states.shape[:-1])
         if mask is not None:

@@ -81,15 +81,15 @@ class Cell(nn.RNNCellBase):
         """Returns the function that runs the cell over time, with its options.
 
         It is a function such as `functional.gru`, which maps weights and inputs [B, T, D] to the
-        final carry and the outputs [B, T, H].
+        final carry and the outputs [B, T, H], for B rows of T steps and states of width H.
         """
         raise NotImplementedError
 
     def _step(self) -> Callable[..., Tree]:
         """Returns the function that computes a step, with its options.
 
-        It is a function such as `functional.gru_step`, which maps weights, a carry and inputs
-        [B, D] to the next carry and the output [B, H].
+        It is a function such as `functional.gru_step`, which maps weights, a carry and inputs [B,
+        D], of width D, to the next carry and the output [B, H] of width H.
         """
         raise NotImplementedError
 
@@ -97,7 +97,7 @@ class Cell(nn.RNNCellBase):
     def _zeros(self, rows: int, dtype: Dtype = jnp.float32) -> Tree:
         """Returns the carry before the first step for `rows` rows of a batch, zeros [rows, H].
 
-        The arrays have the given dtype.
+        H is the width of the states. The arrays have the given dtype.
         """
         return jnp.zeros((rows, self.features), dtype)
 
@@ -189,7 +189,8 @@ class Cell(nn.RNNCellBase):
         """Computes a step.
 
         Args:
-          carry: the carry after the step before, with arrays [..., H], see `initialize_carry`.
+          carry: the carry after the step before, with arrays [..., H] such as h of a GRU, or an
+            `LSTMState`; `initialize_carry` returns the first.
           inputs: a vector of width D for each row of the batch.
 
         Returns:
@@ -258,7 +259,7 @@ class LSTMCell(Cell):
     def _zeros(self, rows: int, dtype: Dtype = jnp.float32) -> Tree:
         """Returns the `LSTMState` before the first step, zeros [rows, H] for `rows` rows.
 
-        The arrays have the given dtype.
+        H is the width of the states. The arrays have the given dtype.
         """
         return F.LSTMState(super()._zeros(rows, dtype), super()._zeros(rows, dtype))
 
@@ -316,7 +317,7 @@ class GRUCell(Cell):
     def _shapes(self, width: int) -> dict[str, tuple[int, ...]]:
         """Returns {"recurrent_bias": (H,)}, or {} for a cell without a recurrent bias.
 
-        `width`, the width of the inputs, has no effect.
+        H is the width of the states. `width`, the width of the inputs, has no effect.
         """
         # Without reset_after the two biases of the candidate would only be added.
         has_second = self.reset_after and self.recurrent_bias
@@ -386,8 +387,8 @@ class RAUCell(Cell):
     def _gate_biases(self) -> tuple[float, ...]:
         """Returns the numbers that are added to the initial biases, one for each block.
 
-        The first two blocks of H columns are the reset gate with `gate_bias` and the update gate
-        with -`gate_bias`; the numbers of the other blocks are 0.
+        The first two blocks of H columns, H the width of the states, are the reset gate with
+        `gate_bias` and the update gate with -`gate_bias`; the numbers of the other blocks are 0.
         """
         # The form of the attention decides the fields: feature forms without a hidden layer have
         # their attention as a block of the kernels, all other forms have separate kernels.
@@ -430,8 +431,8 @@ class RAUCell(Cell):
     def _zeros(self, rows: int, dtype: Dtype = jnp.float32) -> Tree:
         """Returns the carry before the first step for `rows` rows.
 
-        It is zeros [rows, H], or a `RAUTimeState` for "time_causal". The arrays have the given
-        dtype.
+        It is zeros [rows, H], for states of width H, or a `RAUTimeState` for "time_causal". The
+        arrays have the given dtype.
         """
         return initial_state(self.attention, rows, self.features, dtype)
 

@@ -36,7 +36,7 @@ class _Layer(nn.Module):
 
     @nn.compact
     def __call__(self, xs: Array, make_key: Callable[[], Array]) -> list[Tree]:
-        """Returns the weights of each direction for inputs xs [B, T, D].
+        """Returns the weights of each direction for inputs xs [B, T, D] of width D.
 
         Each is a tuple such as `functional.LSTMWeights`, in the order of `directions`. `make_key`
         returns a new PRNG key for each parameter at initialisation.
@@ -235,11 +235,12 @@ class _Recurrent(nn.Module):
         """Runs the stack.
 
         Args:
-          xs: inputs, a vector per position.
+          xs: inputs, a vector of width D for each of T positions of B rows.
           mask: True at real positions; None without lengths means that all are real.
           lengths: the number of real positions of each row, instead of mask.
           initial: the carries before the first step, in the form that this call returns (a tuple
             with a carry for each layer or, if bidirectional, a pair of carries); None means zeros.
+            A carry is an array [B, H] or an `LSTMState`.
           resets: True at the first step of each segment of a row, for all layers and directions:
             segments do not see each other (see `functional.lstm`).
           reset_to: the carries at the start of a segment, in the form of `initial`; None means
@@ -255,9 +256,9 @@ class _Recurrent(nn.Module):
 
         Returns:
           (carries, outputs): the final carries, a tuple with a carry for each layer or, if
-          bidirectional, a pair of carries (forward, backward); and the states of the last layer
-          [B, T, H], or [B, T, 2H] if bidirectional, 0 at padding. With return_carry=False only the
-          outputs.
+          bidirectional, a pair of carries (forward, backward); and the states, of width H, of the
+          last layer [B, T, H], or [B, T, 2H] if bidirectional, 0 at padding. With
+          return_carry=False only the outputs.
 
         Raises:
           TypeError: if `features` or `num_layers` is not an integer.

@@ -139,7 +139,7 @@ class SelectiveSelfAttention(nn.Module):
         """Attends from the inputs to the inputs, or to another sequence.
 
         Args:
-          inputs: a vector for each of Q tokens, the queries.
+          inputs: a vector of width D for each of Q tokens of B rows, the queries.
           mask: True at real tokens; None means all.
           source: another sequence, a vector of width D2 for each of N tokens, from which keys,
             values and the keys of the selector are computed, or the `AttentionCache` that
@@ -148,10 +148,12 @@ class SelectiveSelfAttention(nn.Module):
           pair_mask: True where a query may see a key, [B, Q, N] or with an axis of M heads (any
             axis may be 1), in addition to the masks of padding. A query that sees no key attends to
             0.
-          deterministic: False draws selections and dropout; True opens the keys with s > 0.
+          deterministic: False draws selections from the PRNG stream "gate" and dropout from
+            "dropout"; True opens the keys whose log-odds s are above 0.
           example_id: a number for each row that identifies its example, to which the random bits
             belong; None means the row numbers.
-          temperature: tau instead of the attribute; may be traced.
+          temperature: tau of the relaxation, instead of the attribute of the module (None); may be
+            traced.
           dropout_bytes: the random bytes of dropout (see `functional.pair_bytes`), for networks
             that draw the bytes of all layers at once; None draws them here. With `block` they are
             always drawn here.
@@ -160,7 +162,8 @@ class SelectiveSelfAttention(nn.Module):
 
         Returns:
           (output, selection): the output [B, Q, D], 0 at padding, and a `Selection` with the
-          weights and selections. With return_weights=False only the output.
+          attention weights and selected keys [B, M, Q, N] of M heads. With return_weights=False
+          only the output.
 
         Raises:
           flax.errors.InvalidRngError: if a stream that is needed is missing.
@@ -436,18 +439,20 @@ class SelectiveSelfAttention(nn.Module):
           heads: the projections by name, of `_heads` for these queries and for all keys, such as
             "query" [B, M, Q, H] and "key" [B, M, N, H].
           positions: the positions of the queries among the keys.
-          dropout_bytes: bytes [B, M, Q, N] for dropout of the weights, or None; `keys` may replace
-            them.
+          dropout_bytes: uint8 [B, M, Q, N], random bytes from which dropout of the weights is
+            drawn, or None. If `keys` has the entry "dropout", the bytes are drawn from it instead.
           pairs: True where a query may see a key [B, 1 or M, Q, N]; None means all pairs.
           mask: True at real keys [B, N]; None means all.
-          keys: the PRNG keys of `_keys` by stream, such as {"gate": keys [B]}.
+          keys: the PRNG keys of `_keys` by stream, such as {"gate": keys [B], "dropout": keys [B]}.
           estimator: draws the gates of training, an object such as `gates.STGumbel`; None opens the
             keys with log-odds above 0.
           deterministic: True means no dropout.
 
         Returns:
           The attended values [B, M, Q, H], and the record for `selection_of`: a dict with the
-          attention weights, "weights", and with a selector the arrays of `selection_record`.
+          attention weights, "weights", and with a selector the arrays that `selection_record`
+          returns: "gates" and "logits" [B, M, Q, N], and numbers of each query [B, M, Q], such as
+          "counts", its selected keys.
         """
         scores, allowed, value = self._scores(heads, positions, mask)
         pairs = both_allow(pairs, self._visible(positions, heads["key"].shape[2]))

@@ -80,9 +80,9 @@ class AttentionGatedTransform(nn.Module):
             word; None means the words.
 
         Returns:
-          (states, gates, attention), all in float32 or wider: y of all L layers, T of the layers
-          above the first, and the attention over the words of the S layers with a selection vector:
-          all L, or ablate_above + 1.
+          (states, gates, attention), all in float32 or wider: the states y of all L layers, the
+          gates T of the layers above the first, and the attention over the words of the S layers
+          with a selection vector: S is L, or ablate_above + 1 if this option is given.
 
         Raises:
           ValueError: if an option is out of range.
@@ -135,8 +135,8 @@ class AttentionGatedTransform(nn.Module):
     def _extend(self, selected: Float[Array, "*B S D"]) -> Float[Array, "*B L D"]:
         """Appends selection vectors for the ablated layers, so that all L layers have a vector.
 
-        `selected` has the vectors of S layers. The appended vectors are zeros for the mode "zero",
-        and else equal to the last.
+        `selected` has the vectors, of width D, of S layers. The appended vectors are zeros for the
+        mode "zero", and else equal to the last.
         """
         missing = self.num_layers - selected.shape[-2]
         fill = selected[..., -1:, :]
@@ -169,7 +169,8 @@ class AttentionGatedTransform(nn.Module):
     def _highway(self, layers: int, width: int) -> F.HighwayWeights:
         """Creates the weights of `layers` highway layers with states of width `width`.
 
-        The kernels are [layers, width, 2 width], and the biases [layers, 2 width].
+        The kernels are [layers, width, 2 width], and the biases [layers, 2 width]. The first
+        `width` columns belong to the gate, the last `width` columns to the candidate.
         """
         shape = (layers, width, 2 * width)
         init = per_layer(self.recurrent_kernel_init, 2) or _glorot_blocks(1, 1)

@@ -38,7 +38,10 @@ class TokenScore(Module):
         super().__init__(function, [jnp.zeros((1, 1, in_features))], rngs=rngs)
 
     def __call__(self, states: Float[Array, "*B T D"]) -> Float[Array, "*B T"]:
-        """Computes the scores e [*B, T], in float32 or wider, of states h, a vector per token."""
+        """Computes the scores e [*B, T], in float32 or wider, of states h.
+
+        `states` has a vector of width D for each of T tokens.
+        """
         return self._apply(states)
 
 
@@ -112,7 +115,7 @@ class GatePredictor(Module):
         super().__init__(function, inputs, rngs=rngs)
 
     def __call__(self, xs: Float[Array, "B T D"], mask: Bool[Array, "B T"]) -> Float[Array, "B T"]:
-        """Computes the log-odds that each gate is open, in nats; -inf (closed) at padding.
+        """Computes the log-odds [B, T] that each gate is open, in nats; -inf (closed) at padding.
 
         Args:
           xs: a vector of width D for each of T tokens.
@@ -145,7 +148,7 @@ class LocalPosition(Module):
         """Computes the centre of the attention of each text, a real number in [0, length - 1].
 
         Args:
-          last: the last state of each text.
+          last: the last state of each text, of width D.
           lengths: the number of real positions of each text.
         """
         return self._apply(last, lengths)
@@ -240,7 +243,7 @@ class SelectiveSelfAttention(Module):
         """Attends from the inputs to the inputs or to a source, see `nn.SelectiveSelfAttention`.
 
         Args:
-          inputs: a vector for each of Q tokens.
+          inputs: a vector of width D for each of Q tokens of B rows.
           mask: True at real tokens; None means all.
           source: another sequence, a vector of width D2 for each of N tokens, or the
             `AttentionCache` that `source_cache` returns for it; None means the inputs.
@@ -251,7 +254,7 @@ class SelectiveSelfAttention(Module):
           example_id: a number for each row that identifies its example, to which the random bits
             belong; None means the row numbers.
           temperature: the temperature of the relaxation instead of the option.
-          dropout_bytes: the random bytes of dropout; None draws them.
+          dropout_bytes: a random byte per head, query and key, for dropout; None draws them.
           return_weights: False returns only the output; None means the option of the module.
 
         Returns:

@@ -47,7 +47,7 @@ class _Recurrent(Module):
         """Runs the stack, see the call of the module of `gatedjax.nn` with the same name.
 
         Args:
-          xs: inputs, a vector per position.
+          xs: inputs, a vector of width D for each of T positions of B rows.
           mask: True at real positions; None without lengths means that all are real.
           lengths: the number of real positions of each row of the batch, instead of mask.
           initial: the carries before the first step, in the form that this call returns; None means
@@ -211,10 +211,11 @@ class _Cell(Module, nnx.RNNCellBase):
 
         Args:
           carry: the carry after the step before, with arrays [*B, H].
-          inputs: a vector for each row of the batch.
+          inputs: a vector of width D for each row of the batch.
 
         Returns:
-          (carry, output): the next carry, in the form of the given carry, and the hidden state.
+          (carry, output): the next carry, in the form of the given carry, and the hidden state of
+          width H.
         """
         return self._apply(carry, inputs)
 

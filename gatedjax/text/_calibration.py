@@ -56,7 +56,11 @@ def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float:
 
 
 def _losses(probabilities: np.ndarray, labels: np.ndarray) -> Callable[[float], np.ndarray]:
-    """Returns the function of T that computes the cross-entropies [n] with smoothed targets."""
+    """Returns the function of T that computes the cross-entropies [n] with smoothed targets.
+
+    `probabilities`, [n, C], belong to C classes and n texts, and `labels`, int [n], the classes
+    from 0. The argument T is the temperature.
+    """
     n, num_classes = probabilities.shape
     # A probability that was rounded to 0 would have an infinite logarithm.
     logs = np.log(np.maximum(probabilities, 1e-300))
@@ -65,6 +69,7 @@ def _losses(probabilities: np.ndarray, labels: np.ndarray) -> Callable[[float], 
     targets[np.arange(n), labels] = 1 - smoothing
 
     def losses(temperature: float) -> np.ndarray:
+        """Returns the cross-entropy of each text, [n], at a temperature above 0."""
         scores = logs / temperature
         scores = scores - scores.max(1, keepdims=True)
         return np.log(np.exp(scores).sum(1)) - (targets * scores).sum(1)
@@ -73,7 +78,10 @@ def _losses(probabilities: np.ndarray, labels: np.ndarray) -> Callable[[float], 
 
 
 def _find_best(loss: Callable[[float], float]) -> float:
-    """Returns the temperature in [0.1, 10] with the smallest loss."""
+    """Returns the temperature in [0.1, 10] with the smallest loss.
+
+    `loss` maps a temperature to its loss, a number.
+    """
     from scipy.optimize import minimize_scalar
 
     # The search is over log T, in which halving and doubling the scores are steps of equal size.
@@ -83,11 +91,12 @@ def _find_best(loss: Callable[[float], float]) -> float:
 
 
 def _choose(losses: Callable[[float], np.ndarray], fitted: float) -> tuple[float, float]:
-    """Returns the temperature to use, which is T or 1, and the fitted T; see `choose_temperature`.
+    """Returns the temperature to use, which is T or 1, and the fitted T.
 
     Args:
       losses: the function of a temperature that returns the losses [n] of the validation texts.
-      fitted: the fitted T.
+      fitted: the fitted T, which is used if the mean gain of the texts, their losses at 1 less the
+        losses at T, exceeds its standard error.
     """
     gains = losses(1.0) - losses(fitted)
     n = len(gains)
@@ -105,24 +114,26 @@ def choose_head_temperature(
     predictions are right. A head without probabilities has the temperature 1.
 
     Args:
-      head: the head.
+      head: the loss and the link function, for labels, numbers or grades.
       logits: [n, C], the logits of validation texts at the temperature 1.
-      bias: [B], the biases.
-      targets: the targets of the texts, of which columns of unknown labels are ignored.
+      bias: [B], the biases, or for grades the thresholds.
+      targets: the targets of the texts, int [n] of grades, float [n] of numbers, or bool [n, L + U]
+        of labels, of which the last U columns, of unknown labels, are ignored.
 
     Returns:
-      The temperature to use, which is T or 1, and the fitted T; see `choose_temperature`.
+      The temperature to use, which is T if it reduces the mean loss by more than the standard error
+      and else 1; and the fitted T.
     """
     if not head.num_probabilities:
         return 1.0, 1.0
     known = targets[:, : head.num_logits] if targets.ndim == 2 else targets
 
     def losses(temperature: float) -> np.ndarray:
-        """Returns the loss of each text at a temperature."""
+        """Returns the loss of each text, [n], at a temperature above 0."""
         return head.compute_losses(logits / temperature, bias / temperature, known)
 
     def loss(temperature: float) -> float:
-        """Returns the mean loss with its penalty."""
+        """Returns the mean loss of the texts with its penalty, at a temperature above 0."""
         return float(np.mean(losses(temperature))) + np.log(temperature) ** 2 / (2 * len(known))
 
     return _choose(losses, _find_best(loss))

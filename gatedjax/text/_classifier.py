@@ -43,16 +43,20 @@ class Predictions(Sequence[Prediction]):
         self._items: list[Any] = list(items)
 
     def __len__(self) -> int:
+        """Returns the number of texts."""
         return len(self._items)
 
     def __getitem__(self, index):
+        """Returns the `Prediction` at a position from 0, or a sequence of them for a slice."""
         items = self._items[index]
         return self._select(items) if isinstance(index, slice) else items
 
     def _select(self, items: list[Any]) -> "Predictions":
+        """Returns the predictions `items`, some of these, as a sequence of the same class."""
         return Predictions(items)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Returns the array of the predicted labels, [n]; `dtype` is its dtype, if it is given."""
         return array_of((item.label for item in self._items), dtype)
 
     @property
@@ -61,6 +65,7 @@ class Predictions(Sequence[Prediction]):
         return np.asarray(self)
 
     def __repr__(self) -> str:
+        """Returns the name of the class and the predictions as text."""
         return f"{type(self).__name__}({self._items!r})"
 
 
@@ -217,6 +222,10 @@ class _Classifier(TextEstimator):
         return weights
 
     def _list_examples(self, X: Any) -> list[tuple[Any, ...]]:
+        """Returns X as a list of examples, each a tuple of one text, or of two for a pair.
+
+        A model of states also accepts texts that are encoded already.
+        """
         network = getattr(self._get_trained(), "network", None)
         return _list_examples(X, self._kind, encoded=network == STATES)
 
@@ -331,6 +340,7 @@ class _Classifier(TextEstimator):
         return explanation
 
     def __sklearn_tags__(self) -> Any:
+        """Returns the tags of scikit-learn for a classifier of texts."""
         # scikit-learn is optional; only its tools call this method.
         from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
 
@@ -403,11 +413,16 @@ class PairClassifier(TextClassifier):
 
 
 def _check_lengths(texts: Sized, labels: Sized) -> None:
+    """Raises ValueError unless there are as many texts as labels."""
     if len(texts) != len(labels):
         raise ValueError(f"X and y must have the same length, got {len(texts)} and {len(labels)}")
 
 
 def _check_list(values: Any, name: str) -> None:
+    """Raises TypeError if `values` is a dict or a frame, in place of a column of it.
+
+    `name` is the name of the argument in the message.
+    """
     # `list` of a frame or of a dict returns the names of its columns, not the values.
     if isinstance(values, Mapping) or hasattr(values, "columns"):
         raise TypeError(

@@ -117,7 +117,11 @@ def _flip_gates(
 
 
 def _read_windows(model: TrainedModel, output: TextOutput) -> tuple[list[Example], np.ndarray]:
-    """Returns the W windows of a text, and their probabilities [W, C]."""
+    """Returns the W windows of a text, and their probabilities [W, C] of C classes.
+
+    A window is a part of a text that is longer than the model reads at a time. `model` is the
+    model, and `output` has the tokens and the probabilities of the text.
+    """
     windows, _ = model.list_windows([output.tokens])
     if len(windows) == 1:
         return windows, output.probabilities[None]

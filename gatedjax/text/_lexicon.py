@@ -119,6 +119,10 @@ class LexiconModel:
                 row += 1
 
     def _split_or_fail(self, example: Sequence[str]) -> list[str] | Failure:
+        """Returns the words of an example, a tuple of one text, or a `Failure` with the reason.
+
+        It fails for another number of texts, for a text that is no string, and without a word.
+        """
         if isinstance(example, str) or len(example) != 1:
             return Failure(f"an example must be a tuple of 1 text, got {example!r:.40}")
         if not isinstance(example[0], str):
@@ -273,10 +277,12 @@ def _read_classes(values: object, kind: str) -> tuple[Label, ...]:
 
 
 def _join_lines(strings: Sequence[str]) -> bytes:
+    """Returns the strings, one a line, as UTF-8; none has a line break."""
     return "\n".join(strings).encode("utf-8", "surrogatepass")
 
 
 def _split_lines(content: bytes) -> tuple[str, ...]:
+    """Returns the strings that `_join_lines` has joined, from the bytes of a file."""
     # `splitlines` would also split at other separators, which may be in a word.
     text = content.decode("utf-8", "surrogatepass")
     return tuple(text.split("\n")) if text else ()

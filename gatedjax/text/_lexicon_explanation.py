@@ -107,6 +107,7 @@ def explain_with_lexicon(model: LexiconModel, text: str) -> Explanation | Target
 
 
 def _scale_bias(model: LexiconModel) -> np.ndarray:
+    """Returns the biases of the lexicon divided by its temperature, float64 [B]."""
     lexicon = model.lexicon.reader if isinstance(model.lexicon, WindowLexicon) else model.lexicon
     return lexicon.bias.astype(np.float64) / lexicon.temperature
 
@@ -114,7 +115,12 @@ def _scale_bias(model: LexiconModel) -> np.ndarray:
 def _rank_reasons(
     model: LexiconModel, words: Sequence[str], reading: Readings, shares: Shares
 ) -> list[tuple[str, tuple[float, ...]]]:
-    """Returns (words, parts) of the open words and pairs of a text, the largest effects first."""
+    """Returns (words, parts) of the open words and pairs of a text, the largest effects first.
+
+    Words are a word, or two with a space between; parts are its C shares in the logits. `words` are
+    the words of the text, `reading` the `Readings` of this text only, and `shares` the parts of its
+    words and pairs.
+    """
     places = np.flatnonzero(reading.is_open[0]).tolist()
     items = [(words[place], shares.words[place]) for place in places]
     items += [
@@ -259,6 +265,7 @@ def find_examples(
 
 
 def _has(labels: Label | frozenset[Label], label: Label) -> bool:
+    """Returns True if `labels`, a label or a frozenset of labels, is or has `label`."""
     return label in labels if isinstance(labels, frozenset) else label == labels
 
 

@@ -39,7 +39,7 @@ def count_equal(
     again as a new text. Pieces of words and the tokens of a function are not joined.
 
     Args:
-      lexicon: the lexicon.
+      lexicon: the fitted model.
       splitter: the rule that split the texts.
       texts: the words of each text.
     """
@@ -87,7 +87,10 @@ def measure_leak_of_sample(lexicon: WindowLexicon, texts: Iterable[Sequence[str]
 
 
 def render_window_leak(leak: Json) -> str:
-    """Returns the dict of `measure_leak_of_sample`, the changes without a word, as a sentence."""
+    """Returns the dict of `measure_leak_of_sample`, the changes without a word, as a sentence.
+
+    `leak` has "closed_change", "changed_gates", "open_change", "closed" and "texts".
+    """
     return (
         "a closed word removed, and the gates computed again: the probability changes by "
         f"{leak['closed_change']:.4f} on average, and another gate changes in "
@@ -128,8 +131,9 @@ def render_scores(report: Json, checked: str, metrics: Mapping[str, str]) -> str
     """Returns the metrics of a lexicon and of the models that it is compared with, in lines.
 
     Args:
-      report: the report of the fit, for labels, numbers or grades.
-      checked: "test" or "validation".
+      report: the report of the fit, for labels, numbers or grades: a dict of the scores by the
+        texts, with "baseline", the scores of other models.
+      checked: "test" or "validation", the texts of the scores.
       metrics: the titles of the metrics by their names.
     """
     ours = report[checked]
@@ -145,12 +149,19 @@ def render_scores(report: Json, checked: str, metrics: Mapping[str, str]) -> str
 
 
 def render_metric_list(scores: Json, metrics: Mapping[str, str]) -> str:
-    """Returns metrics with their titles, separated by commas; "-" stands for None."""
+    """Returns metrics with their titles, separated by commas; "-" stands for None.
+
+    `scores` maps names of metrics to numbers or None, and `metrics` the names that are shown to
+    their titles.
+    """
     return ", ".join(f"{title} {render_number(scores[name])}" for name, title in metrics.items())
 
 
 def render_number(value: float | None) -> str:
-    """Returns a metric with four decimals, or five digits if it is larger than 10."""
+    """Returns a metric with four decimals, or five digits if it is larger than 10.
+
+    `value` is the metric; None gives "-".
+    """
     if value is None:
         return "-"
     return f"{value:.4f}" if abs(value) < 10 else f"{value:.5g}"
@@ -182,8 +193,9 @@ def render_curve(curve: Sequence[Json], chosen: int, metric: str = "accuracy") -
     """Returns a line for five densities of the curve, and for the chosen stage.
 
     Args:
-      curve: for each stage its "density", "words" and the metric.
-      chosen: the number of the stage of the model.
+      curve: for each stage, the lexicon of a density, a dict of "density", "words" (the share of
+        open words in the validation texts) and the metric by its name.
+      chosen: the position of the chosen stage, from 0, which the line marks.
       metric: the name of the metric.
     """
     lines = []
@@ -202,10 +214,11 @@ def draw_curve(
     """Draws a metric at each share of open words, and returns the SVG image.
 
     Args:
-      curve: for each stage its "words" and the metric.
-      chosen: the number of the stage of the model, which has a ring.
+      curve: for each stage, the lexicon of a density, a dict of "words" (the share of open words)
+        and the metric by its name.
+      chosen: the position of the chosen stage, from 0, which has a ring.
       metric: the name of the metric in the stages.
-      name: its title.
+      name: the title of the metric.
     """
     low = min(stage[metric] for stage in curve)
     highest = max(stage[metric] for stage in curve)
@@ -216,7 +229,7 @@ def draw_curve(
 
     # On few validation texts all stages may have the same accuracy, so the range may be 0.
     def place(stage: Json) -> Point:
-        """Returns the place of a stage in the picture."""
+        """Returns the place (x, y) of a stage, a dict of `curve`, in the picture."""
         height = (stage[metric] - low) / max(high - low, 1e-9)
         return 60 + 320 * stage["words"], 200 - 170 * height
 
@@ -248,17 +261,18 @@ def draw_curve(
 
 
 def _shorten(value: float) -> str:
+    """Returns `value` as text with three decimals, or four digits from 10 on."""
     return f"{value:.3f}" if value < 10 else f"{value:.4g}"
 
 
 def _place_labels(points: Sequence[Point]) -> list[Point]:
     """Returns the centre of a label for each point of a curve.
 
-    Each label has the place next to its point that covers the least of the line, the points and
-    the labels before it; above the point if several cover nothing.
+    Each label has the place next to its point that covers the least of the line, the points and the
+    labels before it; above the point if several cover nothing.
 
     Args:
-      points: the points of the curve, in the order of the line.
+      points: the points (x, y) of the curve, in the order of the line.
     """
     # Samples of the line and of the circles stand for what a label may cover.
     steps = np.linspace(0, 1, 81)[:, None]

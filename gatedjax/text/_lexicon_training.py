@@ -75,10 +75,11 @@ class TextPart:
     """The n texts for training, validation or test, with their targets.
 
     Attributes:
-      words: the words of each text.
+      words: the list of the words of each text.
       texts: the texts.
-      labels: the targets: int [n], the positions of their classes or grades; float [n, C] with 0
-        and 1 for several labels; float [n] for numbers.
+      labels: the targets: int [n], the positions of their classes or grades, from 0; bool [n, L +
+        U], True where a text has one of L labels of the model or of U unknown labels; float [n] for
+        numbers.
       weights: float [n], the weights of the texts in the fit; None gives all the same weight.
       unknown: the labels of the last columns of `labels`, which the model does not have.
     """
@@ -90,7 +91,7 @@ class TextPart:
     unknown: Sequence[Label] = ()
 
     def select(self, rows: np.ndarray) -> "TextPart":
-        """Returns the texts at the positions `rows`, an int array, in this order."""
+        """Returns the texts at the positions `rows`, an int array from 0, in this order."""
         places = rows.tolist()
         return TextPart(
             [self.words[i] for i in places],
@@ -113,17 +114,18 @@ def train_lexicon(
 ) -> LexiconModel:
     """Fits a lexicon to labelled texts, and measures it.
 
-    The stages of the fit are compared on the validation texts. Without `options.density` the
-    smallest density is chosen whose accuracy is at most half a point, or one standard error of the
-    best accuracy, below the best stage (of a target that is no class, see `Target.allow_loss`). If
-    the validation texts are a part of `table`, and it has at most 20,000 texts, the chosen density
-    is then fitted to all texts. There is no random number except in the fixed split.
+    The stages of the fit, a lexicon for each density (share of open words), are compared on the
+    validation texts. Without `options.density` the smallest density is chosen whose accuracy is at
+    most half a point, or one standard error of the best accuracy, below the best stage (of a target
+    that is no class, see `Target.allow_loss`). If the validation texts are a part of `table`, and
+    it has at most 20,000 texts, the chosen density is then fitted to all texts. There is no random
+    number except in the fixed split.
 
     Args:
       table: labelled texts.
-      options: the options; those of networks must have their defaults.
+      options: the options of training; the options of networks must have their defaults.
       validation: texts that choose the density; None splits off a part of `table`.
-      test: texts on which the model is evaluated.
+      test: texts on which the model is evaluated; None evaluates it on the validation texts only.
       say: called with each line of the progress report.
       max_aside: the largest share of the lines in a source that may be set aside.
       sample_weight: the weight of each line of `table` in the fit; None gives all the same weight.
@@ -292,7 +294,9 @@ def train_lexicon(
 def _calibrate(lexicon: Gated, validation: TextPart, target: Target) -> tuple[Target, float, float]:
     """Returns the target with decisions of the validation texts, and two temperatures.
 
-    They are the temperature to use and the fitted one, see `choose_temperature`.
+    The decisions are the thresholds of labels. The temperatures, by which logits are divided, are
+    the temperature to use, which is the fitted one or 1, and the fitted one. `lexicon` is the
+    fitted model, and `validation` has the texts.
     """
     readings = lexicon.read(validation.words)
     reader = lexicon.reader if isinstance(lexicon, WindowLexicon) else lexicon
@@ -309,18 +313,18 @@ def _calibrate(lexicon: Gated, validation: TextPart, target: Target) -> tuple[Ta
 def _choose(
     parts: dict[str, TextPart], target: Target, head: Head, options: TextOptions
 ) -> tuple[Gated, Gated, list[Json], int]:
-    """Fits all stages, and chooses the stage of the model.
+    """Fits all stages, the lexicons of falling density, and chooses the stage of the model.
 
     Args:
       parts: the texts by purpose; "train" and "validation" are used.
       target: the target of the texts.
-      head: its head.
+      head: the loss and the prediction of these targets.
       options: the options, of which the density is used.
 
     Returns:
       The lexicon of the chosen stage; the lexicon of all words; for each stage a dict with
       "density", "words" (the share of open words in the validation texts) and the metrics of the
-      target; and the number of the chosen stage.
+      target; and the position of the chosen stage, from 0.
     """
     train, held = parts["train"], parts["validation"]
     stages: list[Gated] = []
@@ -361,10 +365,10 @@ def choose_stage(scores: Sequence[float], allowed: float) -> int:
 
     Args:
       scores: the score of each stage, from all words to the fewest; larger is better.
-      allowed: how much below the best score the score may be, see `Target.allow_loss`.
+      allowed: the largest difference between the best score and the score of the result.
 
     Returns:
-      The number of the stage, from 0.
+      The position of the stage, from 0.
 
     Reference: Breiman et al. 1984 (the rule of one standard error).
     """
@@ -383,7 +387,7 @@ def weigh_texts(
       corpus: the n training texts.
       class_weight: "balanced" multiplies the weight of a text with n / (C n_c), where n_c is the
         number of texts of its class among C classes; None does not.
-      sample_weight: the weight of each line of the source; None is 1 for all.
+      sample_weight: float [lines], the weight of each line of the source; None is 1 for all.
     """
     if class_weight is None and sample_weight is None:
         return None
@@ -404,7 +408,7 @@ def _refit(part: TextPart, head: Head, options: TextOptions, density: float) -> 
       part: the texts.
       head: the form of the targets, with their loss and prediction.
       options: the options of the fit.
-      density: the share of open words of the chosen stage.
+      density: the share of open words of the chosen stage, in (0, 1].
 
     Returns:
       The lexicon of this density, and the lexicon of all words.
@@ -445,6 +449,7 @@ def _start_fit(
 
 
 def _set_temperature(lexicon: Gated, temperature: float) -> Gated:
+    """Returns a copy of a lexicon whose logits are divided by `temperature`."""
     if isinstance(lexicon, WindowLexicon):
         reader = dataclasses.replace(lexicon.reader, temperature=temperature)
         return dataclasses.replace(lexicon, reader=reader)
@@ -454,7 +459,8 @@ def _set_temperature(lexicon: Gated, temperature: float) -> Gated:
 def _list_densities(options: TextOptions) -> list[float]:
     """Returns the densities, shares of open words, of the stages of the fit, falling.
 
-    If `options.density` is set it is the last of them.
+    If `options.density` is set it is the last of them. `options.model` is "window" for gates that
+    see the neighbours; then there are only two densities, 1 and this one.
     """
     density = options.density
     if density is None:
@@ -479,7 +485,7 @@ def read_labelled(
       classes: the possible labels; None uses the labels in the table.
       max_aside: the largest share of the lines that may be set aside.
       left_out: texts with these labels are left out.
-      splitter: the rule that decides which texts have a word, and which texts are equal.
+      splitter: splits texts into words, which decides the texts that have a word and are equal.
 
     Returns:
       A `Corpus` with the labels, without the numbers of words; and the list of the texts.
@@ -499,15 +505,15 @@ def read_targets(
 
     Args:
       table: the texts.
-      target_class: the kind of the targets.
-      model_target: the target of the training texts; None for the training texts.
+      target_class: the subclass of `Target` for the task.
+      model_target: the target of the training texts; None if `table` has the training texts.
       max_aside: the largest share of the lines that may be set aside.
       left_out: texts with these labels are left out.
-      splitter: the rule that decides which texts have a word, and which texts are equal.
+      splitter: splits texts into words, which decides the texts that have a word and are equal.
 
     Returns:
       A `Corpus`, in which the different labels (for several labels tuples of labels) have the place
-      of the classes, and the texts.
+      of the classes, and the list of the texts.
     """
     if target_class.kind not in WITHOUT_CLASSES:
         classes = None if model_target is None else model_target.classes
@@ -519,6 +525,17 @@ def read_targets(
 def _read_examples(
     examples: Examples, max_aside: float, splitter: Splitter
 ) -> tuple[Corpus, list[str]]:
+    """Reads the texts of `examples` into memory.
+
+    Args:
+      examples: the records of a source, with a table that numbers their labels.
+      max_aside: the largest share of the lines that may be set aside.
+      splitter: splits texts into words, by which equal texts are found.
+
+    Returns:
+      A `Corpus` with the labels, and the list of the texts, with spaces in place of control
+      characters.
+    """
     texts: list[str] = []
     for record, (words,) in examples.read(lambda record: [splitter.split(record.inputs[0])]):
         examples.add(record, digest_parts(word.encode("utf-8", "surrogatepass") for word in words))
@@ -532,7 +549,7 @@ def measure_lexicon(lexicon: Gated, part: TextPart, target: Target) -> Json:
     Args:
       lexicon: the lexicon.
       part: the texts and their targets.
-      target: the form of the targets, with their metrics.
+      target: the target, which computes the metrics.
     """
     readings = lexicon.read(part.words)
     metrics = target.measure(part.labels, readings, part.unknown)
@@ -543,7 +560,7 @@ def measure_baselines(train: TextPart, held: TextPart, num_classes: int, checked
     """Trains two linear models, of words and of character n-grams, and returns their accuracies.
 
     Args:
-      train: the training texts.
+      train: the training texts, with labels int [n], the positions of classes.
       held: the texts on which the accuracies are measured.
       num_classes: the number of classes.
       checked: the name of these texts, "test" or "validation".

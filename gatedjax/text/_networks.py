@@ -95,6 +95,13 @@ class NetworkEntry:
         """
 
         def summarize(params: Params, batch: Batch) -> Reading:
+            """Returns a dict of the arrays that a prediction needs, such as "probabilities" [B, C].
+
+            It also has "kept", a tuple of the masks bool [B, T] of the words that the network uses,
+            a mask for each text of an example, and "density" [B], the share of these words.
+            `params` are the parameters, and `batch` has "tokens" [B, T] and "lengths" [B] of B
+            texts.
+            """
             output = module.apply({"params": params}, batch)
             return {"probabilities": nn.softmax(output.logits), **self.summarize(output, batch)}
 
@@ -123,11 +130,23 @@ def _density(is_open: jax.Array, mask: jax.Array) -> jax.Array:
 # The next functions are the `summarize` of networks: each maps the output for a batch to a
 # `Reading` without "probabilities". `_all` is for networks that leave out no word.
 def _all(output: Output, batch: Batch) -> Reading:
+    """Returns the reading of a network without gates, which uses all words.
+
+    The dict has a tuple of the mask of all real words, bool [B, T], as "kept", and ones [B] as
+    "density". `output` is the result of the network for the batch, "tokens" [B, T] and "lengths"
+    [B].
+    """
     mask = _mask(batch)
     return {"kept": (mask,), "density": jnp.ones(len(mask))}
 
 
 def _ga_net(output: Output, batch: Batch) -> Reading:
+    """Returns the reading of a GA-Net: its open words, attention and open probabilities.
+
+    The dict has a tuple of the mask of open words, bool [B, T], their share "density" [B],
+    "attention" [B, T] and, with gates, "gates" [B, T]. `output` is a `GANetOutput` for the batch,
+    "tokens" [B, T] and "lengths" [B].
+    """
     mask = _mask(batch)
     if output.attention is None:
         return _all(output, batch)
@@ -144,6 +163,11 @@ def _ga_net(output: Output, batch: Batch) -> Reading:
 
 
 def _agt(output: Output, batch: Batch) -> Reading:
+    """Returns the reading of an AGT: all words, with the mean attention of its layers.
+
+    The dict has a tuple of the mask of all real words, bool [B, T], "density" [B] and "attention"
+    [B, T]. `output` is an `AGTOutput` for the batch, "tokens" [B, T] and "lengths" [B].
+    """
     reading = _all(output, batch)
     if output.attention is not None:
         reading["attention"] = jnp.mean(output.attention, axis=1)
@@ -176,6 +200,12 @@ def _pool_selections(selections: Any, mask: jax.Array) -> tuple[jax.Array, jax.A
 
 
 def _ssan(output: Output, batch: Batch) -> Reading:
+    """Returns the reading of an SSAN: the selected words, and the attention that words receive.
+
+    The dict has a tuple of the mask of selected words, bool [B, T], their share "density" [B] and
+    "attention" [B, T], which sums to 1 over the words of a text. `output` has the `selections` of
+    the layers for the batch, "tokens" [B, T] and "lengths" [B].
+    """
     mask = _mask(batch)
     is_selected, density = _pool_selections(output.selections, mask)
     received = [s.weights for s in output.selections if s.weights is not None]
@@ -189,6 +219,11 @@ def _ssan(output: Output, batch: Batch) -> Reading:
 
 
 def _nli(output: Output, batch: Batch) -> Reading:
+    """Returns the reading of an `SSANNLI`: the selected words of both sentences.
+
+    The dict has a pair of the masks of selected words, bool [B, T], and "density" [B], the mean of
+    their shares. `output` is an `SSANNLIOutput` for the batch.
+    """
     first, first_density = _pool_selections((output.premise,), _mask(batch))
     second, second_density = _pool_selections(
         (output.hypothesis,), _mask(batch, "hypothesis", "hypothesis_lengths")
@@ -249,6 +284,7 @@ def _gated_by_words() -> models.GANetConfig:
 
 
 def _rau(cell: str) -> Config:
+    """Returns the configuration of a recurrent classifier with a cell, "rau", "gru" or "lstm"."""
     return models.RAUConfig(
         cell=cell,  # type: ignore[arg-type]
         hidden=64,
@@ -257,6 +293,7 @@ def _rau(cell: str) -> Config:
 
 
 def _selector(layers: tuple[int, ...]) -> models.SelectorConfig:
+    """Returns the configuration of selectors in the layers with these numbers, from 1."""
     return models.SelectorConfig(select_layers=layers, cap=0.0)
 
 
@@ -423,6 +460,12 @@ class _Tagger(models.SSANTagger):
     """
 
     def __call__(self, batch: Batch, *, train: bool = False) -> Any:
+        """Runs the network without a marked predicate.
+
+        `batch` has "tokens" int [B, T] and "lengths" int [B]. train=True adds dropout and drawn
+        selections, from the PRNG streams "dropout" and "gate". The result is an `SSANTaggerOutput`
+        with the scores of C tags, `logits` [B, T, C], and `selections`.
+        """
         unmarked = {**batch, "is_predicate": jnp.zeros_like(batch["tokens"])}
         return super().__call__(unmarked, train=train)
 
@@ -434,6 +477,7 @@ class _TaggingTask(models.SSANTaggingTask):
     """
 
     def _predictions(self, output: Output, batch: Batch) -> Any:
+        """Returns {}, because a tagging model records no predictions in training."""
         return {}
 
 

@@ -28,8 +28,10 @@ class TfidfModel:
 
         v_f = (1 + log count_f) (log((1 + n) / (1 + n_f)) + 1), in rows of length 1
 
-    With a `LabelHead` it is one-vs-rest logistic regression, because the loss is a sum over the
-    labels; with a `RealHead` it is ridge regression.
+    count_f is the number of times that the text has the word or pair f, n_f the number of training
+    texts with it, and n the number of all training texts. With a `LabelHead` it is one-vs-rest
+    logistic regression, because the loss is a sum over the labels; with a `RealHead` it is ridge
+    regression.
 
         >>> texts, targets = [["good"], ["bad"], ["good"], ["bad"]], np.array([1.0, 0, 1, 0])
         >>> model = TfidfModel(RealHead.of_targets(targets)).fit(texts, targets)
@@ -38,7 +40,7 @@ class TfidfModel:
         True
 
     Args:
-      head: the loss and the prediction.
+      head: the loss and the prediction, a `LabelHead` or a `RealHead`.
     """
 
     def __init__(self, head: Head) -> None:
@@ -49,7 +51,7 @@ class TfidfModel:
 
         Args:
           texts: the words of each text.
-          targets: the targets of the texts.
+          targets: the targets of the texts, bool [n, L] of labels or float [n] of numbers.
         """
         words = number_words(texts)
         self._number_of = {word: number for number, word in enumerate(words.types)}
@@ -70,7 +72,10 @@ class TfidfModel:
         return self
 
     def compute_readings(self, texts: Sequence[Sequence[str]]) -> Readings:
-        """Returns the logits and probabilities of texts, in which all words are open."""
+        """Returns the logits [n, C] and probabilities of n texts, in which all words are open.
+
+        `texts` has the words of each text. C is the number of labels, or 1 for a number.
+        """
         scores = self._weigh(self._count(texts)) @ self._weights
         logits = self._head.add_bias(scores, self._bias)
         no_text = np.zeros(len(texts), bool)
@@ -83,6 +88,11 @@ class TfidfModel:
         )
 
     def _count(self, texts: Sequence[Sequence[str]]) -> Any:
+        """Returns the numbers of times that texts have each feature, a sparse matrix [n, F].
+
+        The F features are the words of training, then its pairs of neighbours. Unknown words and
+        pairs are ignored. `texts` has the words of each text.
+        """
         words = number_words(texts)
         width = max(len(self._number_of), 1)
         numbers = np.array([self._number_of.get(word, -1) for word in words.types], np.int64)
@@ -97,6 +107,10 @@ class TfidfModel:
         return counts
 
     def _weigh(self, counts: Any) -> Any:
+        """Returns the TF-IDF of features, a sparse matrix [n, F] with rows of length 1.
+
+        `counts` is the result of `_count`. A text without a feature has a row of zeros.
+        """
         # A text of words that training has not seen has no feature, and the length 0.
         values = (1 + np.log(counts.data)) * self._idf[counts.indices]
         weighted = csr_matrix((values, counts.indices, counts.indptr), counts.shape)
@@ -113,16 +127,20 @@ def measure_rivals(
     fitted: Any,
     checked: Any,
 ) -> dict[str, Json]:
-    """Trains the simple rival of a lexicon, and returns its metrics by its name.
+    """Trains the simple model that a lexicon is compared with, and returns its metrics.
+
+    The result is a dict of a single entry, from the name of the model, such as "ridge regression on
+    TF-IDF", to the dict of `Target.measure`.
 
     Its thresholds are chosen on the validation texts, like those of the lexicon.
 
     Args:
       target: the target of the model.
       training: the training texts without the validation texts, a `TextPart`.
-      validation: the validation texts.
-      fitted: the training texts of the model that is measured.
-      checked: the texts on which it is measured.
+      validation: the validation texts, a `TextPart`.
+      fitted: the training texts of the model that is measured, a `TextPart`: `training`, or these
+        and the validation texts.
+      checked: the texts on which it is measured, a `TextPart`.
     """
     head = target.make_head(fitted.labels)
     if type(head) not in _NAMES:
@@ -143,5 +161,9 @@ def measure_rivals(
 
 
 def _readings_of(probabilities: np.ndarray) -> Readings:
+    """Returns readings of n texts with these probabilities, [n, C], also in place of the logits.
+
+    They have no gates, so that a target can measure them.
+    """
     no_text = np.zeros(len(probabilities), bool)
     return Readings(probabilities, [], no_text, no_text, probabilities)

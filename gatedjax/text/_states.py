@@ -42,7 +42,7 @@ class EncodedText(NamedTuple):
 
 
 class NeedsEncoder(ValueError):
-    """Raised if a model reads vectors and neither an encoder nor vectors are there."""
+    """Raised if a model reads vectors and has no encoder, or an encoder with other vectors."""
 
 
 class States(Sequence[EncodedText]):
@@ -54,7 +54,7 @@ class States(Sequence[EncodedText]):
 
     Args:
       name: the name of the source, for messages.
-      vectors: [N, D], the vectors of the tokens of all texts.
+      vectors: [N, D], the vectors, of width D, of the N tokens of all texts.
       offsets: int [n + 1], the position in `vectors` where each text begins, and their end.
       tokens: the N tokens.
 
@@ -100,9 +100,11 @@ class States(Sequence[EncodedText]):
                 )
 
     def __len__(self) -> int:
+        """Returns the number n of texts."""
         return len(self.offsets) - 1
 
     def __getitem__(self, index):
+        """Returns the `EncodedText` at a position from 0, or a list of them for a slice."""
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         place = range(len(self))[index]
@@ -110,11 +112,12 @@ class States(Sequence[EncodedText]):
         return EncodedText(list(map(str, self.tokens[part])), self.vectors[part])
 
     def __iter__(self) -> Iterator[EncodedText]:
+        """Yields the `EncodedText` of each text."""
         return (self[i] for i in range(len(self)))
 
     @property
     def width(self) -> int:
-        """The number D of a vector."""
+        """The width D of a vector."""
         return self.vectors.shape[1]
 
 
@@ -135,7 +138,8 @@ def save_states(
 
     Args:
       path: the file, which ends with .npz.
-      texts: the tokens and the vectors [T, D] of each text, as an encoder returns them.
+      texts: the tokens and the vectors [T, D] of each text, as an encoder returns them, for T
+        tokens of width D.
       overwrite: True replaces an existing file.
 
     Returns:
@@ -208,6 +212,11 @@ def read_states(path: str | Path) -> States:
 
 
 def _load_array(path: Path, file: Any, name: str) -> np.ndarray:
+    """Returns the array `name` of an open .npz file; `path` is its path, for messages.
+
+    Raises:
+      ValueError: if the array is damaged or has Python objects.
+    """
     try:
         return np.asarray(file[name])
     except (ValueError, SyntaxError, zipfile.BadZipFile) as error:
@@ -227,7 +236,7 @@ def check_encoded(
     """Yields the checked tokens and vectors of each text.
 
     Args:
-      results: for each text its tokens and their vectors [T, D].
+      results: for each text a pair of its T tokens and their vectors [T, D].
       name: the name of the source, for messages.
       texts: the texts, which messages quote; None quotes the number of the text.
 
@@ -271,11 +280,11 @@ def check_encoded(
 
 
 def collect_states(name: str, encoded: Iterable[EncodedText]) -> States:
-    """Collects the tokens and vectors of texts into arrays.
+    """Collects the tokens and vectors of texts into the arrays of a `States`.
 
     Args:
       name: the name of the source, for messages.
-      encoded: the checked texts.
+      encoded: the checked texts, in their order.
 
     Raises:
       ValueError: if no text has a token, or the widths of the vectors differ.
@@ -304,7 +313,7 @@ def encode_texts(encoder: Encoder, texts: Iterable[str]) -> Iterator[EncodedText
     """Calls an encoder on a few texts at a time, and yields the checked results.
 
     Args:
-      encoder: the function of the user.
+      encoder: a function that maps a list of texts to a pair (tokens, vectors [T, D]) for each.
       texts: the texts.
 
     Raises:
@@ -323,7 +332,7 @@ def encode_texts(encoder: Encoder, texts: Iterable[str]) -> Iterator[EncodedText
 
 
 def check_encoder(encoder: Any) -> None:
-    """Raises TypeError if an encoder cannot be called."""
+    """Raises TypeError if `encoder`, a function of a list of texts, cannot be called."""
     if not callable(encoder):
         raise TypeError(
             "encoder must be a function from a list of texts to a list of (tokens, vectors [T, D]),"
@@ -332,7 +341,11 @@ def check_encoder(encoder: Any) -> None:
 
 
 def sample_encoder(encoder: Encoder | None) -> Json | None:
-    """Returns the facts by which an encoder is compared when a model is loaded, or None."""
+    """Returns the facts by which an encoder is compared when a model is loaded, or None for None.
+
+    The facts are a dict: "path", the import path of the function; "tokens", the tokens of a fixed
+    text; and "vectors", the first numbers of its first and its last vector.
+    """
     if encoder is None:
         return None
     ((tokens, vectors),) = encode_texts(encoder, [_PROBE])
@@ -348,13 +361,14 @@ def compare_encoder(encoder: Encoder, facts: object, width: int) -> None:
     """Checks that an encoder gives the vectors with which a model was trained.
 
     Args:
-      encoder: the encoder.
+      encoder: a function that maps a list of texts to a pair (tokens, vectors [T, D]) for each.
       facts: the result of `sample_encoder` for the encoder of the training; None if the model was
         trained with a file of states, and only the width is compared.
       width: the width of the vectors of the model.
 
     Raises:
       NeedsEncoder: if the tokens or vectors differ.
+      TypeError: if the encoder is not callable.
     """
     check_encoder(encoder)
     ((tokens, vectors),) = encode_texts(encoder, [_PROBE])
@@ -385,7 +399,7 @@ class NumberedTable:
     Empty lines do not count, because programs that write states skip them too.
 
     Args:
-      table: the table.
+      table: an open table, which yields the records of a source.
 
     Attributes:
       place: the number of the record that was read last, from 0; -1 before the first.
@@ -401,10 +415,11 @@ class NumberedTable:
 
     @property
     def columns(self) -> Columns:
-        """The columns that are read."""
+        """The names of the columns that are read, of the texts and of the label."""
         return self._table.columns
 
     def __iter__(self) -> Iterator[Record | Aside]:
+        """Yields each `Record`, or the `Aside` of a line that is set aside, and updates `place`."""
         self.place = -1
         for row in self._table:
             self.place += not (isinstance(row, Aside) and row.reason == EMPTY)
@@ -418,12 +433,13 @@ def find_states(
 
     Args:
       table: the texts.
-      source: a file of states, or encoded texts; None encodes the texts.
-      encoder: the encoder, if there is no source.
+      source: the path of a file that `save_states` wrote, or a sequence of a pair (tokens, vectors
+        [T, D]) for each record; None encodes the texts.
+      encoder: the function that encodes texts, if there is no source, or None.
 
     Raises:
-      ValueError: if the number of texts of the source is not that of the records, or the encoder
-        or the file cannot be used.
+      ValueError: if the number of texts of the source is not that of the records, or the encoder or
+        the file cannot be used.
     """
     if source is None:
         assert encoder is not None
@@ -452,9 +468,9 @@ def find_states(
 
 
 def locate_tokens(text: str, tokens: Sequence[str]) -> list[tuple[int, int] | None]:
-    """Finds the characters of each token in its text, without case, from the left to the right.
+    r"""Finds the characters of each token in its text, without case, from the left to the right.
 
-    Marks of subwords ("##", "\\u2581", "\\u0120", "</w>") are left out. A token that is not in the
+    Marks of subwords ("##", "\u2581", "\u0120", "</w>") are left out. A token that is not in the
     rest of the text, such as "[CLS]", has no characters.
 
         >>> locate_tokens("Unseen film", ["[CLS]", "un", "##seen", "film"])
@@ -465,7 +481,7 @@ def locate_tokens(text: str, tokens: Sequence[str]) -> list[tuple[int, int] | No
       tokens: its tokens, in their order.
 
     Returns:
-      For each token its begin and end in the text, or None.
+      For each token its begin and its end (exclusive) in the text, in characters from 0, or None.
     """
     # `lower` may change the number of characters, `casefold` even more often.
     lowered = text.lower()
@@ -497,7 +513,7 @@ def remove_tokens(text: str, tokens: Sequence[str], is_removed: Sequence[bool]) 
     Args:
       text: the text.
       tokens: its tokens.
-      is_removed: True at the tokens that are removed.
+      is_removed: a bool for each token, True at the tokens that are removed.
     """
     letters = list(text)
     for place, removed in zip(locate_tokens(text, tokens), is_removed, strict=True):

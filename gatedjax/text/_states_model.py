@@ -59,11 +59,16 @@ Item = str | EncodedText
 class OpenPrediction(Prediction):
     """A prediction that also depends on closed tokens, so that its open tokens are not `kept`.
 
-    In the line of `gatedjax predict` they are called "open".
+    It has the fields of a `Prediction`: the label, its probability, the open tokens and their
+    share. In the line of `gatedjax predict` the tokens are called "open".
     """
 
     def to_json(self) -> Json:
-        """Returns the line of `gatedjax predict`, with "open" in place of "kept"."""
+        """Returns the dict of `gatedjax predict`, with "open" in place of "kept".
+
+        It has the fields of `Prediction`, such as "label" and "probability"; "open" is the list of
+        the open tokens.
+        """
         fields = Prediction.to_json(self)
         return {"open" if name == "kept" else name: value for name, value in fields.items()}
 
@@ -72,13 +77,17 @@ class OpenPrediction(Prediction):
 class StatesModel:
     """A fitted `GatedPooling` with its classes and its encoder, in place of a `TrainedModel`.
 
+    It has the methods of a `TrainedModel` that predict and explain; `kind` is "text", the task,
+    `inputs` the number of texts of an example, and `network` the name of this kind of model.
+
     Attributes:
-      pooling: the gates and weights.
+      pooling: the gates and the weights of the classifier, which reads vectors.
       classes: the labels as written in the training data, in the order of the outputs.
-      encoder: the function that gives the tokens and vectors of texts; None if only vectors are
-        there.
-      facts: the facts about the encoder of the training, see `sample_encoder`, or None.
-      report: scores of the model, and of other models on the same texts.
+      encoder: a function that maps a list of texts to a pair (tokens, vectors [T, D]) for each;
+        None if the model can read only vectors.
+      facts: a dict with the path, the tokens and some numbers of the encoder of the training, see
+        `sample_encoder`; None after training with a file of vectors.
+      report: a dict of the scores of the model, and of other models on the same texts.
       picture: an SVG image of the accuracy at each density, or "".
     """
 
@@ -99,6 +108,8 @@ class StatesModel:
 
     def encode(self, items: Sequence[Item]) -> list[EncodedText]:
         """Returns the tokens and vectors of texts, of which some may be encoded already.
+
+        `items` has for each text the text, or an `EncodedText`.
 
         Raises:
           NeedsEncoder: if there is a text and no encoder.
@@ -129,10 +140,12 @@ class StatesModel:
         """Reads texts, and yields the results in their order.
 
         Args:
-          examples: the texts, or their tokens and vectors, each in a tuple of one item.
+          examples: the texts, or their tokens and vectors, each in a tuple of one item, a string or
+            an `EncodedText`.
 
         Yields:
-          The tokens and vectors of each text and its `Readings` (of a single text), or a `Failure`.
+          The tokens and vectors of each text and its `Readings` (of a single text), or a `Failure`
+          with the reason for a text without a token.
         """
         for part in chunks(examples, _CHUNK):
             for text in self.encode([item for (item,) in part]):
@@ -144,13 +157,17 @@ class StatesModel:
     def predict(self, examples: Iterable[Sequence[Item]]) -> Iterator[Prediction | Failure]:
         """Yields a `Prediction` for each example, or a `Failure` with the reason, in their order.
 
-        An example is a tuple of a text, or of its tokens and vectors.
+        `examples` has for each of the n texts a tuple of one item: the text, or its `EncodedText`.
         """
         for output in self.read_texts(examples):
             yield output if isinstance(output, Failure) else self.predict_read(*output)
 
     def predict_read(self, text: EncodedText, reading: Readings) -> Prediction:
-        """Returns the prediction for a text that was read as `reading`."""
+        """Returns the predicted class, its probability and the open tokens of a text.
+
+        `text` has the tokens, and `reading` is the `Readings` of this text only. The result is an
+        `OpenPrediction` unless training has found that closed tokens have no effect.
+        """
         best = int(np.argmax(reading.probabilities[0]))
         is_open = reading.is_open[0]
         make = Prediction if self.has_no_leak else OpenPrediction
@@ -166,8 +183,12 @@ class StatesModel:
     ) -> Iterator[ReasonedPrediction | Failure]:
         """Yields the prediction for each example with the parts of its open tokens.
 
+        The tokens with the largest parts in the logit of the predicted class, against the mean of
+        the classes, come first. A text without a token gives a `Failure`.
+
         Args:
-          examples: the texts, or their tokens and vectors, each in a tuple of one item.
+          examples: the texts, or their tokens and vectors, each in a tuple of one item, a string or
+            an `EncodedText`.
         """
         for output in self.read_texts(examples):
             if isinstance(output, Failure):
@@ -184,6 +205,9 @@ class StatesModel:
     def probabilities(self, examples: Iterable[Sequence[Item]]) -> np.ndarray:
         """Computes the probability of each class for each example: float32 [n, C].
 
+        `examples` has for each of the n texts a tuple of one item: the text, or its `EncodedText`.
+        The C columns are the classes in the order of `classes`.
+
         Raises:
           ValueError: if a text has no token.
         """
@@ -193,10 +217,15 @@ class StatesModel:
     def explain(self, item: Item) -> Explanation:
         """Explains the prediction for a text by its open tokens.
 
-        With an encoder and a leak, the open tokens alone are encoded again.
+        A leak means that closed tokens change the vectors of the open ones. With an encoder and a
+        leak, the open tokens alone are encoded again.
 
         Args:
-          item: a text, or its tokens and vectors.
+          item: a text, or its tokens and vectors as an `EncodedText`.
+
+        Returns:
+          The tokens, their gates and parts in the logits, the prediction, and the prediction
+          without each token.
 
         Raises:
           ValueError: if the text has no token.
@@ -238,7 +267,12 @@ class StatesModel:
         )
 
     def _describe_leak(self, item: Item, text: EncodedText, is_open: np.ndarray) -> str:
-        """Returns a sentence about the text without its closed tokens."""
+        """Returns a sentence about the text without its closed tokens.
+
+        `item` is the text or its `EncodedText`, `text` its tokens and vectors, and `is_open` a bool
+        [T], True at open tokens. The open tokens are encoded again; without an encoder the sentence
+        reports that this was not possible.
+        """
         if self.encoder is None or not isinstance(item, str):
             return UNMEASURED
         remaining = remove_tokens(item, text.tokens, (~is_open).tolist())
@@ -258,6 +292,9 @@ class StatesModel:
           folder: the folder of the model.
           card: a description of the model, which is written to its README, or None.
           overwrite: True replaces an earlier model in the folder.
+
+        Returns:
+          The path of the folder.
         """
         config: Json = {
             **facts_of("text"),
@@ -314,7 +351,7 @@ def measure_states_leak(model: StatesModel, texts: Sequence[str]) -> Json | None
 
     Args:
       model: the fitted model with its encoder.
-      texts: a sample of texts.
+      texts: a sample of texts, as strings.
 
     Returns:
       A dict with "texts", the number of texts of which tokens were removed; "changed", the number
@@ -352,12 +389,18 @@ def measure_states_leak(model: StatesModel, texts: Sequence[str]) -> Json | None
 
 
 def is_zero(leak: object) -> bool:
-    """Returns True if a leak was measured and is at most the size of rounding."""
+    """Returns True if a leak was measured and is at most the size of rounding.
+
+    `leak` is the result of `measure_states_leak`, or None if it was not measured.
+    """
     return isinstance(leak, dict) and leak["largest_change"] <= _LARGEST_CHANGE
 
 
 def render_states_leak(leak: Json | None) -> str:
-    """Returns the result of `measure_states_leak` as a sentence."""
+    """Returns the result of `measure_states_leak` as a sentence.
+
+    `leak` is this result, a dict; None means that it was not measured.
+    """
     if leak is None:
         return UNMEASURED
     if is_zero(leak):

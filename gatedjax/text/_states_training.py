@@ -52,7 +52,14 @@ _SPLITTER = Splitter(Tokenizer(LEXICON_KIND))
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Part:
-    """The texts of a purpose, the vectors of their tokens, and their classes."""
+    """The n texts for training, validation or test, their vectors, and their classes.
+
+    Attributes:
+      texts: the texts.
+      vectors: for each text the vectors [T, D] of its T tokens.
+      labels: int [n], the class of each text, from 0.
+      weights: float [n], the weights of the texts in the fit; None gives all the same weight.
+    """
 
     texts: list[str]
     vectors: list[np.ndarray]
@@ -60,6 +67,7 @@ class _Part:
     weights: np.ndarray | None = None
 
     def select(self, rows: np.ndarray) -> "_Part":
+        """Returns the texts at the positions `rows`, an int array from 0, in this order."""
         places = rows.tolist()
         return _Part(
             [self.texts[i] for i in places],
@@ -69,7 +77,10 @@ class _Part:
         )
 
     def split(self) -> TextPart:
-        """Returns the texts as words, for the models that the result is compared with."""
+        """Returns the texts as words, for the models that the result is compared with.
+
+        The result has no weights.
+        """
         words = [_SPLITTER.split(text) for text in self.texts]
         return TextPart(words, self.texts, self.labels)
 
@@ -89,24 +100,26 @@ def train_states(
 ) -> StatesModel:
     """Fits gates and a classifier to the token vectors of labelled texts, and measures them.
 
-    The stages of `fit_pooling` are compared on the validation texts like the stages of a lexicon,
-    see `train_lexicon`. With an encoder, the effect of the closed tokens on the vectors of the open
-    tokens is measured on up to 64 texts.
+    The stages of `fit_pooling`, a classifier for each density (share of open tokens), are compared
+    on the validation texts like the stages of a lexicon, see `train_lexicon`. With an encoder, the
+    effect of the closed tokens on the vectors of the open tokens is measured on up to 64 texts.
 
     Args:
       table: labelled texts.
-      options: the options, with `states` or `encoder`.
+      options: the options of training. `states` is the file of the vectors of `table`, or `encoder`
+        a function that maps a list of texts to a pair (tokens, vectors [T, D]) for each.
       validation: texts that choose the density; None splits off a part of `table`.
       test: texts on which the model is evaluated.
       say: called with each line of the progress report.
       max_aside: the largest share of the lines in a source that may be set aside.
       sample_weight: the weight of each line of `table` in the fit; None gives all the same weight.
-      states: the encoded texts of `table`, in place of `options.states`.
-      validation_states: a file of states, or encoded texts, of `validation`.
-      test_states: the same of `test`.
+      states: the encoded texts of `table`, in place of `options.states`: a file, or a sequence of a
+        pair (tokens, vectors [T, D]) for each record.
+      validation_states: a file of states, or encoded texts, of `validation`; None uses the encoder.
+      test_states: a file of states, or encoded texts, of `test`.
 
     Returns:
-      The fitted model with its report.
+      The fitted model with its report, a dict of its scores and of the scores of other models.
 
     Raises:
       ValueError: for data, states or options that cannot be used.
@@ -231,7 +244,18 @@ def train_states(
 def _fit_stages(
     parts: dict[str, _Part], num_classes: int, options: TextOptions
 ) -> tuple[list[GatedPooling], list[Json], int]:
-    """Fits all stages, and returns them with their scores and the number of the stage to use."""
+    """Fits a classifier for each density, and chooses one of them on the validation texts.
+
+    Args:
+      parts: the texts by purpose; "train" and "validation" are used.
+      num_classes: the number of classes.
+      options: the options, of which the density and the metric are used.
+
+    Returns:
+      The classifiers of falling density; for each a dict with "density", "words" (the share of open
+      tokens in the validation texts), "accuracy" and "macro_f1"; and the position of the chosen
+      classifier, from 0.
+    """
     validation_part = parts["validation"]
     stages, curve = [], []
     for pooling in _fit(parts["train"], num_classes, _list_densities(options)):
@@ -252,12 +276,20 @@ def _fit_stages(
 
 
 def _fit(part: _Part, num_classes: int, densities: Sequence[float]) -> list[GatedPooling]:
+    """Returns a classifier for each of `densities`, the falling shares of open tokens in (0, 1].
+
+    `part` has the training texts with their vectors and classes, of which there are `num_classes`.
+    """
     return list(
         fit_pooling(part.vectors, part.labels, num_classes, densities, sample_weight=part.weights)
     )
 
 
 def _list_densities(options: TextOptions) -> list[float]:
+    """Returns the densities, falling shares of open tokens, that are fitted.
+
+    If `options.density` is set it is the last of them.
+    """
     if options.density is None:
         return list(DENSITIES)
     return [*(stage for stage in DENSITIES if stage > options.density), options.density]
@@ -275,14 +307,14 @@ def read_encoded(
 
     Args:
       table: the texts.
-      states: the states of all records, see `find_states`.
+      states: the tokens and vectors of all records, in their order.
       classes: the possible labels; None uses the labels in the table.
       max_aside: the largest share of the lines that may be set aside.
       left_out: texts with these labels are left out.
       say: called with a line if most tokens do not occur in their texts.
 
     Returns:
-      A `Corpus` with the labels, and the texts with their vectors.
+      A `Corpus` with the labels, and a `_Part` with the texts, their vectors and their classes.
     """
     examples = Examples(table, classes, left_out)  # type: ignore[arg-type]
     texts: list[str] = []
@@ -310,7 +342,7 @@ def read_encoded(
 
 
 def sample_texts(texts: Sequence[str]) -> list[str]:
-    """Returns an evenly spread sample of texts, see `Sample`."""
+    """Returns an evenly spread sample of at most 64 texts, in their order."""
     sample = Sample()
     for text in texts:
         sample.add(text)
@@ -318,7 +350,10 @@ def sample_texts(texts: Sequence[str]) -> list[str]:
 
 
 def _measure(pooling: GatedPooling, part: _Part, classes: Sequence[Label]) -> Json:
-    """Returns the metrics of `classification_metrics` and the density on texts."""
+    """Returns the dict of `classification_metrics`, and "density", the share of open tokens.
+
+    `pooling` is the classifier, `part` has the texts, and `classes` are the names of the classes.
+    """
     readings = pooling.read(part.vectors)
     metrics = classification_metrics(part.labels, readings.probabilities, classes)
     return {**metrics, "density": float(np.mean(np.concatenate(readings.is_open)))}
@@ -327,17 +362,19 @@ def _measure(pooling: GatedPooling, part: _Part, classes: Sequence[Label]) -> Js
 def evaluate_states(
     model: StatesModel, table: Table, *, max_aside: float = 1.0, states: Source = None
 ) -> Json:
-    """Evaluates a model of states on labelled texts; see `evaluate_model`.
+    """Evaluates a model of states, which reads token vectors, on labelled texts.
 
     Args:
       model: the fitted model.
       table: labelled texts.
       max_aside: the largest share of the lines that may be set aside.
-      states: a file of states, or encoded texts; None uses the encoder of the model.
+      states: a file of states, or a sequence of a pair (tokens, vectors [T, D]) for each record;
+        None uses the encoder of the model.
 
     Returns:
-      The metrics, "density", "aside", and "states_leak": the result of `measure_states_leak`, or
-      None without an encoder.
+      A dict of the metrics of `classification_metrics`, "density" (the share of open tokens),
+      "aside" (the number of lines that were set aside), and "states_leak": the result of
+      `measure_states_leak`, or None without an encoder.
 
     Raises:
       ValueError: if there are neither states nor an encoder, or the data cannot be used.
@@ -360,7 +397,11 @@ def evaluate_states(
 
 
 def _render_accuracies(report: Json, checked: str) -> str:
-    """Returns the accuracy of the model and of the models that it is compared with, in lines."""
+    """Returns the accuracy of the model and of the models that it is compared with, in lines.
+
+    `report` is the report of the training, and `checked` is "test" or "validation", the texts of
+    the scores.
+    """
     ours = report[checked]
     verb = "from" if is_zero(report["leak"]) else "with the gates open for"
     lines = [

@@ -72,16 +72,18 @@ def survey_texts(
       max_len: number of words of a text that a model reads; None reads all.
       lowercase: True ignores case.
       task: "text", "pair", "labels", "regression" or "ordinal".
-      order: the grades of the task "ordinal", see `TargetOptions`.
+      order: the grades of the task "ordinal", from the lowest to the highest; None means the order
+        of their numbers.
       min_class: the number of texts below which a class or label is left out.
-      **tokens: the argument "tokens" of `read_training`.
+      **tokens: the keyword "tokens", the way in which texts are split into words, such as "words"
+        or "social".
 
     Returns:
       A dict for JSON: "name", "columns", "texts", "classes" (pairs of a label and its number of
       texts; none for numbers), "targets" (a sentence, for labels and numbers), "several_labels"
-      (number of texts), "aside", "features" (number of texts with links
-      and the like), "problems", for which a training would stop; and, unless the texts cannot be
-      numbered, "words", "scripts", "duplicates", "tokens" and "split".
+      (number of texts), "aside" (a dict about the lines that were set aside), "features" (number of
+      texts with links and the like), "problems", for which a training would stop; and, unless the
+      texts cannot be numbered, "words", "scripts", "duplicates", "tokens" and "split".
     """
     asides = Asides(table.name)
     counts: collections.Counter[tuple[type, Any]] = collections.Counter()
@@ -198,7 +200,7 @@ def _split(corpus: Corpus, held_out: float, problems: list[str], task: str = "te
     missing if the examples cannot be split.
 
     Args:
-      corpus: the examples, as numbers.
+      corpus: the examples, with the numbers of their words and classes.
       held_out: the share of the examples for validation.
       problems: the messages of the problems so far; "problems" has them and the new problem.
       task: the kind of the model, such as "text" or "labels".
@@ -217,7 +219,10 @@ def _split(corpus: Corpus, held_out: float, problems: list[str], task: str = "te
 
 
 def _problem(check: Any) -> list[str]:
-    """Calls `check`, a function without arguments; returns the message of its ValueError, or []."""
+    """Calls `check`, a function without arguments; returns the message of its ValueError, or [].
+
+    The list has at most one message.
+    """
     try:
         check()
     except ValueError as error:
@@ -240,6 +245,11 @@ def _columns(table: Table) -> Json:
 
 
 def _aside(asides: Asides) -> Json:
+    """Returns a dict about the lines that were set aside.
+
+    "lines" is their number, "reasons" a dict from each reason to its number of lines, and "first" a
+    list of the first lines with their reasons. `asides` has counted them.
+    """
     first = [str(aside) for aside in asides.first]
     return {"lines": asides.count, "reasons": dict(asides.reasons.most_common()), "first": first}
 
@@ -248,8 +258,8 @@ def _words(corpus: Corpus, max_len: int | None) -> Json:
     """Returns a dict with "total", the number of words, "quantiles", "max_len" and "longer".
 
     "quantiles" is a dict from the names in `QUANTILES` to quantiles of the number of words of a
-    text. For pairs the words of both texts count together. "longer" is the number of texts with
-    more words than `max_len`, the limit on the words of a text; None sets no limit.
+    text of `corpus`. For pairs the words of both texts count together. "longer" is the number of
+    texts with more words than `max_len`, the limit on the words of a text; None sets no limit.
     """
     lengths = np.sum([np.diff(rows.starts) for rows in corpus.texts], axis=0)
     longest = np.max([np.diff(rows.starts) for rows in corpus.texts], axis=0)
@@ -264,7 +274,7 @@ def _words(corpus: Corpus, max_len: int | None) -> Json:
 
 @functools.cache
 def _script(char: str) -> str:
-    """Returns the script of a letter by the first word of its Unicode name, such as "Latin"."""
+    """Returns the script of the letter `char` by its Unicode name, such as "Latin" or "Han"."""
     first = unicodedata.name(char, "OTHER").split()[0]
     return "Han" if first == "CJK" else first.title()
 
@@ -275,8 +285,8 @@ def _scripts(corpus: Corpus, numbers: Numbers) -> Json:
     The most frequent script comes first.
 
     Args:
-      corpus: the texts, as numbers of their words.
-      numbers: the number of each word.
+      corpus: the texts, with their words as numbers from `numbers`.
+      numbers: maps each different word of the texts to its number.
     """
     # Scripts are counted for each different word, because most words occur many times.
     times = np.zeros(len(numbers.ids), np.int64)
@@ -314,7 +324,7 @@ def render_survey(report: Json, train: str) -> Iterator[str]:
 
     Args:
       report: the result of `survey_texts` or `survey_tags`.
-      train: the command that trains on these data.
+      train: the command line that trains on these data, for the last line.
     """
     tagged = "columns" not in report
     unit, noun = ("sentences", "tags") if tagged else ("texts", "classes")
@@ -353,6 +363,11 @@ def render_survey(report: Json, train: str) -> Iterator[str]:
 
 # The next functions yield lines of `render_survey` about the entry of the report with their name.
 def _render_columns(columns: Json) -> Iterator[str]:
+    """Yields a line with the columns of the texts and of the label, and the columns not read.
+
+    `columns` is the entry of the report: a dict with "names", "text" and "label". Without names
+    there is no line.
+    """
     if columns["names"] is None:
         return
     columns_read = [*columns["text"], columns["label"]]
@@ -363,6 +378,10 @@ def _render_columns(columns: Json) -> Iterator[str]:
 
 
 def _render_duplicates(duplicates: Json) -> Iterator[str]:
+    """Yields a line about equal texts, and a line about equal texts with different labels.
+
+    `duplicates` is the entry of the report, a dict of the fields of `Duplicates`.
+    """
     sentences = Duplicates(**duplicates).render() or ["no text occurs more than once"]
     for name, sentence in zip(("copies", "contradictions"), sentences, strict=False):
         same = "; equal texts stay on one side of the split" if name == "copies" else ""
@@ -370,6 +389,11 @@ def _render_duplicates(duplicates: Json) -> Iterator[str]:
 
 
 def _render_aside(aside: Json, unit: str) -> Iterator[str]:
+    """Yields lines about the lines that were set aside: their number, the reasons, the first.
+
+    `aside` is the entry of the report, a dict with "lines", "reasons" and "first"; `unit` is the
+    plural of the noun for a line, such as "lines" or "sentences".
+    """
     if not aside["lines"]:
         yield f"set aside: no {unit}"
         return
@@ -381,6 +405,11 @@ def _render_aside(aside: Json, unit: str) -> Iterator[str]:
 
 
 def _render_tokens(tokens: Json, features: Mapping[str, int]) -> Iterator[str]:
+    """Yields lines about the tokens: the tokenizer, the first text, links and the like.
+
+    `tokens` is the entry of the report, a dict with "kind", "units", "different" and "sample".
+    `features` maps the name of a feature, such as "links", to the number of texts with it.
+    """
     learned = tokens["units"]
     units = f", with {learned:,} learned units of scripts without spaces" if learned else ""
     yield f"tokens: {tokens['kind']}, {tokens['different']:,} different{units}; the first text is"
@@ -391,6 +420,13 @@ def _render_tokens(tokens: Json, features: Mapping[str, int]) -> Iterator[str]:
 
 
 def _render_split(report: Json, unit: str, train: str) -> Iterator[str]:
+    """Yields lines about the split and the problems, and the next command if there are none.
+
+    Args:
+      report: the whole report, of which "split" and "problems" are used.
+      unit: the plural of the noun for an example, "texts" or "sentences".
+      train: the command line that trains on these data.
+    """
     if split := report.get("split"):
         yield (
             f"split: {render_count(split['training'], unit[:-1])} for training, "

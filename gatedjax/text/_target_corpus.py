@@ -19,8 +19,8 @@ def read_target(corpus: Corpus, kind: str, options: TargetOptions) -> Target:
 
     Args:
       corpus: the texts, with the different labels in the place of the classes.
-      kind: the kind of the model.
-      options: the options of the target.
+      kind: the task of the model: "text" (a class), "labels", "regression" or "ordinal".
+      options: the thresholds, the order of grades and the least number of texts of a label.
 
     Raises:
       ValueError: if the labels are no targets of this kind.
@@ -29,12 +29,22 @@ def read_target(corpus: Corpus, kind: str, options: TargetOptions) -> Target:
 
 
 def encode_corpus(corpus: Corpus, target: Target) -> np.ndarray:
-    """Returns the targets of the texts, see `Target.encode`."""
+    """Returns the targets of the texts, an array with a row for each of the n texts.
+
+    They are the positions of classes or grades, int32 [n], numbers, float64 [n], or labels, bool
+    [n, L + U], see `Target.encode`. `corpus` has the texts and their labels, and `target` the
+    classes of the model.
+    """
     return target.encode(corpus.classes)[corpus.labels]
 
 
 def stratify_corpus(corpus: Corpus, target: Target, targets: np.ndarray) -> Corpus:
-    """Returns a corpus in which the stratum of each text has the place of its class."""
+    """Returns a corpus in which the stratum of each text has the place of its class.
+
+    The strata are the groups in proportion to which the texts are split: classes, grades, rarest
+    labels, or tenths of the numbers. `target` defines the strata, and `targets` is the result of
+    `encode_corpus` for the corpus.
+    """
     labels, classes = target.stratify(targets)
     return dataclasses.replace(corpus, labels=labels, classes=classes)
 
@@ -44,7 +54,7 @@ def check_strata(strata: Corpus, kind: str, *, split: bool) -> None:
 
     Args:
       strata: the result of `stratify_corpus`.
-      kind: the kind of the model.
+      kind: the task of the model: "text", "labels", "regression" or "ordinal".
       split: True if a part of the texts will be split off for validation.
     """
     if kind not in WITHOUT_CLASSES:
@@ -61,7 +71,10 @@ def split_strata(strata: Corpus, held_out: float) -> tuple[np.ndarray, np.ndarra
 
     Args:
       strata: the result of `stratify_corpus`.
-      held_out: the share of the texts for validation.
+      held_out: the share of the texts for validation, in (0, 1).
+
+    Returns:
+      Two int arrays of positions from 0: the training texts, and the validation texts.
     """
     training, validation = _corpus.split_training(strata, held_out)
     if len(validation):
@@ -71,12 +84,19 @@ def split_strata(strata: Corpus, held_out: float) -> tuple[np.ndarray, np.ndarra
 
 
 def join_strata(strata: Corpus) -> Corpus:
-    """Returns a corpus in which all texts are in a single stratum."""
+    """Returns a corpus in which all texts are in a single stratum.
+
+    `strata` is the result of `stratify_corpus`; the name of the stratum is "".
+    """
     return dataclasses.replace(strata, labels=np.zeros_like(strata.labels), classes=("",))
 
 
 def list_single(strata: Corpus, target: Target, targets: np.ndarray) -> list[Label]:
-    """Returns the classes or labels that a single text has, which validation cannot check."""
+    """Returns the classes or labels that a single text has, which validation cannot check.
+
+    `target` is the target of the training texts, `strata` is the result of `stratify_corpus` and
+    `targets` that of `encode_corpus`. For numbers the result is [].
+    """
     if target.kind in WITHOUT_CLASSES:
         return target.list_single(targets)
     return _copies.single_text_classes(strata)

@@ -24,16 +24,16 @@ from gatedjax.text._target_show import TargetExplanation
 class LabelPredictions(Predictions):
     """A sequence of predictions of labels, in the order of the texts.
 
-    `np.asarray` converts it to an array of 0 and 1, [n, L], with the L labels in the order of
-    `classes_`, which is the form in which scikit-learn has several labels.
+    `np.asarray` converts it to an array of 0 and 1, [n, L], for n texts, with the L labels in the
+    order of `classes_`, which is the form in which scikit-learn has several labels.
 
         >>> items = [LabelsPrediction(("b",), (0.75,), ["fun"], 0.5)]
         >>> print(np.asarray(LabelPredictions(items, ["a", "b"])))
         [[0 1]]
 
     Args:
-      items: the predictions.
-      classes: the labels.
+      items: the prediction for each text.
+      classes: the L labels, in the order of the columns of the array.
     """
 
     def __init__(self, items: Iterable[LabelsPrediction], classes: Sequence[Label]) -> None:
@@ -41,6 +41,10 @@ class LabelPredictions(Predictions):
         self._classes = list(classes)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Returns an array of 0 and 1, [n, L], 1 where a label is predicted; int64 without `dtype`.
+
+        The array is always a copy.
+        """
         rows = [[label in item.labels for label in self._classes] for item in self._items]
         return np.array(rows, dtype or np.int64).reshape(len(self), len(self._classes))
 
@@ -50,6 +54,7 @@ class LabelPredictions(Predictions):
         return [item.labels for item in self._items]
 
     def _select(self, items: list[Any]) -> "LabelPredictions":
+        """Returns the predictions `items`, some of these, as a sequence of the same class."""
         return LabelPredictions(items, self._classes)
 
 
@@ -62,13 +67,17 @@ class ValuePredictions(Predictions):
         [2.5]
 
     Args:
-      items: the predictions.
+      items: the prediction for each of n texts.
     """
 
     def __init__(self, items: Iterable[ValuePrediction]) -> None:
         super().__init__(items)  # type: ignore[arg-type]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Returns the predicted numbers, [n], float64 without `dtype`.
+
+        The array is always a copy.
+        """
         return np.array([item.value for item in self._items], dtype or np.float64)
 
     @property
@@ -77,6 +86,7 @@ class ValuePredictions(Predictions):
         return np.asarray(self)
 
     def _select(self, items: list[Any]) -> "ValuePredictions":
+        """Returns the predictions `items`, some of these, as a sequence of the same class."""
         return ValuePredictions(items)
 
 
@@ -90,7 +100,7 @@ class _TargetModel(_Classifier):
           text: the text.
 
         Returns:
-          The open words and pairs with their signed shares in the prediction.
+          The prediction, and the open words and pairs with their signed shares in it.
 
         Raises:
           ValueError: if the text has no word.
@@ -112,9 +122,10 @@ class MultiLabelTextClassifier(_TargetModel):
         >>> print(np.asarray(model.predict(["a goal", "the bank"])).tolist(), model.classes_)
         [[0, 1], [1, 0]] ['money' 'sport']
 
-    The class has the interface of a scikit-learn classifier. y is an array of 0 and 1, [n, L], or
-    a frame with a column for each label, or a list of the lists of labels. `score` is the subset
-    accuracy, the share of the texts of which all labels are right.
+    The class has the interface of a scikit-learn classifier. y has the labels of n texts: it is an
+    array of 0 and 1, [n, L], with a column for each of L labels, or a frame with a column for each
+    label, or a list of the lists of labels. `score` is the subset accuracy, the share of the texts
+    of which all labels are right.
 
     Attributes:
       classes_: array [L] of the labels, sorted, or in the order of the columns of y.
@@ -126,10 +137,19 @@ class MultiLabelTextClassifier(_TargetModel):
     _column_names: tuple[Label, ...] | None = None
 
     def _read_targets(self, y: Any) -> list[Any]:
+        """Returns a list of the labels of each text, and stores the names of the columns of y.
+
+        y has a form that `fit` accepts. The names are None if y is a list of lists.
+        """
         rows, self._column_names = _read_label_lists(y)
         return rows
 
     def _take(self, trained: Any) -> None:
+        """Stores the trained model, its report and its labels in the attributes with "_".
+
+        With y in columns `classes_` has all columns, and a warning names the columns without a
+        text. `trained` is the `LexiconModel` of the fit.
+        """
         super()._take(trained)
         names = self._column_names
         if names is None:
@@ -149,7 +169,7 @@ class MultiLabelTextClassifier(_TargetModel):
         """Trains on texts and their labels, see `TextClassifier.fit`.
 
         Args:
-          X: n texts.
+          X: n texts, a sequence or a column of strings.
           y: an array of 0 and 1, [n, L], whose labels are the numbers of its columns; a frame with
             a column of 0 and 1 for each label; or a list of n lists of labels.
           sample_weight: n weights of the texts in the fit; None gives all texts the same weight.
@@ -164,10 +184,11 @@ class MultiLabelTextClassifier(_TargetModel):
         """Predicts the labels of each text.
 
         Args:
-          X: texts.
+          X: n texts, a sequence or a column of strings.
 
         Returns:
-          A `LabelsPrediction` for each text; `np.asarray` of the result is an array of 0 and 1.
+          A `LabelsPrediction` for each text; `np.asarray` of the result is an array of 0 and 1, [n,
+          L], with a column for each label in `classes_`.
 
         Raises:
           ValueError: if a text has no word.
@@ -178,8 +199,11 @@ class MultiLabelTextClassifier(_TargetModel):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Computes the probability of each label for each text: float32 [n, L].
 
+        The L columns are the labels in the order of `classes_`. A label without a training text has
+        the probability 0.
+
         Args:
-          X: texts.
+          X: n texts, a sequence or a column of strings.
 
         Raises:
           ValueError: if a text has no word.
@@ -197,7 +221,7 @@ class MultiLabelTextClassifier(_TargetModel):
         """Computes the subset accuracy: the share of the texts of which all labels are right.
 
         Args:
-          X: texts.
+          X: n texts, a sequence or a column of strings.
           y: their labels, in a form that `fit` accepts.
         """
         rows, _ = _read_label_lists(y)
@@ -207,6 +231,7 @@ class MultiLabelTextClassifier(_TargetModel):
         return float(np.mean([set(a) == b for a, b in zip(predicted, expected, strict=True)]))
 
     def __sklearn_tags__(self) -> Any:
+        """Returns the tags of scikit-learn, with several labels for each text."""
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         tags.target_tags.two_d_labels = True
@@ -235,6 +260,7 @@ class TextRegressor(_TargetModel):
     _estimator_type = "regressor"
 
     def _take(self, trained: Any) -> None:
+        """Stores the trained `LexiconModel` as `model_` and its report as `report_`."""
         # A regressor of scikit-learn has no attribute `classes_`.
         self.model_, self.report_ = trained, trained.report
 
@@ -242,10 +268,11 @@ class TextRegressor(_TargetModel):
         """Predicts the number of each text.
 
         Args:
-          X: texts.
+          X: n texts, a sequence or a column of strings.
 
         Returns:
-          A `ValuePrediction` for each text; `np.asarray` of the result is the array of numbers.
+          A `ValuePrediction` for each text; `np.asarray` of the result is the array of numbers,
+          float64 [n].
 
         Raises:
           ValueError: if a text has no word.
@@ -262,7 +289,7 @@ class TextRegressor(_TargetModel):
         """Computes the coefficient of determination R^2.
 
         Args:
-          X: texts.
+          X: n texts, a sequence or a column of strings.
           y: their numbers, which must not all be equal.
         """
         targets = np.array(_values(y, "y"), np.float64)
@@ -274,6 +301,7 @@ class TextRegressor(_TargetModel):
         return 1 - float(np.mean((predicted - targets) ** 2)) / variance
 
     def __sklearn_tags__(self) -> Any:
+        """Returns the tags of scikit-learn for a regressor."""
         # scikit-learn is optional; only its tools call this method.
         from sklearn.utils import RegressorTags
 
@@ -312,10 +340,15 @@ def _read_label_lists(y: Any) -> tuple[list[list[Any]], tuple[Label, ...] | None
     """Returns the list of the labels of each text.
 
     Args:
-      y: an array of 0 and 1, [n, L], dense or sparse, a frame of such columns, or a list of lists.
+      y: an array of 0 and 1, [n, L], dense or sparse, a frame of such columns, or a list of n lists
+        of labels.
 
     Returns:
-      The lists of labels; and the names of the columns of an array or a frame, or None.
+      The n lists of labels; and the names of the L columns of an array (numbers from 0) or a frame,
+      or None for a list.
+
+    Raises:
+      ValueError: if y has another form, such as a single label in place of a list.
     """
     names = None
     # Frames and sparse matrices are recognised by their attributes, so that no package is imported.

@@ -38,8 +38,10 @@ def label_metrics(
     Returns:
       A dict for JSON: n, micro_f1, micro_precision, micro_recall, macro_f1, subset_accuracy (the
       share of the texts of which all labels are right), decisions (half of 2 TP + FP + FN), labels
-      (label, precision, recall, f1, n and predicted), without_label (the number of texts without a
-      label, and without a predicted label), and unknown (label and n).
+      (a list of dicts with label, precision, recall, f1, the number n of texts with it and the
+      number predicted), without_label (a dict with n, the number of texts without a label, and
+      predicted, the number without a predicted label), and unknown, a list of dicts with the label
+      and its number of texts n.
     """
     in_model = targets[:, : len(labels)]
     # The counts of each label; the micro F1 follows from their sums.
@@ -170,11 +172,12 @@ def choose_thresholds(probabilities: np.ndarray, targets: np.ndarray) -> tuple[f
         (0.25,)
 
     Args:
-      probabilities: [n, L].
-      targets: bool [n, L].
+      probabilities: [n, L], the probability of each of L labels for n texts.
+      targets: bool [n, L], True where a text has a label.
 
     Returns:
-      The L thresholds. A label is predicted if its probability is at least the threshold.
+      The L thresholds, all 0.5 if no text has a label. A label is predicted if its probability is
+      at least the threshold.
 
     Reference: Yang 2001 (thresholds of rare categories).
     """
@@ -190,6 +193,11 @@ def choose_thresholds(probabilities: np.ndarray, targets: np.ndarray) -> tuple[f
 
 
 def _choose_threshold(probabilities: np.ndarray, targets: np.ndarray) -> float:
+    """Returns the threshold of the probabilities with the largest F1.
+
+    `probabilities`, [n], belong to a label, and `targets`, bool [n], are True where a text has it.
+    The threshold is in the middle between the least predicted and the next probability.
+    """
     order = np.argsort(-probabilities, kind="stable")
     ranked = probabilities[order]
     # The entry k - 1 has the number of right texts if the first k texts are predicted.
@@ -204,7 +212,11 @@ def _choose_threshold(probabilities: np.ndarray, targets: np.ndarray) -> float:
 
 
 def render_label_table(metrics: Json) -> str:
-    """Formats the scores of each label, and sentences about unknown and missing labels."""
+    """Formats the scores of each label, and sentences about unknown and missing labels.
+
+    `metrics` is the result of `label_metrics`. The sentences and the table are lines of a single
+    string.
+    """
     rows = [
         (
             str(entry["label"]),
@@ -226,7 +238,11 @@ def render_label_table(metrics: Json) -> str:
 
 
 def render_unknown(unknown: Sequence[Json]) -> str:
-    """Returns the sentence about labels that the model does not have."""
+    """Returns the sentence about labels that the model does not have.
+
+    `unknown` is the entry of this name of `label_metrics`: dicts with a "label" and its number "n"
+    of texts. Up to five labels are quoted.
+    """
     listing = ", ".join(f"{entry['label']!r} {entry['n']:,}" for entry in unknown[:5])
     remainder = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
     total = sum(entry["n"] for entry in unknown)
@@ -237,15 +253,20 @@ def render_unknown(unknown: Sequence[Json]) -> str:
 
 
 def render_grade_table(metrics: Json) -> str:
-    """Formats the counts of true and predicted grades."""
+    """Formats the counts of true and predicted grades as a table for a terminal.
+
+    `metrics` is the result of `ordinal_metrics`. A row has the true grade, a column the predicted.
+    """
     names = [str(grade) for grade in metrics["grades"]]
     rows = [(name, *row) for name, row in zip(names, metrics["confusion"], strict=True)]
     return render_table(("true \\ predicted", *names), rows)
 
 
 def _divide(numbers: np.ndarray, by: np.ndarray) -> np.ndarray:
+    """Returns numbers / by for two arrays of the same shape, 0 where the divisor `by` is 0."""
     return np.where(by > 0, numbers / np.maximum(by, 1), 0.0)
 
 
 def _ratio(number: float, by: float) -> float:
+    """Returns number / by, or 0 if `by` is 0."""
     return float(number / by) if by else 0.0

@@ -28,11 +28,13 @@ class TargetExplanation:
       prediction: the prediction.
       headline: the prediction as a line of text.
       rule: the sentence by which the prediction follows from the sums of the shares.
-      kept: True at the words with an open gate, which the lexicon reads, and no other word.
+      kept: for each word True if its gate is open; the lexicon reads these words only.
       density: the share of the open words.
-      columns: the positions in `reasons.classes` of the columns that are shown, the first first.
-      ranked: (words, parts) of the open words and pairs, the largest effects first.
-      reasons: the parts of the words and pairs in the logits.
+      columns: the positions in `reasons.classes` of the columns that are shown, in their order.
+      ranked: for each open word or pair its text and its shares in the C logits, the largest
+        effects first.
+      reasons: the shares of the words and pairs in the logits, the bias, and the names of the C
+        logits, `reasons.classes`.
     """
 
     text: str
@@ -52,7 +54,11 @@ class TargetExplanation:
     windows: ClassVar[tuple[int, ...]] = ()
 
     def to_json(self) -> Json:
-        """Returns the prediction, the words, the gates and the reasons for `json.dumps`."""
+        """Returns a dict of the prediction, the words, the gates and the reasons for JSON.
+
+        It has "text", the fields of the prediction such as "labels" or "value", "tokens", a bool
+        for each token (True if it is open), "density" and "reasons".
+        """
         return {
             "text": self.text,
             **self.prediction.to_json(),
@@ -74,7 +80,11 @@ class TargetExplanation:
         return "\n".join([*lines, "", f"{table}\n{clean(self.rule)}\n"])
 
     def _list_sentences(self) -> Iterator[str]:
-        """Yields sentences about the text without its closed words."""
+        """Yields sentences about the text without its closed words.
+
+        They have a remark about the text, if there is any, and the result of the prediction for the
+        open words only.
+        """
         if note := self.reasons.note:
             yield f"{note[0].upper()}{note[1:]}."
         if self.reasons.is_same:
@@ -87,7 +97,11 @@ class TargetExplanation:
         return target_page([self], clean(self.headline))
 
     def _list_rows(self) -> tuple[list[str], list[list[str]]]:
-        """Returns the names of the columns and the rows of the table of shares."""
+        """Returns the names of the columns and the rows of the table of shares.
+
+        There are up to four columns, each with the name of a logit. A row has the word or pair and
+        its signed shares as text; the last rows are the bias and the sum.
+        """
         # A text may have hundreds of labels, and a terminal has room for a few columns.
         shown = self.columns[:_MOST_SHARES]
         items = [
@@ -129,6 +143,9 @@ def target_page(explanations: Sequence[TargetExplanation], title: str) -> str:
     Args:
       explanations: the explanations, in the order of the page.
       title: title of the page.
+
+    Returns:
+      The text of the HTML file.
     """
     articles = "\n".join(_article(e, number) for number, e in enumerate(explanations, 1))
     page_title = printable(clean(title))
@@ -142,6 +159,10 @@ not read. The tables have the parts of the open words.</p>
 
 
 def _article(e: TargetExplanation, number: int) -> str:
+    """Returns the HTML of an explanation: its text with marked words, and the table of shares.
+
+    `e` is the explanation, and `number` its number on the page, from 1.
+    """
     names, rows = e._list_rows()
     columns = "".join(f'<th scope="col">For {_escape(name)}</th>' for name in names)
     cells = []

@@ -48,8 +48,9 @@ class TargetOptions:
     """The options of a target, see the fields of `TextOptions` with the same names.
 
     Attributes:
-      threshold: a number, a dict from labels to numbers, or None.
-      order: the grades from the lowest to the highest, or None.
+      threshold: the least probability at which a label is predicted: a number in (0, 1) for all
+        labels, a dict from labels to numbers, or None for the default.
+      order: the grades from the lowest to the highest; None means the order of their numbers.
       min_class: the number of texts below which a label is left out.
     """
 
@@ -62,10 +63,16 @@ class TargetOptions:
 class Target(abc.ABC):
     """The target of a lexicon.
 
+    The targets of n texts are an array: the positions of the classes or grades, int32 [n], from 0;
+    the labels, bool [n, L]; or the numbers, float64 [n]. The "readings" of texts, a
+    `lexicon.Readings`, have the probabilities, logits and gates that the lexicon computes for them.
+
     Attributes:
       classes: the classes, labels or grades, in the order of the probabilities; empty for a number.
-      kind: the kind of the model folder.
-      metrics: the metrics of the report and their titles. The first chooses the density.
+      kind: the name of the task in the model folder: "text" (a class), "labels", "regression" or
+        "ordinal".
+      metrics: a dict from the name of each metric of the report to its title, such as {"mae":
+        "MAE"}. The first metric chooses the density, the share of open words.
       is_error: True if smaller values of the first metric are better.
     """
 
@@ -77,7 +84,11 @@ class Target(abc.ABC):
 
     @classmethod
     def make_places(cls, model_target: "Target | None") -> Any:
-        """Returns a table that numbers the labels of a source as they come, see `Classes`.
+        """Returns a table that numbers the labels of a source by their first occurrence.
+
+        It has a method `place(label, where, line)`, which returns the number of a label, from 0,
+        and an attribute `places`, a dict from labels to numbers. `Classes`, `LabelSets` and
+        `Values` are such tables.
 
         Args:
           model_target: the target of the model; None for the training texts.
@@ -92,59 +103,88 @@ class Target(abc.ABC):
         """Returns the target of training texts.
 
         Args:
-          labels: the different labels of the texts; for several labels tuples of them.
-          counts: the number of texts of each.
-          options: the options.
+          labels: the different labels of the texts; for the task "labels" the different tuples of
+            labels, for "regression" numbers.
+          counts: the number of texts with each of them, in the same order.
+          options: the thresholds, the order of grades and the least number of texts of a label.
 
         Raises:
-          ValueError: if the labels are no targets of this kind.
+          ValueError: if the labels are no targets of this kind, such as grades without an order.
         """
 
     @abc.abstractmethod
     def make_head(self, targets: np.ndarray) -> Head:
-        """Returns the head for training texts with these targets."""
+        """Returns the head, the loss and the link function, for training texts with these targets.
+
+        `targets` is the result of `encode` for the labels of the texts.
+        """
 
     @abc.abstractmethod
     def encode(self, labels: Sequence[Any]) -> np.ndarray:
-        """Returns the targets of labels, an array with a row for each label."""
+        """Returns the targets of labels as an array with a row for each of the n labels.
+
+        `labels` has a class, a grade or a number for each row, or for the task "labels" a tuple of
+        labels. The result is int32 [n] of positions in `classes`, float64 [n] of numbers, or bool
+        [n, L + U].
+        """
 
     def find_unknown(self, labels: Sequence[Any]) -> list[Label]:
-        """Returns the labels that the model does not have, in the order of the columns."""
+        """Returns the labels that the model does not have, in the order of the columns of `encode`.
+
+        `labels` has a tuple of labels for each text. Only the task "labels" accepts unknown labels;
+        the result of other tasks is [].
+        """
         return []
 
     def stratify(self, targets: np.ndarray) -> tuple[np.ndarray, tuple[Label, ...]]:
         """Returns the stratum of each text, int32 [n], and the names of the strata.
 
-        The texts are split into training and validation in proportion to the strata.
+        The texts are split into training and validation in proportion to the strata. `targets` is
+        the result of `encode` for the n texts.
         """
         return targets.astype(np.int32), self.classes
 
     def list_single(self, targets: np.ndarray) -> list[Label]:
-        """Returns the labels that a single training text has, if a text may have several."""
+        """Returns the labels that a single training text has, if a text may have several labels.
+
+        `targets`, bool [n, L], are the labels of the texts. The result of other tasks is [].
+        """
         return []
 
     def render_source(self, targets: np.ndarray) -> str | None:
-        """Returns a sentence about the targets of a source, or None for the counts of classes."""
+        """Returns a sentence about the targets of a source, or None for the counts of classes.
+
+        `targets` is the result of `encode` for the n texts of the source.
+        """
         return None
 
     @property
     def columns(self) -> tuple[Label, ...]:
-        """The names of the logits of a text."""
+        """The names of the logits of a text, in their order: the classes or labels.
+
+        A number or a grade has a single logit, with the name "value" or "score".
+        """
         return self.classes
 
     @abc.abstractmethod
     def decide(self, readings: Readings) -> np.ndarray:
-        """Returns the prediction for each text, in the form of the targets."""
+        """Returns the prediction for each of n texts, in the form of the targets.
+
+        These are positions of classes or grades, int [n], labels, bool [n, L], or numbers, float64
+        [n]. `readings` has the probabilities and logits of the texts.
+        """
 
     @abc.abstractmethod
     def measure(
         self, targets: np.ndarray, readings: Readings, unknown: Sequence[Label] = ()
     ) -> Json:
-        """Returns the metrics of the predictions for texts.
+        """Returns a dict of the metrics of the predictions for texts.
+
+        It has "n", the number of texts, the names in `metrics`, and details such as "confusion".
 
         Args:
-          targets: the targets of the texts.
-          readings: the readings of the texts.
+          targets: the result of `encode` for the labels of the n texts.
+          readings: the probabilities and logits of the texts.
           unknown: the result of `find_unknown` for the labels of the texts.
         """
 
@@ -155,35 +195,50 @@ class Target(abc.ABC):
 
         Args:
           head: the head of the lexicon.
-          bias: its biases.
-          readings: the readings of the texts at the temperature 1.
-          targets: their targets.
+          bias: [B], its biases.
+          readings: the probabilities and logits of the texts at the temperature 1.
+          targets: the result of `encode` for the labels of the texts.
 
         Returns:
-          The temperature to use and the fitted one, see `_calibration.choose_temperature`.
+          The temperature to use, and the fitted temperature. The first is 1 if the fitted
+          temperature does not reduce the loss by more than the standard error.
         """
         return choose_head_temperature(head, readings.logits, bias, targets)
 
     def choose_decision(self, readings: Readings, targets: np.ndarray) -> "Target":
-        """Returns the target with decisions that are chosen on validation texts."""
+        """Returns a copy of the target with decisions that are chosen on validation texts.
+
+        `readings` has the probabilities of the n texts, and `targets` is the result of `encode` for
+        them. Only a target of labels has decisions to choose, its thresholds; other targets return
+        themselves.
+        """
         return self
 
     @classmethod
     def choose_metric(cls, best_metric: str) -> str:
-        """Returns the metric that chooses the density, for the option `best_metric`."""
+        """Returns the name of the metric, a key of `metrics`, that chooses the density.
+
+        `best_metric` is the option of training, "accuracy" or "macro_f1". The task "text" uses it,
+        and "labels" the F1 that corresponds to it; other tasks always use their first metric.
+        """
         return next(iter(cls.metrics))
 
     def allow_loss(self, scores: Json, metric: str) -> float:
-        """Returns how much worse than the best stage the stage of the model may be.
+        """Returns the largest loss against the best stage that the chosen stage may have.
+
+        A stage is the lexicon of a density, the share of open words; the smallest density is chosen
+        with a metric that is worse by at most this loss.
 
         Args:
-          scores: the metrics of the best stage.
-          metric: the metric that chooses the density.
+          scores: the dict of `measure` for the best stage.
+          metric: the name of the metric that chooses the density, a key of `metrics`.
         """
         return max(LEAST_LOSS, _standard_error(scores[metric], scores["n"]))
 
     def with_threshold(self, threshold: Any) -> "Target":
-        """Returns the target with thresholds of the user.
+        """Returns a copy of the target with thresholds of the user.
+
+        A threshold is the least probability at which a label is predicted.
 
         Args:
           threshold: a number in (0, 1), or a dict from labels to numbers.
@@ -196,11 +251,22 @@ class Target(abc.ABC):
         )
 
     def decision_to_json(self) -> Json:
-        """Returns the decisions for config.json, or {}."""
+        """Returns the thresholds as a dict for config.json, or {} if the target has none.
+
+        The dict is {"positive": position, "threshold": number} for a class, and {"thresholds": [L
+        numbers]} for labels.
+        """
         return {}
 
     def with_decision(self, value: Json) -> "Target":
-        """Returns the target with the decisions of `decision_to_json`."""
+        """Returns a copy of the target with the thresholds in `value`.
+
+        `value` is a dict that `decision_to_json` returned, read from config.json. A target without
+        thresholds ignores it and returns itself.
+
+        Raises:
+          ValueError: if the thresholds do not fit the classes of the target.
+        """
         return self
 
     @abc.abstractmethod
@@ -210,47 +276,63 @@ class Target(abc.ABC):
         """Returns the prediction for a text.
 
         Args:
-          readings: the readings of texts.
-          row: the position of the text.
+          readings: the probabilities, logits and gates of n texts.
+          row: the position of the text, from 0.
           open_words: its open words.
-          note: a remark, or "".
+          note: a remark about the text that the prediction carries, or "".
         """
 
     @abc.abstractmethod
     def rank_columns(self, readings: Readings, row: int) -> list[int]:
-        """Returns the columns of the logits that an explanation shows, the first first."""
+        """Returns the positions of the logits that an explanation shows, in its order.
+
+        `readings` has the probabilities and logits of n texts, and `row` is the position of the
+        text, from 0. Predicted classes or labels come first.
+        """
 
     @abc.abstractmethod
     def measure_effect(self, parts: np.ndarray, columns: Sequence[int]) -> float:
         """Returns the size of the effect of a word, by which the reasons are sorted.
 
         Args:
-          parts: [C], its share in the logits.
+          parts: [C], the share of the word in the C logits.
           columns: the result of `rank_columns`.
         """
 
     @abc.abstractmethod
     def render_prediction(self, readings: Readings, row: int) -> str:
-        """Returns the first line of the explanation of a text."""
+        """Returns the first line of the explanation of a text, with the prediction.
+
+        `readings` has the probabilities and logits of n texts, and `row` is the position of the
+        text, from 0.
+        """
 
     @abc.abstractmethod
     def render_rule(self, bias: np.ndarray) -> str:
         """Returns the sentence by which the prediction follows from the sums of the shares.
 
         Args:
-          bias: the biases of the lexicon, divided by its temperature.
+          bias: [B], the biases of the lexicon, divided by its temperature.
         """
 
     def group_words(self, weights: np.ndarray) -> tuple[tuple[Label, ...], np.ndarray]:
-        """Returns the groups of the list of open words, and the weight of each word in them.
+        """Returns the groups in which open words are listed, and the weights of the words.
 
         Args:
-          weights: [D, C], the share of each word in the logits.
+          weights: [D, C], the share of each of D words in the C logits.
+
+        Returns:
+          The names of the G groups: the classes or labels, or ("lower", "higher") for numbers and
+          grades; and the weights, [D, G].
         """
         return self.classes, weights
 
     def name_groups(self, targets: np.ndarray) -> list[Any]:
-        """Returns for each text the names of the groups of words of which it is an example."""
+        """Returns for each text the groups of words, see `group_words`, of which it is an example.
+
+        `targets` is the result of `encode` for the n texts. The result has the class of each text,
+        or a frozenset of the names of groups if a text may belong to several.
+        """
         return [self.classes[i] for i in targets.tolist()]
 
 
@@ -261,7 +343,8 @@ class ClassTarget(Target):
     Attributes:
       positive: for two classes the position of the class that is predicted if its probability is at
         least `threshold`; None predicts the most probable class.
-      threshold: the threshold.
+      threshold: the least probability at which the class `positive` is predicted; it has no effect
+        if `positive` is None.
     """
 
     positive: int | None = None
@@ -274,12 +357,23 @@ class ClassTarget(Target):
     def of_labels(
         cls, labels: Sequence[Any], counts: Sequence[int], options: TargetOptions
     ) -> "ClassTarget":
-        """Returns the target with the classes in the order of the corpus."""
+        """Returns the target with the classes in the order of the corpus.
+
+        `labels` are the different classes, `counts` their numbers of texts, which are not used, and
+        the threshold of `options` is for two classes only.
+        """
         target = cls(tuple(labels))
         return target if options.threshold is None else target.with_threshold(options.threshold)
 
     def with_threshold(self, threshold: Any) -> "ClassTarget":
-        """Returns the target with the threshold of one of two classes."""
+        """Returns a copy of the target with the threshold of one of two classes.
+
+        `threshold` is a dict from the name of the class to its least probability, such as {"spam":
+        0.3}.
+
+        Raises:
+          ValueError: if there are not two classes, or the dict does not name exactly one of them.
+        """
         if len(self.classes) != 2:
             raise ValueError(
                 "threshold must be left out unless there are two classes, or several labels for "
@@ -297,15 +391,15 @@ class ClassTarget(Target):
 
     @classmethod
     def choose_metric(cls, best_metric: str) -> str:
-        """Returns the option itself."""
+        """Returns `best_metric` itself, "accuracy" or "macro_f1"."""
         return best_metric
 
     def make_head(self, targets: np.ndarray) -> ClassHead:
-        """Returns the head of the classes."""
+        """Returns a softmax head with a logit for each class; `targets` are not used."""
         return ClassHead(len(self.classes))
 
     def encode(self, labels: Sequence[Any]) -> np.ndarray:
-        """Returns the position of each label in the classes: int [n]."""
+        """Returns the position of each of n labels in the classes: int32 [n], from 0."""
         # Models of earlier versions may have classes with spaces around them.
         place = {read_label("label", label): number for number, label in enumerate(self.classes)}
         return np.array([place[label] for label in labels], np.int32)
@@ -313,11 +407,19 @@ class ClassTarget(Target):
     def choose_temperature(
         self, head: Head, bias: np.ndarray, readings: Readings, targets: np.ndarray
     ) -> tuple[float, float]:
-        """Chooses the temperature with smoothed targets, see `Target.choose_temperature`."""
+        """Returns the temperature to use, and the fitted temperature, chosen with smoothed targets.
+
+        `readings` has the probabilities [n, C] of the validation texts at the temperature 1, and
+        `targets`, int [n], are their classes. `head` and `bias` are not used.
+        """
         return choose_temperature(readings.probabilities, targets)
 
     def decide(self, readings: Readings) -> np.ndarray:
-        """Returns the position of the predicted class of each text: int [n]."""
+        """Returns the position of the predicted class of each text: int [n].
+
+        `readings` has the probabilities [n, C]. The most probable class is predicted, or with
+        `positive` this class if its probability is at least `threshold`.
+        """
         if self.positive is None:
             return readings.probabilities.argmax(1)
         # The threshold itself counts as reached, as for several labels.
@@ -327,19 +429,33 @@ class ClassTarget(Target):
     def measure(
         self, targets: np.ndarray, readings: Readings, unknown: Sequence[Label] = ()
     ) -> Json:
-        """Returns the dict of `classification_metrics`."""
+        """Returns the dict of `classification_metrics`, with n, accuracy, macro_f1 and more.
+
+        `targets`, int [n], are the positions of the classes, and `readings` has the probabilities
+        of the texts. `unknown` is not used.
+        """
         return classification_metrics(
             targets, readings.probabilities, self.classes, self.decide(readings)
         )
 
     def decision_to_json(self) -> Json:
-        """Returns the class with a threshold, or {}."""
+        """Returns the class with a threshold for config.json, or {} if there is none.
+
+        The dict is {"positive": the position of the class, "threshold": its least probability}.
+        """
         if self.positive is None:
             return {}
         return {"positive": self.positive, "threshold": self.threshold}
 
     def with_decision(self, value: Json) -> "ClassTarget":
-        """Returns the target with the class and the threshold."""
+        """Returns a copy of the target with the threshold in `value`.
+
+        `value` is {"positive": the position of the class, 0 or 1, "threshold": its least
+        probability}; {} returns the target itself.
+
+        Raises:
+          ValueError: if the position is not 0 or 1, or there are not two classes.
+        """
         if not value:
             return self
         positive, threshold = value["positive"], float(value["threshold"])
@@ -348,29 +464,48 @@ class ClassTarget(Target):
         return dataclasses.replace(self, positive=positive, threshold=threshold)
 
     def predict(self, readings: Readings, row: int, open_words: list[str], note: str) -> Prediction:
-        """Returns the predicted class with its probability."""
+        """Returns the predicted class of the text `row`, from 0, with its probability.
+
+        `readings` has the probabilities and gates of n texts, `open_words` are the open words of
+        this text, and `note` is a remark about it, or "".
+        """
         best = int(self.decide(_select(readings, row))[0])
         share = float(np.mean(readings.is_open[row]))
         probability = float(readings.probabilities[row, best])
         return Prediction(self.classes[best], probability, open_words, share, note)
 
     def rank_columns(self, readings: Readings, row: int) -> list[int]:
-        """Returns the predicted class, then the classes by falling probability."""
+        """Returns the positions of all classes: the predicted class, then by falling probability.
+
+        `readings` has the probabilities and logits of n texts, and `row` is the position of the
+        text, from 0.
+        """
         best = int(self.decide(_select(readings, row))[0])
         # With a threshold the predicted class may have the smaller probability.
         order = np.argsort(-readings.probabilities[row], kind="stable").tolist()
         return [best, *(i for i in order if i != best)]
 
     def measure_effect(self, parts: np.ndarray, columns: Sequence[int]) -> float:
-        """Returns the part for the predicted class, against the mean of all classes."""
+        """Returns the absolute share of a word in the predicted class, against the mean.
+
+        `parts`, [C], are the shares of the word in the logits, and `columns` is the result of
+        `rank_columns`, with the predicted class first. The mean is that of all C shares.
+        """
         return abs(float(parts[columns[0]] - parts.mean()))
 
     def render_prediction(self, readings: Readings, row: int) -> str:
-        """Returns the classes with the largest probabilities."""
+        """Returns the predicted class and the probabilities of up to eight classes, as a line.
+
+        `readings` has the probabilities and logits of n texts, and `row` is the position of the
+        text, from 0.
+        """
         return _list_probabilities(self, readings, row, self.rank_columns(readings, row)[:_SHOWN])
 
     def render_rule(self, bias: np.ndarray) -> str:
-        """Returns the rule of the largest sum, or of the threshold."""
+        """Returns the sentence of the rule: the class with the largest sum, or the threshold.
+
+        `bias` is not used.
+        """
         if self.positive is None:
             return "The class with the largest sum is predicted; the parts are exact."
         return (
@@ -384,8 +519,8 @@ class LabelTarget(Target):
     """Any number of labels for each text.
 
     Attributes:
-      thresholds: the probability from which each label is predicted.
-      is_fixed: True if the user has fixed the thresholds.
+      thresholds: for each of the L labels the least probability at which it is predicted.
+      is_fixed: True if the user has given the thresholds, so that validation does not choose them.
       left_out: labels that are too rare, which training and its validation ignore.
     """
 
@@ -402,14 +537,28 @@ class LabelTarget(Target):
 
     @classmethod
     def make_places(cls, model_target: Target | None) -> "LabelSets":
-        """Returns a table of tuples of labels."""
+        """Returns a table that numbers the different sets of labels of a source.
+
+        `model_target` is the target of the model, with which new labels are compared: a label that
+        only looks like one of its labels is an error. None for the training texts.
+        """
         return LabelSets(None if model_target is None else model_target.classes)
 
     @classmethod
     def of_labels(
         cls, labels: Sequence[Any], counts: Sequence[int], options: TargetOptions
     ) -> "LabelTarget":
-        """Returns the target with the sorted labels of all texts."""
+        """Returns the target with the sorted labels of all texts.
+
+        Args:
+          labels: the different tuples of labels of the texts; a text without a label has ().
+          counts: the number of texts with each tuple.
+          options: the thresholds, and `min_class`, the number of texts below which a label is left
+            out.
+
+        Raises:
+          ValueError: if no label has enough texts, or a threshold is for another label.
+        """
         totals: dict[Label, int] = {}
         for names, count in zip(labels, counts, strict=True):
             for name in names:
@@ -424,28 +573,41 @@ class LabelTarget(Target):
         return target if options.threshold is None else target.with_threshold(options.threshold)
 
     def with_threshold(self, threshold: Any) -> "LabelTarget":
-        """Returns the target with fixed thresholds; labels without a number keep theirs."""
+        """Returns a copy of the target with fixed thresholds.
+
+        `threshold` is the least probability at which a label is predicted: a number for all labels,
+        or a dict from labels to numbers, in which missing labels keep their thresholds.
+        """
         by_place = _find_thresholds(threshold, self.classes)
         thresholds = tuple(by_place.get(i, old) for i, old in enumerate(self.thresholds))
         return dataclasses.replace(self, thresholds=thresholds, is_fixed=True)
 
     @classmethod
     def choose_metric(cls, best_metric: str) -> str:
-        """Returns the macro F1 if it is asked for, else the micro F1."""
+        """Returns "macro_f1" if `best_metric` is "macro_f1", and "micro_f1" otherwise."""
         return "macro_f1" if best_metric == "macro_f1" else "micro_f1"
 
     def make_head(self, targets: np.ndarray) -> LabelHead:
-        """Returns the head of the labels."""
+        """Returns a head with a sigmoid for each label; `targets` are not used."""
         return LabelHead(len(self.classes))
 
     def find_unknown(self, labels: Sequence[Any]) -> list[Label]:
-        """Returns the labels of the texts that the model does not have."""
+        """Returns the labels of texts that the model does not have, by first occurrence.
+
+        `labels` has a tuple of labels for each text. Labels that training has left out are not
+        unknown.
+        """
         expected = self.left_out.union(self.classes)
         different = dict.fromkeys(name for names in labels for name in names)
         return [name for name in different if name not in expected]
 
     def encode(self, labels: Sequence[Any]) -> np.ndarray:
-        """Returns a bool [n, L + U]: the labels of the model, then the unknown labels."""
+        """Returns the labels of n texts as a bool [n, L + U], True where a text has a label.
+
+        `labels` has a tuple of the labels of each text, () for a text without a label. The first L
+        columns are the labels of the model, in the order of `classes`; the next U are the unknown
+        labels, in the order of `find_unknown`. Labels that training has left out have no column.
+        """
         names = [*self.classes, *self.find_unknown(labels)]
         place = {name: number for number, name in enumerate(names)}
         targets = np.zeros((len(labels), len(names)), bool)
@@ -454,7 +616,11 @@ class LabelTarget(Target):
         return targets
 
     def stratify(self, targets: np.ndarray) -> tuple[np.ndarray, tuple[Label, ...]]:
-        """Returns the rarest label of each text, so that both parts have each label."""
+        """Returns the rarest label of each text, so that both parts of the split have each label.
+
+        `targets`, bool [n, L], are the labels of the texts. The result is the position of the
+        label, int32 [n], or L for a text without a label, and the names of these L + 1 strata.
+        """
         # A stratum for each set of labels would be too small, because most sets are rare.
         counts = targets.sum(0)
         rarity = np.where(targets, counts, len(targets) + 1)
@@ -462,11 +628,18 @@ class LabelTarget(Target):
         return rarest.astype(np.int32), (*self.classes, "(no label)")
 
     def list_single(self, targets: np.ndarray) -> list[Label]:
-        """Returns the labels that a single training text has."""
+        """Returns the labels that a single training text has.
+
+        `targets`, bool [n, L], are the labels of the texts.
+        """
         return [self.classes[i] for i in np.flatnonzero(targets.sum(0) == 1).tolist()]
 
     def render_source(self, targets: np.ndarray) -> str:
-        """Returns the number of texts of the most frequent labels."""
+        """Returns a sentence with the number of texts and of the ten most frequent labels.
+
+        `targets`, bool [n, L + U], are the labels of the texts: L of the model, then U unknown
+        labels.
+        """
         counts = targets[:, : len(self.classes)].sum(0)
         order = np.argsort(-counts, kind="stable")[:10]
         listing = ", ".join(f"{self.classes[i]} {counts[i]:,}" for i in order.tolist())
@@ -478,17 +651,29 @@ class LabelTarget(Target):
         )
 
     def decide(self, readings: Readings) -> np.ndarray:
-        """Returns True at the predicted labels: bool [n, L]."""
+        """Returns True at the predicted labels: bool [n, L].
+
+        `readings` has the probabilities [n, L]. A label is predicted if its probability is at least
+        its threshold.
+        """
         return readings.probabilities >= np.array(self.thresholds)
 
     def measure(
         self, targets: np.ndarray, readings: Readings, unknown: Sequence[Label] = ()
     ) -> Json:
-        """Returns the dict of `label_metrics`."""
+        """Returns the dict of `label_metrics`, with n, micro_f1, macro_f1 and more.
+
+        `targets`, bool [n, L + U], are the labels of the texts, `readings` has their probabilities,
+        and `unknown` the names of the last U columns, which count as missed.
+        """
         return label_metrics(targets, self.decide(readings), self.classes, unknown)
 
     def choose_decision(self, readings: Readings, targets: np.ndarray) -> "LabelTarget":
-        """Returns the target with the thresholds of the largest F1, unless they are fixed."""
+        """Returns a copy with the thresholds of the largest F1, or itself if they are fixed.
+
+        `readings` has the probabilities [n, L] of the validation texts, and `targets`, bool [n, L +
+        U], are their labels, of which the unknown labels are ignored.
+        """
         if self.is_fixed:
             return self
         # A threshold cannot be chosen for a label that the model does not have.
@@ -498,19 +683,31 @@ class LabelTarget(Target):
         )
 
     def allow_loss(self, scores: Json, metric: str) -> float:
-        """Returns half a point of F1, or its standard error.
+        """Returns half a point of F1, 0.005, or the standard error of F1 if it is larger.
 
-        The micro F1 is treated as a share among (2 TP + FP + FN) / 2 decisions.
+        The micro F1 is treated as a share among (2 TP + FP + FN) / 2 decisions. `scores` is the
+        dict of `measure` for the best stage, and `metric` is "micro_f1" or "macro_f1".
         """
         count = scores["decisions"] if metric == "micro_f1" else scores["n"]
         return max(LEAST_LOSS, _standard_error(scores[metric], max(count, 1)))
 
     def decision_to_json(self) -> Json:
-        """Returns the thresholds."""
+        """Returns the thresholds for config.json, {"thresholds": [L numbers]}.
+
+        Each number is the least probability at which a label is predicted, in the order of
+        `classes`.
+        """
         return {"thresholds": list(self.thresholds)}
 
     def with_decision(self, value: Json) -> "LabelTarget":
-        """Returns the target with the thresholds."""
+        """Returns a copy of the target with the thresholds in `value`.
+
+        `value` is the dict of `decision_to_json`, {"thresholds": [L numbers]}: for each label, in
+        the order of `classes`, the least probability at which it is predicted.
+
+        Raises:
+          ValueError: if there are not L thresholds.
+        """
         thresholds = tuple(map(float, value["thresholds"]))
         if len(thresholds) != len(self.classes):
             raise ValueError(
@@ -521,7 +718,11 @@ class LabelTarget(Target):
     def predict(
         self, readings: Readings, row: int, open_words: list[str], note: str
     ) -> LabelsPrediction:
-        """Returns the predicted labels with their probabilities."""
+        """Returns the predicted labels of the text `row`, from 0, with their probabilities.
+
+        The most probable label is first. `readings` has the probabilities and gates of n texts,
+        `open_words` are the open words of this text, and `note` is a remark about it, or "".
+        """
         is_predicted = self.decide(_select(readings, row))[0]
         places = [i for i in self.rank_columns(readings, row) if is_predicted[i]]
         return LabelsPrediction(
@@ -533,17 +734,29 @@ class LabelTarget(Target):
         )
 
     def rank_columns(self, readings: Readings, row: int) -> list[int]:
-        """Returns the predicted labels, then the remaining labels, by falling probability."""
+        """Returns the positions of all labels: the predicted labels, then the rest.
+
+        `readings` has the probabilities and logits of n texts, and `row` is the position of the
+        text, from 0. Both parts are sorted by falling probability.
+        """
         probabilities = readings.probabilities[row]
         is_predicted = probabilities >= np.array(self.thresholds)
         return np.lexsort((-probabilities, ~is_predicted)).tolist()
 
     def measure_effect(self, parts: np.ndarray, columns: Sequence[int]) -> float:
-        """Returns the largest part for the first labels of the explanation."""
+        """Returns the largest absolute share of a word in the labels of an explanation.
+
+        `parts`, [L], are the shares of the word in the logits, and `columns` are the positions of
+        the labels that the explanation shows.
+        """
         return float(np.abs(parts[list(columns)]).max())
 
     def render_prediction(self, readings: Readings, row: int) -> str:
-        """Returns the predicted labels, and the labels with the largest probabilities."""
+        """Returns the predicted labels, and the probabilities of up to eight, as a line.
+
+        `readings` has the probabilities and logits of n texts, and `row` is the position of the
+        text, from 0. The threshold of each label follows its probability.
+        """
         ranked = self.rank_columns(readings, row)
         is_predicted = self.decide(_select(readings, row))[0]
         names = [str(self.classes[i]) for i in ranked if is_predicted[i]]
@@ -555,14 +768,21 @@ class LabelTarget(Target):
         return f"{', '.join(names) or '(no label)'} (of {shares})"
 
     def render_rule(self, bias: np.ndarray) -> str:
-        """Returns the rule of the thresholds."""
+        """Returns the sentence of the rule: a label is predicted from its threshold on.
+
+        `bias` is not used.
+        """
         return (
             "A label is predicted if 1 / (1 + exp(-sum)) is at least its threshold; the parts are "
             "exact."
         )
 
     def name_groups(self, targets: np.ndarray) -> list[Any]:
-        """Returns the set of the labels of each text."""
+        """Returns the frozenset of the labels of each text.
+
+        `targets`, bool [n, L + U], are the labels of the texts, of which the unknown labels are
+        ignored.
+        """
         return [
             frozenset(itertools.compress(self.classes, row.tolist()))
             for row in targets[:, : len(self.classes)]
@@ -584,35 +804,55 @@ class RealTarget(Target):
 
     @classmethod
     def make_places(cls, model_target: Target | None) -> "Values":
-        """Returns a table of numbers."""
+        """Returns a table that numbers the different numbers of a source.
+
+        `model_target` is not used, because all numbers are allowed.
+        """
         return Values()
 
     @classmethod
     def of_labels(
         cls, labels: Sequence[Any], counts: Sequence[int], options: TargetOptions
     ) -> "RealTarget":
-        """Returns the target; refuses texts that all have the same number."""
+        """Returns the target of numbers.
+
+        `labels` are the different numbers of the texts; `counts` and `options` are not used.
+
+        Raises:
+          ValueError: if all texts have the same number.
+        """
         if len(labels) < 2:
             raise ValueError(f"the texts must have different numbers, got only {labels[0]:g}")
         return cls(())
 
     def make_head(self, targets: np.ndarray) -> RealHead:
-        """Returns the head with the mean and the standard deviation of the targets."""
+        """Returns the head with the mean and the standard deviation of the targets.
+
+        `targets`, float64 [n], are the numbers of the training texts. The head computes predictions
+        in their unit.
+        """
         return RealHead.of_targets(targets)
 
     def encode(self, labels: Sequence[Any]) -> np.ndarray:
-        """Returns the numbers, float64 [n]."""
+        """Returns the n numbers of `labels` as an array, float64 [n]."""
         return np.array(labels, np.float64)
 
     def stratify(self, targets: np.ndarray) -> tuple[np.ndarray, tuple[Label, ...]]:
-        """Returns the tenth of the numbers in which the number of each text is."""
+        """Returns for each text the tenth of the sorted numbers in which its number is: int32 [n].
+
+        `targets`, float64 [n], are the numbers. The second result has the names of the strata, the
+        numbers of the tenths, from 0, without tenths that no text is in.
+        """
         # Equal numbers may fill several tenths, which then have the same bound.
         bounds = np.unique(np.quantile(targets, np.arange(1, _RANGES) / _RANGES))
         names, strata = np.unique(np.searchsorted(bounds, targets), return_inverse=True)
         return strata.astype(np.int32), tuple(names.tolist())
 
     def render_source(self, targets: np.ndarray) -> str:
-        """Returns the range, the mean and the standard deviation of the numbers."""
+        """Returns a sentence with the range, median, mean and standard deviation of the numbers.
+
+        `targets`, float64 [n], are the numbers of the texts.
+        """
         low, middle, high = np.quantile(targets, [0, 0.5, 1])
         return (
             f"{len(targets):,} texts with numbers from {low:.6g} to {high:.6g}, median "
@@ -621,52 +861,80 @@ class RealTarget(Target):
 
     @property
     def columns(self) -> tuple[Label, ...]:
-        """The name of the single logit."""
+        """The name of the single logit, ("value",)."""
         return ("value",)
 
     def decide(self, readings: Readings) -> np.ndarray:
-        """Returns the predicted numbers, float64 [n]."""
+        """Returns the predicted numbers, float64 [n].
+
+        They are the logits of `readings`, [n, 1].
+        """
         return readings.logits[:, 0]
 
     def measure(
         self, targets: np.ndarray, readings: Readings, unknown: Sequence[Label] = ()
     ) -> Json:
-        """Returns the dict of `real_metrics`."""
+        """Returns the dict of `real_metrics`: n, rmse, mae, r2, spearman and rmse_error.
+
+        `targets`, float64 [n], are the numbers of the texts, and `readings` has the predictions as
+        logits. `unknown` is not used.
+        """
         return real_metrics(targets, self.decide(readings))
 
     def allow_loss(self, scores: Json, metric: str) -> float:
-        """Returns a hundredth of the RMSE of the best stage, or its standard error."""
+        """Returns a hundredth of the RMSE of the best stage, or its standard error if it is larger.
+
+        `scores` is the dict of `measure` for this stage; `metric` is not used.
+        """
         return max(_LEAST_RMSE * scores["rmse"], scores["rmse_error"])
 
     def predict(
         self, readings: Readings, row: int, open_words: list[str], note: str
     ) -> ValuePrediction:
-        """Returns the predicted number."""
+        """Returns the predicted number of the text `row`, from 0.
+
+        `readings` has the logits and gates of n texts, `open_words` are the open words of this
+        text, and `note` is a remark about it, or "".
+        """
         share = float(np.mean(readings.is_open[row]))
         return ValuePrediction(float(readings.logits[row, 0]), open_words, share, note)
 
     def rank_columns(self, readings: Readings, row: int) -> list[int]:
-        """Returns the single column."""
+        """Returns [0], the position of the single logit; `readings` and `row` are not used."""
         return [0]
 
     def measure_effect(self, parts: np.ndarray, columns: Sequence[int]) -> float:
-        """Returns the absolute share."""
+        """Returns the absolute value of `parts`, [1], the share of a word in the number.
+
+        `columns` is not used.
+        """
         return abs(float(parts[0]))
 
     def render_prediction(self, readings: Readings, row: int) -> str:
-        """Returns the number."""
+        """Returns the predicted number of the text `row`, from 0, with up to eight digits.
+
+        `readings` has the logits of n texts.
+        """
         return f"{readings.logits[row, 0]:.8g}"
 
     def render_rule(self, bias: np.ndarray) -> str:
-        """Returns the rule of the sum."""
+        """Returns the sentence of the rule: the sum is the prediction. `bias` is not used."""
         return "The sum is the prediction, and the parts are exact, in the unit of the target."
 
     def group_words(self, weights: np.ndarray) -> tuple[tuple[Label, ...], np.ndarray]:
-        """Returns the words that lower and the words that raise the number."""
+        """Returns ("lower", "higher") and the weight of each word in these two groups: [D, 2].
+
+        `weights`, [D, 1], are the shares of D words in the number; a group of words lowers it, and
+        the other raises it.
+        """
         return _SIDES, np.concatenate([-weights, weights], 1)
 
     def name_groups(self, targets: np.ndarray) -> list[Any]:
-        """Returns for each text the side of the median on which its number is."""
+        """Returns for each text a frozenset of "lower", "higher" or both.
+
+        `targets`, float64 [n], are the numbers. A number at most the median is lower, a number at
+        least the median higher, and the median itself is both.
+        """
         middle = np.median(targets)
         return [
             frozenset(itertools.compress(_SIDES, (value <= middle, value >= middle)))
@@ -690,25 +958,38 @@ class OrdinalTarget(Target):
     def of_labels(
         cls, labels: Sequence[Any], counts: Sequence[int], options: TargetOptions
     ) -> "OrdinalTarget":
-        """Returns the target with the grades in the order of their numbers, or of `order`."""
+        """Returns the target with the grades in the order of their numbers, or of `options.order`.
+
+        `labels` are the different grades; `counts` are not used.
+
+        Raises:
+          ValueError: if the grades are not different numbers and have no order, or the order is not
+            that of these grades.
+        """
         return cls(_order_grades(labels, options.order))
 
     def make_head(self, targets: np.ndarray) -> OrdinalHead:
-        """Returns the head of the grades."""
+        """Returns a head with a threshold between neighbouring grades; `targets` are not used."""
         return OrdinalHead(len(self.classes))
 
     def encode(self, labels: Sequence[Any]) -> np.ndarray:
-        """Returns the position of each label among the grades: int [n]."""
+        """Returns the position of each of n labels among the grades: int32 [n], from 0.
+
+        The lowest grade has the position 0. `labels` has a grade for each text.
+        """
         place = {label: number for number, label in enumerate(self.classes)}
         return np.array([place[label] for label in labels], np.int32)
 
     @property
     def columns(self) -> tuple[Label, ...]:
-        """The name of the single logit."""
+        """The name of the single logit, ("score",)."""
         return ("score",)
 
     def decide(self, readings: Readings) -> np.ndarray:
-        """Returns the median of the distribution of the grades of each text: int [n]."""
+        """Returns the median of the distribution of the grades of each text: int [n].
+
+        The grades count from 0. `readings` has the probabilities [n, G] of G grades.
+        """
         # The median has a smaller mean distance than the most probable grade.
         above = 1 - np.cumsum(readings.probabilities, 1)[:, :-1]
         return (above > 0.5).sum(1)
@@ -716,36 +997,57 @@ class OrdinalTarget(Target):
     def measure(
         self, targets: np.ndarray, readings: Readings, unknown: Sequence[Label] = ()
     ) -> Json:
-        """Returns the dict of `ordinal_metrics`."""
+        """Returns the dict of `ordinal_metrics`: n, accuracy, mae, kappa, mae_error and more.
+
+        `targets`, int [n], are the positions of the grades, and `readings` has the probabilities of
+        the texts. `unknown` is not used.
+        """
         return ordinal_metrics(targets, self.decide(readings), self.classes)
 
     def allow_loss(self, scores: Json, metric: str) -> float:
-        """Returns a hundredth of a grade, or the standard error of the MAE."""
+        """Returns a hundredth of a grade, or the standard error of the MAE if it is larger.
+
+        `scores` is the dict of `measure` for the best stage; `metric` is not used.
+        """
         return max(2 * LEAST_LOSS, scores["mae_error"])
 
     def predict(self, readings: Readings, row: int, open_words: list[str], note: str) -> Prediction:
-        """Returns the predicted grade with its probability."""
+        """Returns the predicted grade of the text `row`, from 0, with its probability.
+
+        `readings` has the probabilities and gates of n texts, `open_words` are the open words of
+        this text, and `note` is a remark about it, or "".
+        """
         grade = int(self.decide(_select(readings, row))[0])
         share = float(np.mean(readings.is_open[row]))
         probability = float(readings.probabilities[row, grade])
         return Prediction(self.classes[grade], probability, open_words, share, note)
 
     def rank_columns(self, readings: Readings, row: int) -> list[int]:
-        """Returns the single column."""
+        """Returns [0], the position of the single logit; `readings` and `row` are not used."""
         return [0]
 
     def measure_effect(self, parts: np.ndarray, columns: Sequence[int]) -> float:
-        """Returns the absolute share in the score."""
+        """Returns the absolute value of `parts`, [1], the share of a word in the score.
+
+        `columns` is not used.
+        """
         return abs(float(parts[0]))
 
     def render_prediction(self, readings: Readings, row: int) -> str:
-        """Returns the predicted grade, and the probabilities of all grades in their order."""
+        """Returns a line with the predicted grade, and the probabilities of the first eight grades.
+
+        `readings` has the probabilities and logits of n texts, and `row` is the position of the
+        text, from 0.
+        """
         grade = int(self.decide(_select(readings, row))[0])
         shares = _list_shares(self, readings, row, range(min(len(self.classes), _SHOWN)))
         return f"{self.classes[grade]} (of {shares})"
 
     def render_rule(self, bias: np.ndarray) -> str:
-        """Returns the thresholds between the grades."""
+        """Returns a sentence with the thresholds of the sum between the grades.
+
+        `bias`, [G - 1], are the thresholds of the G grades, divided by the temperature.
+        """
         steps = [
             f"{grade} above {threshold:+.3f}"
             for grade, threshold in zip(self.classes[1:], bias.tolist(), strict=True)
@@ -754,11 +1056,19 @@ class OrdinalTarget(Target):
         return f"The grade is {self.classes[0]}, or {shown} of the sum; the parts are exact."
 
     def group_words(self, weights: np.ndarray) -> tuple[tuple[Label, ...], np.ndarray]:
-        """Returns the words that lower and the words that raise the grade."""
+        """Returns ("lower", "higher") and the weight of each word in these two groups: [D, 2].
+
+        `weights`, [D, 1], are the shares of D words in the score; a group of words lowers the
+        grade, and the other raises it.
+        """
         return _SIDES, np.concatenate([-weights, weights], 1)
 
     def name_groups(self, targets: np.ndarray) -> list[Any]:
-        """Returns for each text the side of the median on which its grade is."""
+        """Returns for each text a frozenset of "lower", "higher" or both.
+
+        `targets`, int [n], are the grades from 0. A grade at most the median is lower, a grade at
+        least the median higher, and the median itself is both.
+        """
         middle = np.median(targets)
         return [
             frozenset(itertools.compress(_SIDES, (value <= middle, value >= middle)))
@@ -796,8 +1106,12 @@ class LabelSets:
     def place(self, labels: tuple[Label, ...], where: str, line: int) -> int:
         """Returns the number of a tuple of labels in any order.
 
+        `where` and `line` are the source and the number of its line, for messages. Numbers count
+        from 0, in the order in which sets occur first.
+
         Raises:
-          ValueError: if a label only looks like another label, see `Classes`.
+          ValueError: if a label only looks like another label, such as the text "1" and the number
+            1.
         """
         for label in labels:
             if self._is_complete:
@@ -822,16 +1136,23 @@ class Values:
         self.places: dict[float, int] = {}
 
     def place(self, value: float, where: str, line: int) -> int:
-        """Returns the position of a number."""
+        """Returns the number of a value, from 0, in the order in which values occur first.
+
+        `where` and `line`, the source and the number of its line, are not used.
+        """
         return self.places.setdefault(value, len(self.places))
 
 
 def _standard_error(share: float, count: float) -> float:
+    """Returns the standard error of a share in [0, 1] that was observed in `count` cases."""
     return float((share * (1 - share) / count) ** 0.5)
 
 
 def _select(readings: Readings, row: int) -> Readings:
-    """Returns the probabilities and logits of a text, as readings of a single text."""
+    """Returns the readings with the probabilities and logits of the text `row` only, [1, C] each.
+
+    The gates and flags of `readings` still belong to all texts.
+    """
     part = slice(row, row + 1)
     return readings._replace(
         probabilities=readings.probabilities[part], logits=readings.logits[part]
@@ -839,22 +1160,38 @@ def _select(readings: Readings, row: int) -> Readings:
 
 
 def _list_shares(target: Target, readings: Readings, row: int, places: Sequence[int]) -> str:
+    """Returns the names and probabilities of classes as text, such as "a 0.700, b 0.200".
+
+    `readings` has the probabilities of n texts, `row` is the position of the text, and `places` are
+    the positions of the classes in `target`, from 0.
+    """
     return ", ".join(f"{target.classes[i]} {readings.probabilities[row, i]:.3f}" for i in places)
 
 
 def _list_probabilities(target: Target, readings: Readings, row: int, places: Sequence[int]) -> str:
+    """Returns the first class with its probability, and then all classes of `places` with theirs.
+
+    `readings` has the probabilities of n texts, `row` is the position of the text, and `places` are
+    the positions of the classes in `target`, from 0.
+    """
     best = places[0]
     shares = _list_shares(target, readings, row, places)
     return f"{target.classes[best]} {readings.probabilities[row, best]:.3f} (of {shares})"
 
 
 def _sort_key(label: Label) -> tuple[bool, Any]:
-    """Returns a key that sorts numbers by value, and then texts."""
+    """Returns a key of `label` for `sorted`: numbers by value come first, then texts."""
     return (True, label) if isinstance(label, str) else (False, label)
 
 
 def _find_thresholds(threshold: Any, classes: Sequence[Label]) -> dict[int, float]:
-    """Returns the thresholds by the position of the class; a single number is for all classes."""
+    """Returns a dict from the position of each class with a threshold, from 0, to the threshold.
+
+    `threshold` is a number for all classes, or a dict from names of `classes` to numbers.
+
+    Raises:
+      ValueError: if a name is not that of a class.
+    """
     if not isinstance(threshold, Mapping):
         return dict.fromkeys(range(len(classes)), float(threshold))
     # A command line has only texts, and the labels of a file may be numbers.
@@ -869,7 +1206,12 @@ def _find_thresholds(threshold: Any, classes: Sequence[Label]) -> dict[int, floa
 
 
 def _order_grades(labels: Sequence[Label], order: Sequence[Label] | None) -> tuple[Label, ...]:
-    """Returns the labels in the order of their numbers, or of the names in `order`."""
+    """Returns the labels in the order of their numbers, or of the names in `order`, if it is given.
+
+    Raises:
+      ValueError: if the labels are not different numbers and `order` is None, or `order` does not
+        have each label once.
+    """
     if order is None:
         try:
             numbers = [float(label) for label in labels]

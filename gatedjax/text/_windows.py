@@ -14,7 +14,7 @@ class Windows(Sequence[np.ndarray]):
         [[5], [6, 7]]
 
     Args:
-      rows: the rows, each an int array.
+      rows: the rows, each an int array such as the numbers of the words of a text.
       starts: int [W + 1], the position where each window begins among the numbers of all rows, and
         the end of the last.
       owners: int [W], the row of each window.
@@ -27,9 +27,11 @@ class Windows(Sequence[np.ndarray]):
         self._ends = self._begins + np.diff(starts)
 
     def __len__(self) -> int:
+        """Returns the number W of windows."""
         return len(self._owners)
 
     def __getitem__(self, index):
+        """Returns the int array of the window at a position from 0, or a list for a slice."""
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         row = self._rows[int(self._owners[index])]
@@ -47,7 +49,8 @@ def split_lengths(length: int, longest: int) -> list[int]:
       longest: largest number of words in a window.
 
     Returns:
-      As few windows as possible; a document without words has a window without words.
+      A list with the number of words of each window. There are as few windows as possible; a
+      document without words has a window without words.
     """
     count = max(-(-length // longest), 1)
     ends = length * np.arange(count + 1) // count
@@ -55,7 +58,10 @@ def split_lengths(length: int, longest: int) -> list[int]:
 
 
 def split_words(words: tuple[str, ...], longest: int) -> list[tuple[str, ...]]:
-    """Returns the windows of a document, see `split_lengths`."""
+    """Returns the windows of a document, tuples of words of at most `longest` words.
+
+    `words` are the words of the document. The lengths of the windows differ by one at most.
+    """
     ends = np.cumsum([0, *split_lengths(len(words), longest)]).tolist()
     return [words[begin:end] for begin, end in itertools.pairwise(ends)]
 
@@ -100,13 +106,14 @@ def pool_windows(
         array([[0.75, 0.25]])
 
     Args:
-      probabilities: [..., W, C], the probabilities of the windows.
+      probabilities: [..., W, C], the probabilities of C classes for W windows.
       owners: int [W], the document of each window, sorted.
       lengths: int [W], the number of words of each window.
       num_documents: the number n of documents, each with a window.
 
     Returns:
-      [..., n, C] of the same type. A document with a single window has the bits of this window.
+      [..., n, C] of the same dtype; "..." are any axes. A document with a single window has the
+      bits of this window.
     """
     counts = np.bincount(owners, minlength=num_documents)
     first = np.cumsum(counts) - counts

@@ -110,8 +110,9 @@ class Reach:
     def look(self, batch: Batch) -> None:
         """Removes the parameters that the gradient of `batch` reaches from the attribute `paths`.
 
-        `batch` is a dict of arrays. The method is called for each batch of another shape, because a
-        new shape may use other parameters.
+        `batch` is a dict of arrays. `paths` is a set of names of parameters, such as
+        "embed/embedding". The method is called for each batch of another shape, because a new shape
+        may use other parameters.
         """
         if self.paths:
             self.paths &= unreached_parameters(self.task, self.state, batch)

@@ -51,10 +51,11 @@ def settings_of(
     of an optimizer as "optimizer", which replaces the options of the configured optimizer.
 
     Args:
-      source: the argument `settings` of `fit`. Entries of its "train" replace training options.
+      source: the argument `settings` of `fit`, a mapping, a dataclass or None. Entries of its
+        "train" replace training options.
       config: the training options, which become the settings below "train".
-      optimizer: the digest of an optimizer that replaces the configured one, a result of
-        `program_of`; None if the configured one is used.
+      optimizer: the digest, a hexadecimal string, of an optimizer that replaces the configured
+        optimizer; None if the configured one is used.
 
     Raises:
       TypeError: if `source`, or its "train", is neither a mapping nor a dataclass, or has a value

@@ -250,8 +250,9 @@ def _count_bytes(entry: str) -> int:
 def find_excess(content: dict[str, Any]) -> str | None:
     """Returns a message if the arrays in a manifest are too large for its files; else None.
 
-    `content` is the manifest, a dict with "files" and "leaves". The limit for the bytes of the
-    arrays is `ROOM` (64 MiB) + `PACKED` (100) times the bytes of the files.
+    `content` is the manifest, a dict with "files", {path: {"size": bytes, "sha256": hash}}, and
+    "leaves", {item: {name of an array: [description such as "float32[3, 4]", hash]}}. The limit for
+    the bytes of the arrays is `ROOM` (64 MiB) + `PACKED` (100) times the bytes of the files.
     """
     arrays = [entry for entries in content["leaves"].values() for entry in entries.values()]
     declared = sum(_count_bytes(entry[0]) for entry in arrays)

@@ -92,7 +92,10 @@ class EncodedCloze:
 
     @property
     def document_lengths(self) -> np.ndarray:
-        """The number of tokens of the document of each of the n questions, int32 [n]."""
+        """The number of tokens of the document of each of the n questions, int32 [n].
+
+        A document that was truncated to `max_doc_len` counts as it was truncated.
+        """
         return np.array([len(ids) for ids in self.documents], np.int32)
 
     @property

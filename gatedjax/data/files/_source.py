@@ -106,12 +106,13 @@ class Source(Sequence[Example]):
 
     Args:
       examples: a sequence of dicts with "tokens", "label" and "example_id".
-      info: name, split and classes.
-      report: the account of the lines; by default all were used.
+      info: a `SourceInfo` with the name of the data set, the split and the names of the classes.
+      report: a `ReadReport` with the numbers of lines that were read, used, set aside and skipped;
+        None means that each example is a line and all were used.
 
     Attributes:
-      info: the argument.
-      report: the account of the lines.
+      info: the argument, a `SourceInfo`.
+      report: the numbers of lines, a `ReadReport`.
     """
 
     def __init__(

@@ -223,7 +223,17 @@ def load_embeddings(
 def _with_random(
     matrix: np.ndarray, in_file: np.ndarray, vocabulary: Vocabulary, seed: int, std: float | None
 ) -> Embeddings:
-    """Returns the vectors of a file, and random vectors for the words that it lacks."""
+    """Returns the vectors of a file, and random vectors for the words that it lacks.
+
+    Args:
+      matrix: [V, E], the vectors of the words in the order of their ids; rows of missing words are
+        filled here.
+      in_file: bool [V], True for the words that the file has.
+      vocabulary: the V words.
+      seed: the seed of the random vectors, which also depend on the word.
+      std: the standard deviation of normal random numbers; None draws uniform numbers in [-0.25,
+        0.25).
+    """
     # Vectors are drawn only for the words that the file lacks, because a draw per word takes time.
     for row in np.flatnonzero(~in_file).tolist():
         if row != PAD:

@@ -25,9 +25,10 @@ class FastTextFile:
 
         v(w) = 1/|G| sum_{g in G} e_g
 
-    G has the word itself, if the model has it, and its character n-grams of the lengths minn to
-    maxn with "<" before and ">" after the word. An n-gram has the row number_of_words + (hash mod
-    bucket), where hash is the 32-bit FNV-1a hash of its UTF-8 bytes as signed numbers.
+    v(w) is the vector of the word w, and e_g the row of g in the matrix of the file. G has the word
+    itself, if the model has it, and its character n-grams of the lengths minn to maxn with "<"
+    before and ">" after the word. An n-gram has the row number_of_words + (hash mod bucket), where
+    hash is the 32-bit FNV-1a hash of its UTF-8 bytes as signed numbers.
 
     The layout (little-endian) is: magic number and version; the training arguments; the counts of
     the dictionary, and its words, each with a zero byte, a count and a kind; a byte that is 1 for a
@@ -123,6 +124,8 @@ class FastTextFile:
     def vector(self, word: str) -> np.ndarray | None:
         """Returns the vector of a word, float32 [dim], or None for a word without any n-gram.
 
+        The word need not be a word of the model.
+
         Raises:
           ValueError: if a number is not finite.
         """
@@ -145,6 +148,7 @@ class FastTextFile:
 
 
 def _size(path: Path) -> int:
+    """Returns the size of the file `path` in bytes."""
     return path.stat().st_size
 
 
@@ -158,8 +162,8 @@ def list_ngrams(word: bytes, shortest: int, longest: int) -> Iterator[bytes]:
 
     Args:
       word: the word in UTF-8.
-      shortest: the least number of characters.
-      longest: the largest number of characters.
+      shortest: the least number of characters of an n-gram, with "<" and ">".
+      longest: the largest number of characters of an n-gram.
     """
     text = _BEGIN + word + _END
     # A character begins at each byte that does not continue a character.

@@ -65,7 +65,7 @@ def cache_folder() -> Path | None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Writes a text to a file under a temporary name and renames it.
+    """Writes `text`, of ASCII characters, to `path` under a temporary name and renames the file.
 
     A folder that cannot be written is no error, because the file is only a cache. Missing parent
     folders of `path` are created.

@@ -24,12 +24,14 @@ from gatedjax.functional._types import Tree
 class Static(NamedTuple):
     """The arguments of a recurrence that are known while tracing.
 
+    B is the number of rows, T that of steps, and H the hidden width.
+
     Attributes:
       variant: the properties that the kernels are compiled for, such as the kind of recurrence.
       reverse: for each direction, True if it runs from the last step to the first.
       core: the scan of a direction d with its backward pass. It maps (*scan_static[d], weights, xs,
-        mask, initial, dropout, begins) to (final, outputs), the final carry and the outputs
-        [B, T, H]. The arguments are those of `Recurrence.arguments`.
+        mask, initial, dropout, begins) to (final, outputs), the final carry and the outputs [B, T,
+        H]. The arguments are those of `Recurrence.arguments`.
       forward: the same scan, which JAX can differentiate in all modes.
       scan_static: for each direction, the first arguments of `core` and `forward`, hashable values
         that are known while tracing.
@@ -45,6 +47,8 @@ class Static(NamedTuple):
 class Masks(NamedTuple):
     """The arguments of a recurrence that have no derivatives.
 
+    B is the number of rows, and T that of steps.
+
     Attributes:
       real: bool [B, T], True at real steps; None means all.
       goes_on: for each direction a bool [B, T], False at the steps that start with a new carry, or
@@ -57,6 +61,8 @@ class Masks(NamedTuple):
 
 class Floats(NamedTuple):
     """The arguments of a recurrence that have derivatives.
+
+    B is the number of rows, T that of steps, D the width of the inputs, and H the hidden width.
 
     Attributes:
       xs: inputs [B, T, D], 0 at padding.
@@ -77,10 +83,13 @@ class Floats(NamedTuple):
 class _Saved(NamedTuple):
     """The results of the forward pass that the backward pass reads.
 
+    B is the number of rows, T that of steps, and H the hidden width.
+
     Attributes:
       states: the hidden state after each step [B, T, directions, H].
-      gates: the S values of each step that the kernel "saving" of `recurrence.cu` stores, such as
-        gates and candidates of all units [B, T, directions, S].
+      gates: the values of each step that the kernel "saving" of `recurrence.cu` stores, such as
+        gates and candidates, [B, T, directions, S]. S is `Kind.saved` times H, such as 4 H for an
+        LSTM: each value is stored for all H units.
       cells: the cell state before each step of an LSTM [B, T, directions, H]; unused otherwise.
     """
 
@@ -172,10 +181,12 @@ def _run_saving(static: Static, masks: Masks, floats: Floats) -> tuple[Tree, _Sa
 
 @_run_saving.defjvp
 def _saving_jvp(static: Static, primals: Tree, tangents: Tree) -> tuple[Tree, Tree]:
-    """Returns the results of `_run_saving` and their tangents, which the scan computes.
+    """Returns the results of `_run_saving` and their tangents, for `jax.custom_jvp`.
 
-    `primals` are (masks, floats), and `tangents` their tangents, as for `jax.custom_jvp`. `static`
-    has the options that are known while tracing, such as the kind of recurrence.
+    Both have the form ((final, outputs) of each direction, the saved arrays). The scan computes the
+    tangents; the saved arrays have the tangent 0. `primals` are (masks, floats): the real steps and
+    restarts, and the inputs, weights and carries. `tangents` has a tangent for each. `static` has
+    the options that are known while tracing, such as the kind of recurrence.
     """
     masks, floats = primals
     results, saved = _run_saving(static, masks, floats)
@@ -211,11 +222,20 @@ def _pull(static: Static, masks: Masks, floats: Floats, saved: _Saved, cotangent
 
 @_pull.defjvp
 def _pull_jvp(static: Static, primals: Tree, tangents: Tree) -> tuple[Tree, Tree]:
-    """Returns the results of `_pull` and their tangents, which the scan computes.
+    """Returns the gradients that `_pull` computes, and their tangents, for `jax.custom_jvp`.
 
-    `primals` are (masks, floats, saved, cotangents), and `tangents` their tangents, as for
-    `jax.custom_jvp`. `static` has the options that are known while tracing, such as the kind of
-    recurrence.
+    Args:
+      static: the options that are known while tracing, such as the kind of recurrence.
+      primals: (masks, floats, saved, cotangents), the arguments of `_pull`: the real steps and
+        restarts; the inputs, weights and carries; the arrays of the forward pass; and the gradients
+        of (final, outputs) for each direction.
+      tangents: the tangents of the primals. Only the tangents of `floats` and of `cotangents` are
+        used.
+
+    Returns:
+      (gradients, changes): a `Floats` with the gradients of `floats`, and a `Floats` with their
+      tangents. The tangents are the derivative of the backward pass of `static.core`, the scan of
+      other platforms, because the kernels have no second derivative.
     """
     masks, floats, _, cotangents = primals
     gradients = _pull(static, *primals)
@@ -233,8 +253,9 @@ def _scan(
     """Returns the results of `run_directions` by `scan`, a function like `static.core`.
 
     None means `static.core` itself, which has a custom backward pass. The results are (final,
-    outputs) for each direction: the final carry, and the outputs [B, T, H]. `masks` has the real
-    steps and the restarts, and `floats` the inputs, weights and carries.
+    outputs) for each direction: the final carry, and the outputs [B, T, H] for B rows, T steps and
+    H hidden units. `masks` has the real steps and the restarts, and `floats` the inputs, weights
+    and carries.
     """
     scan = static.core if scan is None else scan
     return tuple(
@@ -246,7 +267,7 @@ def _scan(
 
 
 def _pull_scan(static: Static, masks: Masks, floats: Floats, cotangents: Tree) -> Floats:
-    """Returns the gradients of `floats` by the backward pass of the scan.
+    """Returns the gradients of `floats`, of the same shapes, by the backward pass of the scan.
 
     `cotangents` are the gradients of the results of `run_directions`, (final, outputs) for each
     direction. `static` has the options that are known while tracing, `masks` the real steps and the
@@ -265,7 +286,8 @@ def _carries(carries: tuple[Tree, ...]) -> tuple[jax.Array, jax.Array]:
     """Returns (hidden states, cell states) of all directions, [directions, B, H] each.
 
     `carries` has the carry of each direction, an array or an `LSTMState`. A state that the
-    recurrence does not have is `unused()`, zeros of the shape (1,).
+    recurrence does not have is `unused()`, zeros of the shape (1,). B is the number of rows, and H
+    the hidden width.
     """
     leaves = [jax.tree.leaves(carry) for carry in carries]
     if not leaves[0]:
@@ -279,11 +301,11 @@ def _shared_operands(
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Returns the operands `reversed`, `recurrent`, `flags` and `dropout` of `recurrence.cu`.
 
-    They are a number [directions] that is 1 for the backward direction; the recurrent kernels U
-    [directions, H, columns]; the flags of `flags_of` [directions, B, T], for real steps and starts
-    of segments; and the mask of recurrent dropout [directions, B, H], or zeros (1,) without it.
-    `static` has the options that are known while tracing, `masks` the real steps and the restarts,
-    and `floats` the inputs, weights and carries.
+    They are, for B rows, T steps and H hidden units: a number [directions] that is 1 for the
+    backward direction; the recurrent kernels U [directions, H, columns]; the flags of `flags_of`
+    [directions, B, T], for real steps and starts of segments; and the mask of recurrent dropout
+    [directions, B, H], or zeros (1,) without it. `static` has the options that are known while
+    tracing, `masks` the real steps and the restarts, and `floats` the inputs, weights and carries.
     """
     dtype = floats.xs.dtype
     recurrent = _stack(weights.recurrent.astype(dtype) for weights in floats.weights)
@@ -296,10 +318,10 @@ def _shared_operands(
 def _start(kernel: str, static: Static, masks: Masks, floats: Floats) -> list[jax.Array]:
     """Launches the kernel "forward" or "saving"; returns its results in the order of `axes_of`.
 
-    They are the states after each step [B, T, directions, H], the final hidden and cell states
-    [directions, B, H], and for "saving" the gates and cell states of `_Saved`. `static` has the
-    options that are known while tracing, `masks` the real steps and the restarts, and `floats` the
-    inputs, weights and carries.
+    They are, for B rows, T steps and H hidden units, the states after each step [B, T, directions,
+    H], the final hidden and cell states [directions, B, H], and for "saving" the gates and cell
+    states of `_Saved`. `static` has the options that are known while tracing, `masks` the real
+    steps and the restarts, and `floats` the inputs, weights and carries.
     """
     xs, weights = floats.xs, floats.weights
     dtype, count = xs.dtype, len(weights)
@@ -326,10 +348,11 @@ def _results(
 ) -> tuple[Tree, ...]:
     """Returns (final, outputs) of each direction from the results of a kernel.
 
-    `states` are [B, T, directions, H] after each step, and `hidden` and `cell` [directions, B, H]
-    are the final states; the cell state is only used for an LSTM. The result has the final carry
-    and the outputs [B, T, H], 0 at padding, for each direction. `masks` has the real steps and the
-    restarts, and `floats` the inputs, weights and carries.
+    `states` are [B, T, directions, H] after each step, for B rows, T steps and H hidden units, and
+    `hidden` and `cell` [directions, B, H] are the final states; the cell state is only used for an
+    LSTM. The result has the final carry and the outputs [B, T, H], 0 at padding, for each
+    direction. `masks` has the real steps and the restarts, and `floats` the inputs, weights and
+    carries.
     """
     # A carry of an LSTM has two arrays, of other recurrences one, and the kernel returns both.
     results = []
@@ -343,9 +366,9 @@ def _results(
 def _run_kernel(static: Static, masks: Masks, floats: Floats) -> tuple[Tree, ...]:
     """Returns (final, outputs) of each direction, like `run_directions`, by the kernel "forward".
 
-    The final carry has arrays [B, H], and the outputs are [B, T, H]. `static` has the options that
-    are known while tracing, `masks` the real steps and the restarts, and `floats` the inputs,
-    weights and carries.
+    The final carry has arrays [B, H], and the outputs are [B, T, H], for B rows, T steps and H
+    hidden units. `static` has the options that are known while tracing, `masks` the real steps and
+    the restarts, and `floats` the inputs, weights and carries.
     """
     return _results(masks, floats, *_start("forward", static, masks, floats))
 
@@ -355,9 +378,9 @@ def _run_kernel_saving(
 ) -> tuple[tuple[Tree, ...], _Saved]:
     """Returns (final, outputs) of each direction by the kernel "saving", and its saved arrays.
 
-    The final carry has arrays [B, H], and the outputs are [B, T, H]. `static` has the options that
-    are known while tracing, `masks` the real steps and the restarts, and `floats` the inputs,
-    weights and carries.
+    The final carry has arrays [B, H], and the outputs are [B, T, H], for B rows, T steps and H
+    hidden units. `static` has the options that are known while tracing, `masks` the real steps and
+    the restarts, and `floats` the inputs, weights and carries.
     """
     states, hidden, cell, gates, cells = _start("saving", static, masks, floats)
     return _results(masks, floats, states, hidden, cell), _Saved(states, gates, cells)
@@ -366,9 +389,9 @@ def _run_kernel_saving(
 def _states_before(static: Static, masks: Masks, floats: Floats, states: jax.Array) -> jax.Array:
     """Returns the hidden state before each step [B, T, directions, H].
 
-    `states`, of the same shape, are the states after each step. `static` has the options that are
-    known while tracing, `masks` the real steps and the restarts, and `floats` the inputs, weights
-    and carries.
+    B is the number of rows, T that of steps, and H the hidden width. `states`, of the same shape,
+    are the states after each step. `static` has the options that are known while tracing, `masks`
+    the real steps and the restarts, and `floats` the inputs, weights and carries.
     """
     parts = []
     for d, (is_reverse, goes_on) in enumerate(zip(static.reverse, masks.goes_on, strict=True)):
@@ -387,9 +410,9 @@ def _pull_kernel(
     """Returns the gradients of `floats` by the kernel "backward".
 
     `saved` are the arrays of the kernel "saving", and `cotangents` are the gradients of the results
-    of `run_directions`, (final, outputs) for each direction. `static` has the options that are
-    known while tracing, `masks` the real steps and the restarts, and `floats` the inputs, weights
-    and carries.
+    of `run_directions`, (final, outputs) for each direction. The result has the shapes of `floats`.
+    `static` has the options that are known while tracing, `masks` the real steps and the restarts,
+    and `floats` the inputs, weights and carries.
     """
     variant, wide, dtype = static.variant, jnp.dtype(jnp.float32), floats.xs.dtype
     # The states before the steps and the stacks are formed by XLA, which fuses them with the masks.
@@ -448,14 +471,27 @@ def _gradients(
     sums: jax.Array,
     d: int,
 ) -> tuple[jax.Array, Tree, jax.Array | None]:
-    """Returns the gradients of inputs, weights and dropout mask (or None) of direction `d`.
+    """Returns the gradients of the inputs, the weights and the dropout mask of direction `d`.
 
-    `kind` is the name of a `Kind`, such as "lstm", `real` [B, T] is True at real steps, or None for
-    all, and `d` counts from 0. `gates` are the saved values [B, T, directions, S]; `before`
-    [B, T, H] are the states before the steps, and `sums` [B, T, G H] the gradients of the sums
-    inside the G blocks of gates. Each gradient of weights is a single product over all steps; the
-    three results have the shapes of the inputs [B, T, D], of the weights and of the mask [B, H].
-    `floats` has the inputs, weights and carries.
+    Each gradient of weights is a single product over all steps. B is the number of rows, T that of
+    steps, D the width of the inputs, and H the hidden width.
+
+    Args:
+      kind: the name of a `Kind`, such as "lstm".
+      real: bool [B, T], True at real steps; None means all.
+      floats: the inputs, weights and carries. `floats.dropout[d]` is the mask of recurrent dropout
+        [B, H], or None without dropout.
+      gates: the values that the kernel "saving" stored, [B, T, directions, S], with S values of a
+        step such as 4 H for an LSTM; the first H are the reset gate of a GRU or RAU.
+      before: [B, T, H], the states before the steps, without the dropout mask, which is applied
+        here.
+      sums: [B, T, G H], the gradients of the sums inside the G blocks of gates.
+      d: the direction, from 0.
+
+    Returns:
+      The gradient of the inputs, float32 [B, T, D]; the gradients of the weights, of the same type
+      and shapes as `floats.weights[d]`; and the gradient of the dropout mask [B, H], or None
+      without dropout.
     """
     weights, drop = floats.weights[d], floats.dropout[d]
     dtype, wide, size = floats.xs.dtype, jnp.dtype(jnp.float32), before.shape[-1]

@@ -10,8 +10,10 @@ class Kind(NamedTuple):
     Attributes:
       name: "lstm", "gru_after", "gru_before" or "rau".
       code: the value of the macro KIND in the source.
-      early: the number of columns per hidden unit in the first recurrent product of a step.
-      late: the number of columns per hidden unit in the second product, 0 or 1.
+      early: the number of columns per hidden unit in the first recurrent product of a step, such as
+        4 for the gates of an LSTM.
+      late: the number of columns per hidden unit in the second product of a step, which needs the
+        first: 0 or 1.
       saved: the number of values per hidden unit and step that the backward pass reads.
     """
 

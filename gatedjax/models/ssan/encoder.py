@@ -172,7 +172,8 @@ class SSANConfig:
     def attention(self, layer: int) -> dict[str, Tree]:
         """Returns keyword arguments for the `nn.SelectiveSelfAttention` of a layer.
 
-        layer is the number of the layer, from 1.
+        The result is a dict by the names of the options, such as "num_heads" and "selector". layer
+        is the number of the layer, from 1.
         """
         return {
             "num_heads": self.num_heads,
@@ -239,12 +240,14 @@ class SSANEncoder(nn.Module):
 
         Args:
           batch: "tokens" int [B, N] and "lengths" int [B] of B texts of at most N words; optionally
-            "example_id" int [B], the examples to which random bits belong.
-          train: True runs the network with dropout and drawn selections.
+            "example_id" int [B], the examples to which random bits belong (default: row numbers).
+          train: True runs the network with dropout and drawn selections, from the PRNG streams
+            "dropout" and "gate".
 
         Returns:
-          An `SSANEncoderOutput` with the states, and the attention weights and selections of all
-          layers.
+          An `SSANEncoderOutput` with `states` [B, N, d] of width d, 0 at padding, and `selections`,
+          an `nn.Selection` for each layer with its attention weights and selected keys [B, M, N, N]
+          of M heads.
 
         Raises:
           ValueError: also if a text is longer than the table of learned positions.

@@ -150,7 +150,7 @@ class SSANNLI(nn.Module):
     embeddings: Table | None = None
 
     def setup(self) -> None:
-        """Creates the layers, which both sentences share."""
+        """Creates the embedding, the attention and the later layers; both sentences share them."""
         c = self.config
         types: Keywords = {
             "dtype": jnp.dtype(c.dtype),
@@ -189,11 +189,16 @@ class SSANNLI(nn.Module):
 
         Args:
           batch: "tokens" int [B, N], the N words of the first sentence, and "lengths" [B];
-            "hypothesis" int [B, N'], the N' words of the second, and "hypothesis_lengths" [B].
-          train: True runs the network with dropout and drawn selections.
+            "hypothesis" int [B, N'], the N' words of the second, and "hypothesis_lengths" [B];
+            optionally "example_id" int [B], the examples to which random bits belong (default: row
+            numbers).
+          train: True runs the network with dropout and drawn selections, from the PRNG streams
+            "dropout" and "gate".
 
         Returns:
-          An `SSANNLIOutput` with the class scores, and the selections in both sentences.
+          An `SSANNLIOutput` with `logits`, the scores of C classes [B, C]; `premise` and
+          `hypothesis`, an `nn.Selection` each, with the attention weights and selected keys in a
+          sentence; and `baseline`, a scalar for the estimator "reinforce", else None.
         """
         check_batch(batch, tokens="B N", lengths="B", hypothesis="B N'", hypothesis_lengths="B")
         ids, c = batch.get("example_id"), self.config
@@ -297,7 +302,7 @@ class SSANNLITask(SelectorClassifierTask):
         """Computes "selected_1" and "empty_1", a dict of `Ratio`s over both sentences.
 
         They are the share of pairs of tokens that are selected, and the share of tokens that select
-        no token. output is that of the network, and weight is 0 at filler rows.
+        no token. output is an `SSANNLIOutput`, and weight is 1 for examples and 0 for filler rows.
         """
         first, second = (
             selector_metrics((selection,), weight) for selection in self._selections(output)

@@ -110,11 +110,14 @@ class SSANProbe(nn.Module):
 
         Args:
           batch: "tokens" int [B, N] and "lengths" int [B] of B texts of at most N words; optionally
-            "example_id" int [B], the examples to which random bits belong.
-          train: True runs the network with dropout and drawn selections.
+            "example_id" int [B], the examples to which random bits belong (default: row numbers).
+          train: True runs the network with dropout and drawn selections, from the PRNG streams
+            "dropout" and "gate".
 
         Returns:
-          An `SSANOutput` with the class scores, and the states and selections of the encoder.
+          An `SSANOutput` with `logits`, the scores of C classes [B, C]; `states` [B, N, d] of width
+          d; `selections`, an `nn.Selection` for each layer with its attention weights and selected
+          keys [B, M, N, N] of M heads; and `baseline`, a scalar or None.
         """
         c = self.config
         types: Keywords = {"dtype": jnp.dtype(c.dtype)}

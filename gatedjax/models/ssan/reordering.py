@@ -101,12 +101,15 @@ class WordReorderingDetector(nn.Module):
 
         Args:
           batch: "tokens" int [B, N] and "lengths" int [B] of B texts of at most N words; optionally
-            "example_id" int [B], the examples to which random bits belong.
-          train: True runs the network with dropout and drawn selections.
+            "example_id" int [B], the examples to which random bits belong (default: row numbers).
+          train: True runs the network with dropout and drawn selections, from the PRNG streams
+            "dropout" and "gate".
 
         Returns:
-          A `WordReorderingOutput` with the scores of both positions, and the states and selections
-          of the encoder.
+          A `WordReorderingOutput` with `logits` [B, 2, N], the scores of all words as the place of
+          insertion, then as the original place; `states` [B, N, d] of width d; `selections`, an
+          `nn.Selection` for each layer with its attention weights and selected keys [B, M, N, N] of
+          M heads; and `baseline`, a scalar or None.
         """
         c = self.config
         types: Keywords = {"dtype": jnp.dtype(c.dtype)}

@@ -393,7 +393,9 @@ class SelectorTask:
         """Computes the loss of a pass in training, with all terms of the selector.
 
         params are the parameters, batch has the arrays of the network and the labels, and rngs has
-        the PRNG keys of the streams "dropout" and "gate" (or "antithetic").
+        the PRNG keys of the streams "dropout" and "gate" (or "antithetic", the same noise with the
+        opposite sign). The result is a `_Pass` with the output of the network and the loss of each
+        example.
         """
         config = self.model.config.gates
         output: Output = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
@@ -424,7 +426,7 @@ class SelectorTask:
         other_rngs = {name: key for name, key in rngs.items() if name != "gate"}
 
         def run(gate: dict[str, Array]) -> tuple[Array, Array, _Pass]:
-            """Returns (total [B], score [B], pass) of a pass with other selections.
+            """Returns (total [B], score [B], pass) of a pass with other selections, for B examples.
 
             `gate` is a dict with the PRNG key of the stream "gate" (or "antithetic", for opposite
             noise). total and score are fields of the returned `_Pass`.
@@ -466,43 +468,48 @@ class SelectorTask:
     def _metrics(self, output: Output, batch: Batch) -> Metrics:
         """Returns the metrics of training and evaluation by name, as `Ratio`s (sums and counts).
 
-        output is that of the network, and batch has the labels and "weight" [B].
+        output is the result of a call of the network, such as an `SSANOutput`, and batch has the
+        labels and "weight" [B].
         """
         raise NotImplementedError
 
     def _predictions(self, output: Output, batch: Batch) -> Predictions:
-        """Returns the predictions for the examples of a batch, arrays with a first axis B by name.
+        """Returns the predictions for the examples of a batch, arrays [B, ...] by name.
 
-        output is that of the network, and batch has "example_id" [B].
+        output is the result of a call of the network, such as an `SSANOutput`, and batch has
+        "example_id" [B].
         """
         raise NotImplementedError
 
     def _training_metrics(self, cost: Float[Array, " B"], weight: Float[Array, " B"]) -> Metrics:
         """Returns the metrics that only training has: "loss", the mean of the cost, as a `Ratio`.
 
-        cost is the loss of each example with the penalties, and weight is 0 at filler rows.
+        cost [B] is the loss of each example with the penalties, and weight [B] is 1 for examples
+        and 0 for filler rows. The result is a dict.
         """
         return {"loss": Ratio.of(cost, weight)}
 
     def _selections(self, output: Output) -> tuple[gnn.Selection, ...]:
         """Returns an `nn.Selection` for each layer (and text), which the loss penalises.
 
-        output is that of the network.
+        output is the result of a call of the network, such as an `SSANOutput`. A selection has the
+        attention weights and the selected pairs of tokens.
         """
         return output.selections
 
     def _predicted_selections(self, output: Output) -> tuple[gnn.Selection, ...]:
         """Returns the selections that predictions record, an `nn.Selection` per layer.
 
-        output is that of the network. A network of two texts overrides the method and returns the
-        selections in its first text.
+        output is the result of a call of the network, such as an `SSANOutput`. A network of two
+        texts overrides the method and returns the selections in its first text.
         """
         return self._selections(output)
 
     def _selector_metrics(self, output: Output, weight: Float[Array, " B"]) -> Metrics:
         """Returns the `Ratio`s of `selector_metrics`, such as "selected_1" and "empty_1".
 
-        output is that of the network, and weight is 0 at filler rows.
+        output is the result of a call of the network, such as an `SSANOutput`, and weight is 0 at
+        filler rows.
         """
         return selector_metrics(output.selections, weight)
 

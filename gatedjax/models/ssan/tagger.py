@@ -124,13 +124,18 @@ class SSANTagger(nn.Module):
     def __call__(self, batch: Batch, *, train: bool = False) -> SSANTaggerOutput:
         """Runs the network.
 
+        Training draws from the PRNG streams "dropout" and "gate"; evaluation draws from no stream.
+
         Args:
           batch: "tokens" and "is_predicate" int [B, N] (1 at the words of the predicate) of B
-            sentences of at most N words, and "lengths" int [B].
+            sentences of at most N words, and "lengths" int [B]; optionally "example_id" int [B],
+            the examples to which random bits belong (default: row numbers).
           train: True runs the network with dropout and drawn selections.
 
         Returns:
-          An `SSANTaggerOutput` with the label scores of each word, and the selections.
+          An `SSANTaggerOutput` with `logits`, the scores of the L labels (`num_labels`) for each
+          word, float32 [B, N, L] and 0 at padding; `selections`, a tuple with an `nn.Selection` for
+          each layer; and `baseline`, a scalar for the estimator "reinforce", else None.
         """
         c = self.config
         check_batch(batch, tokens="B N", is_predicate="B N", lengths="B")

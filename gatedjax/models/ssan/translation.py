@@ -129,7 +129,7 @@ class SSANTranslator(nn.Module):
     target_vocab_size: int | None = None
 
     def setup(self) -> None:
-        """Creates the layers."""
+        """Creates the encoder, the decoder layers and the target embedding as attributes."""
         c = self.config
         dtype = jnp.dtype(c.dtype)
         target_size = self.target_vocab_size or self.vocab_size
@@ -172,11 +172,14 @@ class SSANTranslator(nn.Module):
         Args:
           batch: "tokens" int [B, N] (N source words), "lengths" [B], "targets" int [B, T] (T target
             words) and "target_lengths" [B]. All end with the stop token 3.
-          train: True runs the network with dropout and drawn selections.
+          train: True runs the network with dropout and drawn selections, from the PRNG streams
+            "dropout" and "gate".
 
         Returns:
-          An `SSANTranslatorOutput` with the scores of the target words, and the states and
-          selections of the encoder.
+          An `SSANTranslatorOutput` with `logits`, the scores [B, T, V] of V words at each place of
+          the target; `encoded`, the states of the encoder [B, N, d] of width d; `selections`, an
+          `nn.Selection` for each layer of the encoder with its attention weights and selected keys
+          [B, M, N, N] of M heads; and `baseline`, a scalar or None.
 
         Raises:
           ValueError: also if a text is longer than the table of learned positions.
@@ -413,7 +416,8 @@ def translate(
         """Returns (log-probabilities [B, K, V] of V next words, cache) for the search.
 
         tokens [B, K] are the tokens at `position`, from 0, of the K targets of each source, and
-        cache is that of `SSANTranslator.step`.
+        cache is a tree of arrays, the keys and values of the tokens so far, which
+        `SSANTranslator.step` returned.
         """
         log_probs, cache = model.apply(
             variables,

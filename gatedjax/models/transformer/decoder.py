@@ -111,7 +111,7 @@ class DecoderLayer(nn.Module):
     dtype: Dtype = None
 
     def setup(self) -> None:
-        """Creates the sublayers."""
+        """Creates both attentions, the feed-forward network and their layer norms as attributes."""
         attention: Keywords = {"dropout": self.attention_dropout, "dtype": self.dtype}
         self.self_attention = DecoderAttention(self.num_heads, self.features, **attention)
         self.source_attention = DecoderAttention(self.num_heads, self.features, **attention)
@@ -140,15 +140,15 @@ class DecoderLayer(nn.Module):
 
         Args:
           inputs: the states of the layer below, D numbers for each of T target tokens.
-          mask: True where a target token may see another.
+          mask: True where a target token (first T) may see another (second T).
           source: keys and values of the source [B, M, N, H], for N tokens and M heads of width H,
             the result of the method `source`.
           source_mask: True at real tokens of the source.
-          dropout_bytes: the random bytes of dropout in training, from `draw_layer_bytes`; None
-            turns dropout off.
+          dropout_bytes: a `LayerBytes` with the random bytes (uint8) of dropout in training, from
+            `draw_layer_bytes`; None turns dropout off.
 
         Returns:
-          The states of the target.
+          The states of the target, [B, T, D].
         """
         (to_target, to_source), results, hidden = dropout_bytes or _NOTHING_DRAWN
 

@@ -145,10 +145,10 @@ class FeedForward(nn.Module):
           deterministic: True turns dropout off.
           example_id: the examples to which the bits of dropout belong; None means the row numbers.
           dropout_bytes: a random byte for each of the F hidden features of each token; None draws
-            them.
+            them from the PRNG stream "dropout".
 
         Returns:
-          The output, with the width of the inputs.
+          The output, with the width of the inputs, [B, N, D].
         """
         types: Keywords = {"kernel_init": self.kernel_init, "dtype": self.dtype}
         hidden = nn.relu(nn.Dense(self.hidden, name="wide", **types)(inputs))
@@ -200,13 +200,16 @@ class EncoderLayer(nn.Module):
         Args:
           inputs: the states of the layer below, D numbers for each of N tokens of B rows.
           mask: True at real tokens; None means that all tokens are real.
-          deterministic: False draws selections and dropout.
+          deterministic: False draws selections and dropout, from the PRNG streams "gate" and
+            "dropout".
           example_id: the examples to which the random bits belong; None means the row numbers.
           temperature: tau of the selector, instead of that of its options (None).
-          dropout_bytes: the random bytes of dropout, from `draw_layer_bytes`; None draws them.
+          dropout_bytes: a `LayerBytes` with the random bytes (uint8) of dropout, from
+            `draw_layer_bytes`; None draws them.
 
         Returns:
-          The states, and an `nn.Selection` with the weights and selections of the attention.
+          The states [B, N, D], and an `nn.Selection` with the attention weights and selected keys
+          [B, M, N, N] of M heads.
         """
         layer_bytes = None if deterministic else dropout_bytes
         options: Keywords = {"deterministic": deterministic, "example_id": example_id}
