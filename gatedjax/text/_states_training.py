@@ -39,6 +39,7 @@ from gatedjax.text._states_model import (
     render_states_leak,
 )
 from gatedjax.text._table import Label, Table
+from gatedjax.text._targets import allow_points
 from gatedjax.text._tokens import LEXICON_KIND, Splitter, Tokenizer
 
 Say = Callable[[str], None]
@@ -269,9 +270,8 @@ def _fit_stages(
         stages.append(pooling)
     stage_number = len(stages) - 1
     if options.density is None:
-        stage_number = choose_stage(
-            [stage[options.best_metric] for stage in curve], len(validation_part.labels)
-        )
+        shares = [stage[options.best_metric] for stage in curve]
+        stage_number = choose_stage(shares, allow_points(max(shares), len(validation_part.labels)))
     return stages, curve, stage_number
 
 

@@ -233,7 +233,7 @@ class Target(abc.ABC):
           scores: the dict of `measure` for the best stage.
           metric: the name of the metric that chooses the density, a key of `metrics`.
         """
-        return max(LEAST_LOSS, _standard_error(scores[metric], scores["n"]))
+        return allow_points(scores[metric], scores["n"])
 
     def with_threshold(self, threshold: Any) -> "Target":
         """Returns a copy of the target with thresholds of the user.
@@ -689,7 +689,7 @@ class LabelTarget(Target):
         dict of `measure` for the best stage, and `metric` is "micro_f1" or "macro_f1".
         """
         count = scores["decisions"] if metric == "micro_f1" else scores["n"]
-        return max(LEAST_LOSS, _standard_error(scores[metric], max(count, 1)))
+        return allow_points(scores[metric], max(count, 1))
 
     def decision_to_json(self) -> Json:
         """Returns the thresholds for config.json, {"thresholds": [L numbers]}.
@@ -1141,6 +1141,16 @@ class Values:
         `where` and `line`, the source and the number of its line, are not used.
         """
         return self.places.setdefault(value, len(self.places))
+
+
+def allow_points(best: float, count: int) -> float:
+    """Returns half a point, 0.005, or the standard error of a share if it is larger.
+
+    Args:
+      best: the share of right decisions of the best stage, in [0, 1].
+      count: the number of decisions.
+    """
+    return max(LEAST_LOSS, _standard_error(best, count))
 
 
 def _standard_error(share: float, count: float) -> float:

@@ -388,3 +388,19 @@ def test_weights_of_texts_and_classes(static):
 
 def test_an_encoded_text_is_a_pair():
     assert EncodedText(["a"], np.ones((1, 2)))[0] == ["a"]
+
+
+def test_the_chosen_density_is_nearly_as_accurate_as_the_best():
+    # The class is the sign of a sum over all tokens, so that closing tokens costs accuracy.
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(300, 12, 3))
+    labels = np.where(vectors[:, :, 0].sum(1) > 0, "up", "down").tolist()
+    rows = vectors.astype(np.float32)
+    texts = [([f"t{n}_{i}" for i in range(12)], row) for n, row in enumerate(rows)]
+    report = TextClassifier(model="states").fit(texts, labels).report_
+    accuracies = [stage["accuracy"] for stage in report["curve"]]
+    best, count = max(accuracies), report["data"]["validation"]["n"]
+    allowed = max(0.005, (best * (1 - best) / count) ** 0.5)
+    assert min(accuracies) < best - allowed
+    chosen = next(s for s in report["curve"] if s["density"] == report["density"])
+    assert chosen["accuracy"] >= best - allowed - 1e-9
