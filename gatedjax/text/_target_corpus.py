@@ -13,8 +13,8 @@ from gatedjax.text._prediction import LABELS, REGRESSION
 from gatedjax.text._table import Label
 from gatedjax.text._targets import TARGET_OF, LabelTarget, Target, TargetOptions
 
-# A list of quoted texts, as Python and JSON write it.
-_LIST = re.compile(r"""\[\s*(["']).*\1\s*\]""", re.DOTALL)
+# A list of quoted texts or of numbers, or an empty list, as Python, NumPy and JSON write it.
+_LIST = re.compile(r"""\[\s*((["']).*\2|[\d\s.,]*)\s*\]""", re.DOTALL)
 WITHOUT_CLASSES = LABELS, REGRESSION
 """The kinds of models whose texts have not a single class each."""
 

@@ -1288,8 +1288,15 @@ def _order_grades(labels: Sequence[Label], order: Sequence[Label] | None) -> tup
     by_text = {str(label): label for label in labels}
     ordered = [str(name) for name in order]
     if sorted(ordered) != sorted(by_text):
+        missing = sorted(set(by_text).difference(ordered))
+        extra = list(dict.fromkeys(n for n in ordered if n not in by_text or ordered.count(n) > 1))
+        actions = [
+            f"{action} {', '.join(map(repr, names[:_SHOWN]))}"
+            for action, names in (("add", missing), ("leave out or name once", extra))
+            if names
+        ]
         raise ValueError(
             f"order must have each label of the texts once ({', '.join(sorted(by_text)[:20])}), "
-            f"got {', '.join(ordered[:20])}"
+            f"got {', '.join(ordered[:20])}: {', and '.join(actions)}"
         )
     return tuple(by_text[name] for name in ordered)

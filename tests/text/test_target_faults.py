@@ -93,6 +93,21 @@ def test_grades_must_be_finite_numbers(grade, tmp_path, capsys):
     )
 
 
+@pytest.mark.parametrize(
+    ("order", "action"),
+    [
+        ("low high", "got low, high: add 'mid'"),
+        ("low mid mid high", "got low, mid, mid, high: leave out or name once 'mid'"),
+        ("low mid top", "got low, mid, top: add 'high', and leave out or name once 'top'"),
+    ],
+)
+def test_an_order_of_other_grades_names_the_difference(order, action):
+    options = TargetOptions(order=order.split())
+    with pytest.raises(ValueError, match="order must have each label of the texts once") as error:
+        OrdinalTarget.of_labels(["low", "high", "mid"], [1, 1, 1], options)
+    assert str(error.value).endswith(action)
+
+
 def test_a_label_has_a_single_threshold(tmp_path, capsys):
     with pytest.raises(ValueError, match="threshold must have a single number for each label, got"):
         parse_thresholds(["sport=.3", "money=.2", "sport=.4"])
@@ -211,6 +226,9 @@ def test_training_names_several_labels_in_a_cell(tmp_path, capsys):
     printed = capsys.readouterr().err
     assert "several labels in a cell ('good; bad') count as single labels" in printed
     assert note_joined_labels([1, 2.5, "a,b", "a"]) is None
+    assert note_joined_labels(["[PER]", "[a]", "a | b", "a"]) is None
+    for label in ("[]", "[0, 1]", "[1. 0.]"):
+        assert repr(label) in note_joined_labels([label, "a"])
     assert note_joined_labels([("a", "b"), ("a;b",), ()]) is not None
 
 
