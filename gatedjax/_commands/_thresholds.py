@@ -24,7 +24,8 @@ def parse_thresholds(values: Sequence[str] | None) -> Any:
       values: the words of the option, each a number or LABEL=NUMBER; None returns None.
 
     Raises:
-      ValueError: if a word is neither a number in (0, 1) nor LABEL=NUMBER.
+      ValueError: if a word is neither a number in (0, 1) nor LABEL=NUMBER, or a label has two
+        numbers.
     """
     if values is None:
         return None
@@ -32,6 +33,11 @@ def parse_thresholds(values: Sequence[str] | None) -> Any:
     for value in values:
         # A label may contain "=", and a number does not.
         label, equals, number = value.rpartition("=")
+        if equals and label in thresholds:
+            raise ValueError(
+                f"threshold must have a single number for each label, got {' '.join(values)}: "
+                f"leave out a number of {label}"
+            )
         try:
             thresholds[label if equals else ""] = float(number)
         except ValueError:

@@ -1,6 +1,7 @@
 """`gatedjax evaluate MODEL DATA`: measures a model on labelled texts."""
 
 import dataclasses
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -110,7 +111,13 @@ def _of_texts(model: Any, options: EvaluateOptions) -> Json:
     header, form = parse_header(options.columns), COLUMNS[model.kind].target
     columns = Columns(inputs, options.label, header, form)
     table = open_table(options.data, columns, encoding=options.encoding, split=options.split)
-    metrics = evaluate_model(model, table, max_aside=options.max_aside, states=options.states)
+    metrics = evaluate_model(
+        model,
+        table,
+        max_aside=options.max_aside,
+        states=options.states,
+        say=lambda line: say(line, file=sys.stderr),
+    )
     if model.kind in TARGETS:
         _say_target(model, metrics)
         return metrics

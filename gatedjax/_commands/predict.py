@@ -153,15 +153,22 @@ def _read_piped(encoding: str) -> Iterator[Line]:
         yield ([line.rstrip("\r\n")], "") if problem is None else (None, problem)
 
 
-def _abstain(line: Json, least: float | None) -> Json:
-    """Returns a line of the output without its label if its probability is below `least`.
+def _abstain(prediction: Any, least: float | None) -> Json:
+    """Returns the line of a prediction, without its label if all probabilities are below `least`.
 
-    `line` is the dict of a prediction. Its "label" then becomes None, and "note" has the reason;
-    else the line is returned unchanged, as always if `least` is None.
+    `prediction` is a prediction or a `Failure`. If its most probable class has a smaller
+    probability than `least`, "label" becomes None, and "note" has the reason; `least` None never
+    changes the line.
     """
-    if least is None or "label" not in line or line["probability"] >= least:
+    line: Json = prediction.to_json()
+    if least is None or "label" not in line:
         return line
-    note = f"no class has a probability of {least:g}; the most probable is {line['label']}"
+    # With a threshold, or for grades, the predicted class may not be the most probable class.
+    plain = getattr(prediction, "prediction", prediction)
+    best, probability = plain.most_probable or (line["label"], line["probability"])
+    if probability >= least:
+        return line
+    note = f"no class has a probability of {least:g}; the most probable is {best}"
     notes = [line["note"], note] if "note" in line else [note]
     return {**line, "label": None, "note": "; ".join(notes)}
 
@@ -228,7 +235,7 @@ def _run(options: PredictOptions) -> None:
                 # The model got only the usable lines, so that an unusable line takes no prediction.
                 prediction = Failure(why) if texts is None else next(predictions)
                 failed += isinstance(prediction, Failure)
-                write(_abstain(prediction.to_json(), options.abstain))
+                write(_abstain(prediction, options.abstain))
             done += len(chunk)
             now = time.monotonic()
             # A file of messages would get thousands of these lines.

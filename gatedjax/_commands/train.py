@@ -23,7 +23,7 @@ from gatedjax.text._asides import MAX_ASIDE, check_share
 from gatedjax.text._estimator import train_any
 from gatedjax.text._model import check_inputs, networks
 from gatedjax.text._options import TextOptions, check_options, model_names
-from gatedjax.text._prediction import STATES, TARGETS, WITHOUT_NETWORK
+from gatedjax.text._prediction import LEXICON, STATES, TARGETS, WITHOUT_NETWORK
 from gatedjax.text._read import Columns, infer_task, open_table, parse_header
 from gatedjax.text._tags import open_sentences
 from gatedjax.text._training import COLUMNS, Data
@@ -35,6 +35,9 @@ T = TypeVar("T")
 
 _ARGUMENTS = (
     {
+        "give states= or encoder=": "give --states FILE",
+        "give validation_states= or encoder=": "give --validation-states FILE",
+        "give test_states= or encoder=": "give --test-states FILE",
         "validation_states must": "--validation-states must",
         "test_states must": "--test-states must",
     }
@@ -320,8 +323,11 @@ def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, TextOptions]:
     kind = _task(args)
     names = model_names(kind)
     name = _value_of(args, "--model") or names[0]
-    if kind == "text" and name == names[0] and _value_of(args, "--states") is not None:
+    has_states = kind == "text" and _value_of(args, "--states") is not None
+    if has_states and _value_of(args, "--model") is None:
         name = STATES
+    if has_states and name == LEXICON:
+        fail(f"--model must be {STATES} with --states, got {name}: leave it out")
     if name not in names:
         with refusals(_ARGUMENTS):
             check_options(TextOptions(name), kind)

@@ -538,6 +538,19 @@ def say_corpus(corpus: Corpus, say: Callable[[str], None], targets: str | None =
         say(f"{corpus.aside:,} lines set aside, as {'; '.join(map(str, corpus.first_aside))}")
 
 
+def list_counts(counts: Mapping[Label, int]) -> str:
+    """Returns the first five labels with their numbers of texts, and how many labels follow.
+
+        >>> list_counts({"a": 3, "b": 1})
+        "'a' 3, 'b' 1"
+
+    Args:
+      counts: the number of texts of each label.
+    """
+    listing = ", ".join(f"{label!r} {n:,}" for label, n in list(counts.items())[:5])
+    return listing + (f" and {len(counts) - 5} more" if len(counts) > 5 else "")
+
+
 def note_parts(corpora: Mapping[str, Corpus]) -> list[str]:
     """Returns sentences about classes and texts that validation or test cannot measure.
 
@@ -551,11 +564,9 @@ def note_parts(corpora: Mapping[str, Corpus]) -> list[str]:
     notes = []
     # At most five classes are named, because a line with hundreds of names is not read.
     if corpus.left_out:
-        listing = ", ".join(f"{label!r} {n:,}" for label, n in list(corpus.left_out.items())[:5])
-        more = f" and {len(corpus.left_out) - 5} more" if len(corpus.left_out) > 5 else ""
         notes.append(
             f"{render_count(sum(corpus.left_out.values()), 'text')} in classes with too few texts "
-            f"(min_class) left out: {listing}{more}"
+            f"(min_class) left out: {list_counts(corpus.left_out)}"
         )
     if "validation" not in corpora and (single := single_text_classes(corpus)):
         classes = ", ".join(map(repr, single[:5])) + ", ..." * (len(single) > 5)

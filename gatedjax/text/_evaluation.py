@@ -1,7 +1,7 @@
 """Evaluation of a trained model on labelled texts."""
 
 import collections
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -32,6 +32,7 @@ def evaluate_model(
     *,
     max_aside: float = 1.0,
     states: Any = None,
+    say: Callable[[str], None] = lambda line: None,
 ) -> Json:
     """Evaluates a model on labelled texts.
 
@@ -41,6 +42,7 @@ def evaluate_model(
       max_aside: the largest share of the lines that may be set aside, because they are malformed or
         have no text.
       states: the file with the vectors of the texts, or encoded texts, for a model of states.
+      say: called with a line if the states seem to be those of other texts.
 
     Returns:
       A dict that can be written as JSON: the metrics of `classification_metrics`; "density", the
@@ -59,7 +61,7 @@ def evaluate_model(
     """
     check_inputs(table.columns, model.kind)
     if isinstance(model, StatesModel):
-        return evaluate_states(model, table, max_aside=max_aside, states=states)
+        return evaluate_states(model, table, max_aside=max_aside, states=states, say=say)
     if states is not None:
         raise ValueError("states must be left out: the model reads texts")
     if isinstance(model, LexiconModel):

@@ -19,7 +19,14 @@ from gatedjax.lexicon import (
 from gatedjax.text import _copies, _corpus
 from gatedjax.text._asides import check_share
 from gatedjax.text._baseline import LinearBaseline, character_ngrams
-from gatedjax.text._corpus import Corpus, Examples, are_numbers, digest_parts, say_corpus
+from gatedjax.text._corpus import (
+    Corpus,
+    Examples,
+    are_numbers,
+    digest_parts,
+    list_counts,
+    say_corpus,
+)
 from gatedjax.text._labels import CONTROL
 from gatedjax.text._lexicon import LexiconModel
 from gatedjax.text._lexicon_explanation import find_examples, list_open_words
@@ -41,8 +48,10 @@ from gatedjax.text._table import Label, Record, Table
 from gatedjax.text._target_corpus import (
     WITHOUT_CLASSES,
     check_strata,
+    count_left_out,
     encode_corpus,
     join_strata,
+    note_joined_labels,
     read_target,
     split_strata,
     stratify_corpus,
@@ -174,10 +183,25 @@ def train_lexicon(
     check_strata(corpus, kind, split=validation is None)
     for name, source_corpus in corpora.items():
         say_corpus(source_corpus, say, target.render_source(targets[name]))
-    if kind == "text" and len(target.classes) > _MANY_NUMBERS and are_numbers(target.classes):
+    # Numbers of texts with several labels are names, as of the categories of a shop.
+    is_single = kind == "text" or (kind == LABELS and targets["train"].sum(1).max() <= 1)
+    if is_single and len(target.classes) > _MANY_NUMBERS and are_numbers(target.classes):
         say(
-            f"the {len(target.classes)} classes are numbers: --task regression predicts the "
-            "number, and --task ordinal a grade (TextRegressor, OrdinalTextClassifier)"
+            f"the {len(target.classes)} {'labels' if kind == LABELS else 'classes'} are numbers: "
+            "--task regression predicts the number, and --task ordinal a grade (TextRegressor, "
+            "OrdinalTextClassifier)"
+        )
+    if kind in ("text", LABELS) and (note := note_joined_labels(corpora["train"].classes)):
+        say(note)
+    if counts := count_left_out(corpora["train"], target):
+        say(f"labels with too few texts (min_class) left out: {list_counts(counts)}")
+    # The thresholds and the density follow from the F1, which is 0 without a label.
+    held_out = targets.get("validation")
+    if kind == LABELS and held_out is not None and not held_out[:, : len(target.classes)].any():
+        raise ValueError(
+            f"{corpora['validation'].name}: the validation texts must have a label of the training "
+            "texts, from which the thresholds are chosen, got none: give other texts, or leave "
+            "validation out"
         )
     # The strata of labels and numbers are no classes, and their texts are counted by label.
     noted = strata

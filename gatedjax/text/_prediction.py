@@ -43,7 +43,8 @@ class Prediction:
         {'label': 'good', 'probability': 0.75, 'kept': ['fun'], 'density': 0.5}
 
     Attributes:
-      label: the most probable class, as it was written in the training data.
+      label: the predicted class, as it was written in the training data: the most probable class,
+        or the class that a threshold chose, or the median grade.
       probability: the probability of this class.
       kept: the open words. A lexicon reads them and no other word. For a network they are the words
         that attention can see: words with an open gate, or without gates all words, or the words
@@ -52,6 +53,8 @@ class Prediction:
         reports of `train` and `evaluate` measures by how much.
       density: share of the words in `kept`.
       note: a remark, such as "nothing of this text was read", or "".
+      most_probable: the most probable class and its probability, if `label` may be another class: a
+        grade, which is the median, or a class that a threshold chose; None if it is `label`.
     """
 
     label: Label
@@ -59,6 +62,7 @@ class Prediction:
     kept: list[Any]
     density: float
     note: str = ""
+    most_probable: tuple[Label, float] | None = dataclasses.field(default=None, kw_only=True)
 
     def to_json(self) -> Json:
         """Returns the line of `gatedjax predict`: a dict of the fields for `json.dumps`."""

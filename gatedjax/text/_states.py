@@ -259,7 +259,7 @@ def check_encoded(
             )
         try:
             array = np.asarray(vectors)
-            array = array if array.dtype.kind == "f" else array.astype(np.float32)
+            array = array if array.dtype.kind in "fc" else array.astype(np.float32)
         except (TypeError, ValueError, RuntimeError) as error:
             # A tensor of PyTorch may be on a device, need a gradient, or have a type without a
             # counterpart in NumPy.
@@ -267,6 +267,11 @@ def check_encoded(
                 f"{name} must give an array of numbers as the vectors of {text}; for a tensor of "
                 f"PyTorch give vectors.detach().float().cpu().numpy(): {error}"
             ) from error
+        if array.dtype.kind == "c":
+            raise ValueError(
+                f"{name} must give vectors of real numbers, got complex numbers for {text}: give "
+                "their real and imaginary parts as columns"
+            )
         if not token_list and not array.size:
             array = array.reshape(0, array.shape[-1] if array.ndim == 2 else 0)
         if array.ndim != 2 or len(array) != len(token_list):
@@ -321,7 +326,13 @@ def encode_texts(encoder: Encoder, texts: Iterable[str]) -> Iterator[EncodedText
     """
     iterator = iter(texts)
     while part := list(itertools.islice(iterator, _CHUNK)):
-        results = list(encoder(part))
+        returned = encoder(part)
+        if not isinstance(returned, Iterable):
+            raise ValueError(
+                "encoder must return a list with (tokens, vectors [T, D]) for each text, got "
+                f"{type(returned).__name__} for {part[0]!r:.60}"
+            )
+        results = list(returned)
         if len(results) != len(part):
             raise ValueError(
                 "encoder must return (tokens, vectors [T, D]) for each text, got "

@@ -138,7 +138,7 @@ def train_states(
         if source is not None and encoded is None and encoder is None:
             raise ValueError(
                 f"{argument} must be the file with the vectors of the {name} texts, because there "
-                "is no encoder: give it, or encoder="
+                f"is no encoder: give {argument}= or encoder="
             )
         if source is None and encoded is not None:
             raise ValueError(
@@ -360,7 +360,12 @@ def _measure(pooling: GatedPooling, part: _Part, classes: Sequence[Label]) -> Js
 
 
 def evaluate_states(
-    model: StatesModel, table: Table, *, max_aside: float = 1.0, states: Source = None
+    model: StatesModel,
+    table: Table,
+    *,
+    max_aside: float = 1.0,
+    states: Source = None,
+    say: Say = lambda line: None,
 ) -> Json:
     """Evaluates a model of states, which reads token vectors, on labelled texts.
 
@@ -370,6 +375,7 @@ def evaluate_states(
       max_aside: the largest share of the lines that may be set aside.
       states: a file of states, or a sequence of a pair (tokens, vectors [T, D]) for each record;
         None uses the encoder of the model.
+      say: called with a line if most tokens do not occur in their texts.
 
     Returns:
       A dict of the metrics of `classification_metrics`, "density" (the share of open tokens),
@@ -388,7 +394,7 @@ def evaluate_states(
             f"{encoded.name} must have vectors of the width {model.pooling.width}, with which the "
             f"model was trained, got {encoded.width}"
         )
-    corpus, part = read_encoded(numbered, encoded, model.classes, max_aside)
+    corpus, part = read_encoded(numbered, encoded, model.classes, max_aside, say=say)
     leak = None
     if model.encoder is not None:
         leak = measure_states_leak(model, sample_texts(part.texts))

@@ -19,7 +19,7 @@ from gatedjax.text import _corpus
 from gatedjax.text._asides import Asides
 from gatedjax.text._copies import Duplicates, find_duplicates, single_text_classes
 from gatedjax.text._corpus import Corpus, Numbers
-from gatedjax.text._prediction import REGRESSION, TARGETS
+from gatedjax.text._prediction import LABELS, REGRESSION, TARGETS
 from gatedjax.text._read import Aside, Table
 from gatedjax.text._table import match_names
 from gatedjax.text._tagged import read_tagged
@@ -27,8 +27,10 @@ from gatedjax.text._tags import SentenceTable
 from gatedjax.text._target_corpus import (
     WITHOUT_CLASSES,
     check_strata,
+    count_left_out,
     encode_corpus,
     list_single,
+    note_joined_labels,
     read_target,
     split_strata,
     stratify_corpus,
@@ -80,7 +82,8 @@ def survey_texts(
 
     Returns:
       A dict for JSON: "name", "columns", "texts", "classes" (pairs of a label and its number of
-      texts; none for numbers), "targets" (a sentence, for labels and numbers), "several_labels"
+      texts; none for numbers), "targets" (a sentence, for labels and numbers), "joined_labels" (a
+      sentence, if labels look like several labels in a cell), "several_labels"
       (number of texts), "aside" (a dict about the lines that were set aside), "features" (number of
       texts with links and the like), "problems", for which a training would stop; and, unless the
       texts cannot be numbered, "words", "scripts", "duplicates", "tokens" and "split".
@@ -123,9 +126,12 @@ def survey_texts(
                 table, Path(folder), lowercase=lowercase, check_labels=False, **tokens
             )
             duplicates = dataclasses.asdict(find_duplicates(corpus))
+            if task in ("text", LABELS) and (note := note_joined_labels(corpus.classes)):
+                report["joined_labels"] = note
             if task in TARGETS:
                 options = TargetOptions(order=order, min_class=min_class)
                 target = read_target(corpus, task, options)
+                left_out = count_left_out(corpus, target)
                 targets = encode_corpus(corpus, target)
                 report["targets"] = target.render_source(targets)
                 corpus = stratify_corpus(corpus, target, targets)
@@ -147,6 +153,7 @@ def survey_texts(
         report |= _split(corpus, held_out, problems, task)
         if task in WITHOUT_CLASSES and "split" in report:
             report["split"]["single_text_classes"] = list_single(corpus, target, targets)
+            report["split"]["left_out"] = [[label, n] for label, n in left_out.items()]
     return report
 
 
@@ -341,6 +348,8 @@ def render_survey(report: Json, train: str) -> Iterator[str]:
     listing = _list([f"{clean(str(label))} {n:,} ({n / total:.1%})" for label, n in classes])
     if classes:
         yield f"{noun if not targets else 'labels'}: {listing}"
+    if note := report.get("joined_labels"):
+        yield clean(note)
     if report.get("several_labels"):
         yield f"several labels: {render_count(report['several_labels'], 'text')}"
     if words := report.get("words"):

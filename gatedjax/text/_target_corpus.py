@@ -1,6 +1,9 @@
 """The targets of a corpus, its strata, and its split into training and validation."""
 
 import dataclasses
+import re
+from collections.abc import Container, Iterable
+from typing import Any
 
 import numpy as np
 
@@ -8,8 +11,10 @@ from gatedjax.text import _copies, _corpus
 from gatedjax.text._corpus import Corpus
 from gatedjax.text._prediction import LABELS, REGRESSION
 from gatedjax.text._table import Label
-from gatedjax.text._targets import TARGET_OF, Target, TargetOptions
+from gatedjax.text._targets import TARGET_OF, LabelTarget, Target, TargetOptions
 
+# A list of quoted texts or of numbers, or an empty list, as Python, NumPy and JSON write it.
+_LIST = re.compile(r"""\[\s*((["']).*\2|[\d\s.,]*)\s*\]""", re.DOTALL)
 WITHOUT_CLASSES = LABELS, REGRESSION
 """The kinds of models whose texts have not a single class each."""
 
@@ -89,6 +94,55 @@ def join_strata(strata: Corpus) -> Corpus:
     `strata` is the result of `stratify_corpus`; the name of the stratum is "".
     """
     return dataclasses.replace(strata, labels=np.zeros_like(strata.labels), classes=("",))
+
+
+def count_left_out(corpus: Corpus, target: Target) -> dict[Label, int]:
+    """Returns the labels that training leaves out, with their numbers of texts.
+
+    `corpus` has the training texts, and `target` is the result of `read_target` for them. Only a
+    target of several labels is counted here, since the texts of rare classes are not in the corpus.
+    """
+    if not isinstance(target, LabelTarget):
+        return {}
+    counts = dict.fromkeys(sorted(target.left_out, key=str), 0)
+    labels: Any = corpus.class_counts
+    for names, count in labels.items():
+        for name in target.left_out.intersection(names):
+            counts[name] += count
+    return counts
+
+
+def note_joined_labels(labels: Iterable[Any]) -> str | None:
+    """Returns a sentence about labels that look like several labels in a cell, or None.
+
+    Such a label is a list as text, as "['a', 'b']", or other labels with ";", "," or "|" between
+    them.
+
+        >>> note_joined_labels(["a", "b", "a;b"]).split(":")[0]
+        "labels with several labels in a cell ('a;b') count as single labels"
+        >>> note_joined_labels(["a", "b", "c;d"]) is None
+        True
+
+    Args:
+      labels: the different classes, or the different tuples of labels.
+    """
+    different = {name for names in labels for name in (names if type(names) is tuple else [names])}
+    texts = {name.strip() for name in different if isinstance(name, str)}
+    joined = sorted(name for name in texts if _LIST.fullmatch(name) or _is_joined(name, texts))
+    if not joined:
+        return None
+    shown = ", ".join(map(repr, joined[:3])) + ", ..." * (len(joined) > 3)
+    return (
+        f"labels with several labels in a cell ({shown}) count as single labels: for several "
+        "labels of a text give a list in .jsonl, or __label__a __label__b in .txt, with --task "
+        "labels"
+    )
+
+
+def _is_joined(name: str, labels: Container[str]) -> bool:
+    """Returns True if `name` is several of `labels` with ";", "," or "|" between them."""
+    parts = [[part.strip() for part in name.split(mark)] for mark in ";,|" if mark in name]
+    return any(all(part in labels for part in split) for split in parts)
 
 
 def list_single(strata: Corpus, target: Target, targets: np.ndarray) -> list[Label]:

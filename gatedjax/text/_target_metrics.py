@@ -248,7 +248,7 @@ def render_unknown(unknown: Sequence[Json]) -> str:
     total = sum(entry["n"] for entry in unknown)
     return (
         f"labels that the model does not have, which count as missed: {total:,} in the texts "
-        f"({listing}{remainder})"
+        f"({listing}{remainder}); the macro F1 is the mean without them"
     )
 
 

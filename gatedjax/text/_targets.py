@@ -254,7 +254,7 @@ class Target(abc.ABC):
         """Returns the thresholds as a dict for config.json, or {} if the target has none.
 
         The dict is {"positive": position, "threshold": number} for a class, and {"thresholds": [L
-        numbers]} for labels.
+        numbers]} for labels, with "left_out" if training has left out labels.
         """
         return {}
 
@@ -469,10 +469,7 @@ class ClassTarget(Target):
         `readings` has the probabilities and gates of n texts, `open_words` are the open words of
         this text, and `note` is a remark about it, or "".
         """
-        best = int(self.decide(_select(readings, row))[0])
-        share = float(np.mean(readings.is_open[row]))
-        probability = float(readings.probabilities[row, best])
-        return Prediction(self.classes[best], probability, open_words, share, note)
+        return _predict_class(self, readings, row, open_words, note)
 
     def rank_columns(self, readings: Readings, row: int) -> list[int]:
         """Returns the positions of all classes: the predicted class, then by falling probability.
@@ -695,25 +692,35 @@ class LabelTarget(Target):
         """Returns the thresholds for config.json, {"thresholds": [L numbers]}.
 
         Each number is the least probability at which a label is predicted, in the order of
-        `classes`.
+        `classes`. If training has left out labels, "left_out" is their sorted list.
         """
-        return {"thresholds": list(self.thresholds)}
+        decision: Json = {"thresholds": list(self.thresholds)}
+        if self.left_out:
+            decision["left_out"] = sorted(self.left_out, key=_sort_key)
+        return decision
 
     def with_decision(self, value: Json) -> "LabelTarget":
         """Returns a copy of the target with the thresholds in `value`.
 
         `value` is the dict of `decision_to_json`, {"thresholds": [L numbers]}: for each label, in
-        the order of `classes`, the least probability at which it is predicted.
+        the order of `classes`, the least probability at which it is predicted. "left_out" is the
+        list of the labels that training has left out, which a model of earlier versions lacks.
 
         Raises:
-          ValueError: if there are not L thresholds.
+          ValueError: if there are not L thresholds, or the labels that were left out are no list of
+            labels.
         """
         thresholds = tuple(map(float, value["thresholds"]))
         if len(thresholds) != len(self.classes):
             raise ValueError(
                 f"thresholds must have {len(self.classes)} numbers, got {len(thresholds)}"
             )
-        return dataclasses.replace(self, thresholds=thresholds)
+        left_out = value.get("left_out", [])
+        if not isinstance(left_out, list) or not all(
+            isinstance(label, str | int | float) for label in left_out
+        ):
+            raise ValueError(f"left_out must be a list of labels, got {left_out!r:.80}")
+        return dataclasses.replace(self, thresholds=thresholds, left_out=frozenset(left_out))
 
     def predict(
         self, readings: Readings, row: int, open_words: list[str], note: str
@@ -1017,10 +1024,7 @@ class OrdinalTarget(Target):
         `readings` has the probabilities and gates of n texts, `open_words` are the open words of
         this text, and `note` is a remark about it, or "".
         """
-        grade = int(self.decide(_select(readings, row))[0])
-        share = float(np.mean(readings.is_open[row]))
-        probability = float(readings.probabilities[row, grade])
-        return Prediction(self.classes[grade], probability, open_words, share, note)
+        return _predict_class(self, readings, row, open_words, note)
 
     def rank_columns(self, readings: Readings, row: int) -> list[int]:
         """Returns [0], the position of the single logit; `readings` and `row` are not used."""
@@ -1169,6 +1173,28 @@ def _select(readings: Readings, row: int) -> Readings:
     )
 
 
+def _predict_class(
+    target: Target, readings: Readings, row: int, open_words: list[str], note: str
+) -> Prediction:
+    """Returns the class or grade that `target` predicts for the text `row`, see `Target.predict`.
+
+    The prediction also has the most probable class if it is another class.
+    """
+    probabilities = readings.probabilities[row]
+    predicted = int(target.decide(_select(readings, row))[0])
+    best = int(probabilities.argmax())
+    return Prediction(
+        target.classes[predicted],
+        float(probabilities[predicted]),
+        open_words,
+        float(np.mean(readings.is_open[row])),
+        note,
+        most_probable=(
+            None if best == predicted else (target.classes[best], float(probabilities[best]))
+        ),
+    )
+
+
 def _list_shares(target: Target, readings: Readings, row: int, places: Sequence[int]) -> str:
     """Returns the names and probabilities of classes as text, such as "a 0.700, b 0.200".
 
@@ -1215,31 +1241,62 @@ def _find_thresholds(threshold: Any, classes: Sequence[Label]) -> dict[int, floa
     return thresholds
 
 
+def _read_grade(label: Label) -> float:
+    """Returns the number of a grade.
+
+    Raises:
+      ValueError, OverflowError: if the label is no finite number in the usual notation.
+    """
+    number = float(label)
+    # `float` also reads the texts "nan", "inf" and "1_0", which are missing values or names.
+    if not np.isfinite(number) or "_" in str(label):
+        raise ValueError(f"a grade must be a finite number, got {label!r}")
+    return number
+
+
+def _is_grade(label: Label) -> bool:
+    """Returns True if the label is a finite number, see `_read_grade`."""
+    try:
+        _read_grade(label)
+    except (ValueError, OverflowError):
+        return False
+    return True
+
+
 def _order_grades(labels: Sequence[Label], order: Sequence[Label] | None) -> tuple[Label, ...]:
     """Returns the labels in the order of their numbers, or of the names in `order`, if it is given.
 
     Raises:
-      ValueError: if the labels are not different numbers and `order` is None, or `order` does not
-        have each label once.
+      ValueError: if the labels are not different finite numbers and `order` is None, or `order`
+        does not have each label once.
     """
     if order is None:
         try:
-            numbers = [float(label) for label in labels]
+            numbers = [_read_grade(label) for label in labels]
         except (ValueError, OverflowError):
             numbers = []
         # Two spellings of a number, such as "1" and "1.0", would be two grades without an order.
         if len(set(numbers)) < len(labels):
-            names = ",".join(str(label) for label in labels[:_SHOWN])
+            # The labels that are no numbers come first, so that the message has them.
+            shown = sorted(labels, key=_is_grade)[:_SHOWN]
+            names = ",".join(str(label) for label in shown)
             raise ValueError(
-                f"grades must be different numbers, or need an order, got {names}: give the "
-                "grades from the lowest to the highest, as order low,mid,high"
+                f"grades must be different numbers, all finite, or need an order, got {names}: "
+                "give the grades from the lowest to the highest, as order low,mid,high"
             )
         return tuple(label for _, label in sorted(zip(numbers, labels, strict=True)))
     by_text = {str(label): label for label in labels}
     ordered = [str(name) for name in order]
     if sorted(ordered) != sorted(by_text):
+        missing = sorted(set(by_text).difference(ordered))
+        extra = list(dict.fromkeys(n for n in ordered if n not in by_text or ordered.count(n) > 1))
+        actions = [
+            f"{action} {', '.join(map(repr, names[:_SHOWN]))}"
+            for action, names in (("add", missing), ("leave out or name once", extra))
+            if names
+        ]
         raise ValueError(
             f"order must have each label of the texts once ({', '.join(sorted(by_text)[:20])}), "
-            f"got {', '.join(ordered[:20])}"
+            f"got {', '.join(ordered[:20])}: {', and '.join(actions)}"
         )
     return tuple(by_text[name] for name in ordered)
