@@ -1,5 +1,6 @@
 """Models of targets that are no class: several labels, a real number, or a grade for each text."""
 
+import dataclasses
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -148,20 +149,21 @@ class MultiLabelTextClassifier(_TargetModel):
         """Stores the trained model, its report and its labels in the attributes with "_".
 
         With y in columns `classes_` has all columns, and a warning names the columns without a
-        text. `trained` is the `LexiconModel` of the fit.
+        text. `trained` is the `LexiconModel` of the fit, or of a folder, which has the columns too.
         """
-        super()._take(trained)
         names = self._column_names
-        if names is None:
-            return
+        if names is not None:
+            trained = dataclasses.replace(trained, columns=names)
+            unused = [name for name in names if name not in trained.classes]
+            if unused:
+                warnings.warn(
+                    f"y has columns without a text, whose labels are never predicted: {unused[:5]}",
+                    stacklevel=4,
+                )
+        super()._take(trained)
         # Functions of scikit-learn compare the columns of y with those of the prediction.
-        unused = [name for name in names if name not in trained.classes]
-        if unused:
-            warnings.warn(
-                f"y has columns without a text, whose labels are never predicted: {unused[:5]}",
-                stacklevel=4,
-            )
-        self.classes_ = array_of(names)
+        if trained.columns is not None:
+            self.classes_ = array_of(trained.columns)
 
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, workdir: str | Path | None = None
@@ -210,8 +212,6 @@ class MultiLabelTextClassifier(_TargetModel):
         """
         probabilities = super().predict_proba(X)
         classes, names = self._get_trained().classes, self.classes_.tolist()
-        if len(classes) == len(names):
-            return probabilities
         # The labels of columns without a text are no part of the model.
         wide = np.zeros((len(probabilities), len(names)), probabilities.dtype)
         wide[:, [names.index(label) for label in classes]] = probabilities

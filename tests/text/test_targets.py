@@ -630,3 +630,26 @@ def test_weights_of_texts_count_for_numbers():
     plain = TextRegressor(density=0.3).fit(X, numbers)
     weighted = TextRegressor(density=0.3).fit(X, numbers, sample_weight=heavy)
     assert np.mean(np.asarray(weighted.predict(X))) > np.mean(np.asarray(plain.predict(X)))
+
+Y = np.array([[name in labels for name in ("sport", "money", "tech")] for _, labels in ROWS], int)
+
+
+def test_columns_have_the_order_of_y_before_and_after_saving(tmp_path):
+    names = ["sport", "money", "tech"]
+    with pytest.warns(UserWarning, match="columns without a text"):
+        model = MultiLabelTextClassifier(density=0.3).fit(X, Frame(Y, names))
+    model.save(tmp_path / "m")
+    again = MultiLabelTextClassifier.load(tmp_path / "m")
+    full = MultiLabelTextClassifier(density=0.3).fit(X, Frame(Y[:, :2], names[:2]))
+    assert full.classes_.tolist() == names[:2]
+    for one, columns in ((model, names), (again, names), (full, names[:2])):
+        assert one.classes_.tolist() == columns
+        predicted = np.asarray(one.predict(X))
+        chances = one.predict_proba(X)
+        assert (predicted[:, :2] == Y[:, :2]).mean() > 0.95
+        for column in (0, 1):
+            right = sklearn.metrics.roc_auc_score(Y[:, column], chances[:, column])
+            assert right > 0.95
+    np.testing.assert_array_equal(model.predict_proba(X), again.predict_proba(X))
+    config = json.loads((tmp_path / "m" / "config.json").read_text())
+    assert config["columns"] == names
