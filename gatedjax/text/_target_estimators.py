@@ -18,7 +18,7 @@ from gatedjax.text._prediction import (
     LabelsPrediction,
     ValuePrediction,
 )
-from gatedjax.text._table import Label, read_label
+from gatedjax.text._table import Label, is_zero_or_one, read_label
 from gatedjax.text._target_show import TargetExplanation
 
 
@@ -354,6 +354,11 @@ def _read_label_lists(y: Any) -> tuple[list[list[Any]], tuple[Label, ...] | None
     # Frames and sparse matrices are recognised by their attributes, so that no package is imported.
     if hasattr(y, "columns") and hasattr(y, "to_numpy"):
         names = tuple(read_label("y", name) for name in y.columns)
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ValueError(
+                f"y must have columns with different names, got {twice!r} twice: rename a column"
+            )
         y = y.to_numpy()
     if hasattr(y, "toarray"):
         y = y.toarray()
@@ -365,15 +370,45 @@ def _read_label_lists(y: Any) -> tuple[list[list[Any]], tuple[Label, ...] | None
                     f"y must be a list of the lists of labels, or an array of 0 and 1, got "
                     f"{row!r:.40} at {number}: write [{row!r:.20}] for a single label"
                 )
-        return [list(row) for row in rows], None
+        rows = [list(row) for row in rows]
+        _check_names(rows)
+        return rows, None
     # NumPy makes such an array of lists of different lengths.
     if y.dtype == object and y.ndim == 1:
         return _read_label_lists(y.tolist())
-    is_indicator = y.ndim == 2 and y.dtype.kind in "biuf" and np.isin(y, (0, 1)).all()
-    if not is_indicator:
+    is_number = y.dtype.kind in "biuf"
+    if y.ndim == 2 and is_number and not np.isin(y, (0, 1)).all():
+        row, column = np.argwhere(~np.isin(y, (0, 1)))[0].tolist()
+        raise ValueError(
+            f"y must be an array of 0 and 1 with a column for each label, got {y[row, column]} in "
+            f"row {row}, column {column}: give 0 or 1, or a list of the lists of labels"
+        )
+    if y.ndim == 1 and is_number and np.isin(y, (0, 1)).all():
+        raise ValueError(
+            f"y must be an array of 0 and 1 with a column for each label, got the shape {y.shape}: "
+            "give y[:, None] for a single label"
+        )
+    if y.ndim != 2 or not is_number:
         raise ValueError(
             f"y must be an array of 0 and 1 with a column for each label, got {y.dtype} of shape "
             f"{y.shape}: give a list of the lists of labels"
         )
     names = tuple(range(y.shape[1])) if names is None else names
     return [[names[i] for i in np.flatnonzero(row)] for row in y], names
+
+
+def _check_names(rows: list[list[Any]]) -> None:
+    """Raises ValueError if the lists of labels are the rows of an array of 0 and 1.
+
+    `rows` has the list of the labels of each text. In lists of labels each label is listed once, so
+    that rows of equal length with only 0 and 1 would have the same labels in all texts.
+    """
+    size = len(rows[0]) if rows else 0
+    if size < 2 or not all(len(row) == size and is_zero_or_one(row) for row in rows):
+        return
+    first = rows[0]
+    if any(len(set(row)) < size or row != first for row in rows):
+        raise ValueError(
+            f"y must be a list of the lists of labels, got rows of 0 and 1, such as "
+            f"{first!r:.40}: give np.asarray(y) for an array with a column for each label"
+        )

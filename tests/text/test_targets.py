@@ -653,3 +653,36 @@ def test_columns_have_the_order_of_y_before_and_after_saving(tmp_path):
     np.testing.assert_array_equal(model.predict_proba(X), again.predict_proba(X))
     config = json.loads((tmp_path / "m" / "config.json").read_text())
     assert config["columns"] == names
+
+
+def test_rows_of_zero_and_one_are_no_lists_of_labels(tmp_path):
+    lists = Y.tolist()
+    for y in (lists, list(Y), list(Y == 1), [[0, 1], [1, 0]] * 120):
+        with pytest.raises(ValueError, match=r"y must be a list of the lists .*np\.asarray\(y\)"):
+            MultiLabelTextClassifier().fit(X, y)
+    with pytest.raises(ValueError, match="got the indicator"):
+        MultiLabelTextClassifier.train(list(zip(X, lists, strict=True)))
+    path = tmp_path / "a.jsonl"
+    lines = [json.dumps({"text": x, "label": row}) for x, row in zip(X, lists, strict=True)]
+    path.write_text("\n".join(lines))
+    with pytest.raises(ValueError, match="got the indicator"):
+        MultiLabelTextClassifier.train(path)
+    # The numbers 0 and 1 stay possible labels.
+    numbers = [[i for i in (0, 1) if row[i]] for row in lists]
+    model = MultiLabelTextClassifier(density=0.3).fit(X, numbers)
+    assert model.classes_.tolist() == [0, 1]
+    assert model.score(["goal team bank"], [[0, 1]]) == 1
+
+
+def test_columns_of_y_have_different_names():
+    with pytest.raises(ValueError, match="y must have columns with different names, got 'a' twice"):
+        MultiLabelTextClassifier().fit(X, Frame(Y, ["a", "b", " a"]))
+
+
+def test_a_fault_of_y_in_columns_is_named():
+    y = Y.astype(float)
+    y[3, 1] = np.nan
+    with pytest.raises(ValueError, match="y must be .* got nan in row 3, column 1: give 0 or 1"):
+        MultiLabelTextClassifier().fit(X, y)
+    with pytest.raises(ValueError, match=r"got the shape \(240,\): give y\[:, None\]"):
+        MultiLabelTextClassifier().fit(X, Y[:, 0])
