@@ -92,9 +92,9 @@ class Columns:
     target: str = "class"
 
     def __post_init__(self) -> None:
-        if self.target not in _READERS:
+        if self.target not in READERS:
             raise ValueError(
-                f"columns.target must be one of {', '.join(map(repr, _READERS))}, got "
+                f"columns.target must be one of {', '.join(map(repr, READERS))}, got "
                 f"{self.target!r}"
             )
         if isinstance(self.inputs, str) or not self.inputs or len(set(self.wanted)) < self.count:
@@ -207,7 +207,7 @@ def _record(where: str, line: int, values: Sequence[object], columns: Columns) -
     count = len(columns.inputs)
     try:
         inputs = tuple(map(_text, columns.inputs, values[:count]))
-        read_cell = _READERS[columns.target]
+        read_cell = READERS[columns.target]
         label = None if columns.label is None else read_cell(columns.label, values[count])
     except ValueError as error:
         return Aside(where, line, str(error))
@@ -271,7 +271,7 @@ def _read_number(name: str, value: object) -> float:
     return number
 
 
-_READERS: dict[str, Callable[[str, object], Label | Labels]] = {
+READERS: dict[str, Callable[[str, object], Label | Labels]] = {
     "class": _read_labels,
     "labels": _read_any_labels,
     "number": _read_number,

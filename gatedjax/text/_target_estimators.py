@@ -8,7 +8,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from gatedjax.text._classifier import Predictions, _check_lengths, _Classifier, _values
+from gatedjax.text._classifier import (
+    Predictions,
+    _check_any,
+    _check_lengths,
+    _Classifier,
+    _values,
+)
 from gatedjax.text._labels import array_of
 from gatedjax.text._options import with_arguments
 from gatedjax.text._prediction import (
@@ -225,8 +231,10 @@ class MultiLabelTextClassifier(_TargetModel):
           y: their labels, in a form that `fit` accepts.
         """
         rows, _ = _read_label_lists(y)
+        self._check_targets(rows)
         predicted = self.predict(X).labels
         _check_lengths(predicted, rows)
+        _check_any(rows)
         expected = [{read_label("label", label) for label in row} for row in rows]
         return float(np.mean([set(a) == b for a, b in zip(predicted, expected, strict=True)]))
 
@@ -292,9 +300,13 @@ class TextRegressor(_TargetModel):
           X: n texts, a sequence or a column of strings.
           y: their numbers, which must not all be equal.
         """
-        targets = np.array(_values(y, "y"), np.float64)
+        labels = _values(y, "y")
+        self._check_targets(labels)
+        # A text such as "3.5" is a number in y of `fit` too.
+        targets = np.array([float(label) for label in labels])
         predicted = np.asarray(self.predict(X))
         _check_lengths(predicted, targets)
+        _check_any(targets)
         variance = float(targets.var())
         if not variance > 0:
             raise ValueError(f"y must have different numbers, got {targets[:5].tolist()}")
@@ -365,6 +377,11 @@ def _read_label_lists(y: Any) -> tuple[list[list[Any]], tuple[Label, ...] | None
     if not isinstance(y, np.ndarray):
         rows = list(y)
         for number, row in enumerate(rows):
+            if row is None or (isinstance(row, float) and row != row):
+                raise ValueError(
+                    f"y must be a list of the lists of labels, got {row!r} at position {number}: "
+                    "write [] for a text without a label, or leave the text out"
+                )
             if isinstance(row, str) or not hasattr(row, "__iter__"):
                 raise ValueError(
                     f"y must be a list of the lists of labels, or an array of 0 and 1, got "

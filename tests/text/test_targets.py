@@ -686,3 +686,41 @@ def test_a_fault_of_y_in_columns_is_named():
         MultiLabelTextClassifier().fit(X, y)
     with pytest.raises(ValueError, match=r"got the shape \(240,\): give y\[:, None\]"):
         MultiLabelTextClassifier().fit(X, Y[:, 0])
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, np.inf, ""])
+def test_a_hole_in_y_stops_a_fit(missing):
+    numbers = [number_of(*row) for row in ROWS]
+    grades = [len(labels) for _, labels in ROWS]
+    for model, labels in (
+        (TextRegressor(), numbers),
+        (OrdinalTextClassifier(), grades),
+        (TextClassifier(), grades),
+        (MultiLabelTextClassifier(), [["a", label] for label in grades]),
+    ):
+        y = [*labels]
+        y[2] = ["a", missing] if isinstance(model, MultiLabelTextClassifier) else missing
+        with pytest.raises(ValueError, match="y must be .* at position 2 .*leave the text out"):
+            model.fit(X, y)
+    with pytest.raises(ValueError, match="y must be finite numbers, got"):
+        TextRegressor(density=0.3).fit(X, numbers).score(X[:3], [1.0, 2.0, missing])
+
+
+def test_a_missing_list_of_labels_stops_a_fit():
+    for missing in (None, np.nan):
+        with pytest.raises(ValueError, match="position 1: write .* for a text without a label"):
+            MultiLabelTextClassifier().fit(X, [["a"], missing] * 120)
+
+
+def test_scores_name_y():
+    numbers = np.array([number_of(*row) for row in ROWS])
+    model = TextRegressor(density=0.3).fit(X, numbers)
+    with pytest.raises(ValueError, match="y must be finite numbers, got 'good' at position 1"):
+        model.score(X[:2], ["1", "good"])
+    labels = MultiLabelTextClassifier(density=0.3).fit(X, [row for _, row in ROWS])
+    for one in (model, labels):
+        with pytest.raises(ValueError, match="y must have at least one label, got none"):
+            one.score([], [])
+    for one in (TextRegressor(), OrdinalTextClassifier()):
+        with pytest.raises(ValueError, match=r"got the row .*: give y\.ravel\(\)"):
+            one.fit(X, numbers[:, None])
