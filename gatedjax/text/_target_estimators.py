@@ -26,6 +26,7 @@ from gatedjax.text._prediction import (
 )
 from gatedjax.text._table import Label, is_zero_or_one, read_label
 from gatedjax.text._target_show import TargetExplanation
+from gatedjax.text._targets import sort_key
 
 
 class LabelPredictions(Predictions):
@@ -333,19 +334,46 @@ class OrdinalTextClassifier(_TargetModel):
         >>> words = {"dull": "low", "fair": "mid", "fine": "high"}
         >>> rows = [(f"{word} {x} film", words[word]) for word in words for x in "abcdefgh"]
         >>> model = OrdinalTextClassifier.train(rows, order=["low", "mid", "high"])
-        >>> print(model.predict(["a dull film", "a fine film"]).labels, model.classes_)
+        >>> print(model.predict(["a dull film", "a fine film"]).labels, model.order_)
         ['low' 'high'] ['low' 'mid' 'high']
+        >>> print(model.classes_)
+        ['high' 'low' 'mid']
 
     The class has the interface of a scikit-learn classifier. The predicted grade is the median of
     the distribution that `predict_proba` returns; `score` is the accuracy.
 
     Attributes:
-      classes_: array [G] of the grades, the lowest first.
+      classes_: array [G] of the grades, sorted as scikit-learn sorts labels: numbers by value, and
+        texts by their characters. The columns of `predict_proba` have this order.
+      order_: array [G] of the grades, the lowest first.
       report_: scores of the model on the validation and test texts, and the scores of logistic
         regression on the same texts.
     """
 
     _kind = ORDINAL
+
+    def _take(self, trained: Any) -> None:
+        """Stores the trained `LexiconModel`, its report, and its grades in both orders."""
+        super()._take(trained)
+        # Scorers of scikit-learn take sorted labels for the columns of `predict_proba`.
+        self.order_ = self.classes_
+        self.classes_ = array_of(sorted(trained.classes, key=sort_key))
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Computes the probability of each grade for each text: float32 [n, G].
+
+        The G columns are the grades in the order of `classes_`; `order_` has the order of the
+        grades.
+
+        Args:
+          X: n texts, a sequence or a column of strings.
+
+        Raises:
+          ValueError: if a text has no word.
+        """
+        probabilities = super().predict_proba(X)
+        grades = self._get_trained().classes
+        return probabilities[:, [grades.index(grade) for grade in self.classes_.tolist()]]
 
 
 def _read_label_lists(y: Any) -> tuple[list[list[Any]], tuple[Label, ...] | None]:

@@ -250,11 +250,18 @@ class Target(abc.ABC):
             f"threshold must be left out for the task {self.kind!r}, got {threshold!r}"
         )
 
+    def get_threshold(self) -> dict[Label, float] | None:
+        """Returns the thresholds of the user, from labels to numbers, or None if there are none.
+
+        They are the argument `threshold` of a training that would have the same thresholds.
+        """
+        return None
+
     def decision_to_json(self) -> Json:
         """Returns the thresholds as a dict for config.json, or {} if the target has none.
 
         The dict is {"positive": position, "threshold": number} for a class, and {"thresholds": [L
-        numbers]} for labels.
+        numbers], "is_fixed": whether the user has given them} for labels.
         """
         return {}
 
@@ -438,6 +445,10 @@ class ClassTarget(Target):
             targets, readings.probabilities, self.classes, self.decide(readings)
         )
 
+    def get_threshold(self) -> dict[Label, float] | None:
+        """Returns {class: threshold} for the class with a threshold, or None if there is none."""
+        return None if self.positive is None else {self.classes[self.positive]: self.threshold}
+
     def decision_to_json(self) -> Json:
         """Returns the class with a threshold for config.json, or {} if there is none.
 
@@ -568,7 +579,7 @@ class LabelTarget(Target):
             raise ValueError(
                 f"the texts must have a label, got none with min_class={options.min_class} texts"
             )
-        classes = tuple(sorted(used, key=_sort_key))
+        classes = tuple(sorted(used, key=sort_key))
         target = cls(classes, (0.5,) * len(classes), left_out=frozenset(totals.keys() - used))
         return target if options.threshold is None else target.with_threshold(options.threshold)
 
@@ -691,19 +702,24 @@ class LabelTarget(Target):
         count = scores["decisions"] if metric == "micro_f1" else scores["n"]
         return allow_points(scores[metric], max(count, 1))
 
+    def get_threshold(self) -> dict[Label, float] | None:
+        """Returns the threshold of each label if the user has given them, or None."""
+        return dict(zip(self.classes, self.thresholds, strict=True)) if self.is_fixed else None
+
     def decision_to_json(self) -> Json:
-        """Returns the thresholds for config.json, {"thresholds": [L numbers]}.
+        """Returns the thresholds for config.json, {"thresholds": [L numbers], "is_fixed": bool}.
 
         Each number is the least probability at which a label is predicted, in the order of
-        `classes`.
+        `classes`. "is_fixed" is True if the user has given the thresholds.
         """
-        return {"thresholds": list(self.thresholds)}
+        return {"thresholds": list(self.thresholds), "is_fixed": self.is_fixed}
 
     def with_decision(self, value: Json) -> "LabelTarget":
         """Returns a copy of the target with the thresholds in `value`.
 
-        `value` is the dict of `decision_to_json`, {"thresholds": [L numbers]}: for each label, in
-        the order of `classes`, the least probability at which it is predicted.
+        `value` is the dict of `decision_to_json`: "thresholds" has for each label, in the order of
+        `classes`, the least probability at which it is predicted. Folders of earlier versions have
+        no "is_fixed".
 
         Raises:
           ValueError: if there are not L thresholds.
@@ -713,7 +729,10 @@ class LabelTarget(Target):
             raise ValueError(
                 f"thresholds must have {len(self.classes)} numbers, got {len(thresholds)}"
             )
-        return dataclasses.replace(self, thresholds=thresholds)
+        is_fixed = value.get("is_fixed", False)
+        if not isinstance(is_fixed, bool):
+            raise ValueError(f"is_fixed must be true or false, got {is_fixed!r}")
+        return dataclasses.replace(self, thresholds=thresholds, is_fixed=is_fixed)
 
     def predict(
         self, readings: Readings, row: int, open_words: list[str], note: str
@@ -1189,7 +1208,7 @@ def _list_probabilities(target: Target, readings: Readings, row: int, places: Se
     return f"{target.classes[best]} {readings.probabilities[row, best]:.3f} (of {shares})"
 
 
-def _sort_key(label: Label) -> tuple[bool, Any]:
+def sort_key(label: Label) -> tuple[bool, Any]:
     """Returns a key of `label` for `sorted`: numbers by value come first, then texts."""
     return (True, label) if isinstance(label, str) else (False, label)
 

@@ -199,8 +199,8 @@ def test_the_shares_of_an_explanation_sum_to_the_prediction(folder, kind):
     else:
         lexicon = model.model_.lexicon
         grade = int((total[0] > lexicon.bias / lexicon.temperature).sum())
-        assert model.classes_[grade] == prediction.label == "many"
-        assert model.classes_.tolist() == ["none", "some", "many", "all"]
+        assert model.order_[grade] == prediction.label == "many"
+        assert model.order_.tolist() == ["none", "some", "many", "all"]
         assert clone(model).order == model.model_.classes
     assert json.dumps(explanation.to_json())
     assert "<article" in explanation.html()
@@ -724,3 +724,44 @@ def test_scores_name_y():
     for one in (TextRegressor(), OrdinalTextClassifier()):
         with pytest.raises(ValueError, match=r"got the row .*: give y\.ravel\(\)"):
             one.fit(X, numbers[:, None])
+
+
+def test_scorers_of_scikit_learn_take_grades_with_names(tmp_path):
+    order = ["none", "some", "many", "all"]
+    y = np.array([grade for _, grade in rows_of("ordinal", ROWS)])
+    model = OrdinalTextClassifier(density=0.5, order=order).fit(X, y)
+    model.save(tmp_path / "m")
+    again = OrdinalTextClassifier.load(tmp_path / "m")
+    for one in (model, again):
+        assert one.classes_.tolist() == sorted(order)
+        assert one.order_.tolist() == order
+        chances = one.predict_proba(X)
+        expected = sklearn.metrics.log_loss(y, chances, labels=one.classes_)
+        for name, value in (("neg_log_loss", -expected), ("roc_auc_ovr", None)):
+            score = sklearn.metrics.get_scorer(name)(one, X, y)
+            assert score == pytest.approx(value) if value else score > 0.9
+        assert expected < 0.7
+        # The predicted grade is the median of the probabilities in the order of the grades.
+        ordered = chances[:, [one.classes_.tolist().index(grade) for grade in order]]
+        medians = (1 - np.cumsum(ordered, 1)[:, :-1] > 0.5).sum(1)
+        assert [order[i] for i in medians] == one.predict(X).labels.tolist()
+    digits = OrdinalTextClassifier(density=0.5).fit(X, [str(8 + len(row)) for _, row in ROWS])
+    assert digits.order_.tolist() == ["8", "9", "10", "11"]
+    assert digits.classes_.tolist() == ["10", "11", "8", "9"]
+
+
+def test_a_loaded_model_has_its_threshold(tmp_path):
+    lists = [labels for _, labels in ROWS]
+    fixed = MultiLabelTextClassifier(density=0.3, threshold={"art": 0.9}).fit(X, lists)
+    x, y = map(list, zip(*TEXTS, strict=True))
+    for name, model, threshold in (
+        ("a", fixed, {"art": 0.9, "money": 0.5, "sport": 0.5}),
+        ("b", MultiLabelTextClassifier(density=0.3).fit(X, lists), None),
+        ("c", TextClassifier(threshold={"bad": 0.7}, density=0.4).fit(x, y), {"bad": 0.7}),
+        ("d", TextClassifier(density=0.4).fit(x, y), None),
+    ):
+        model.save(tmp_path / name)
+        again = type(model).load(tmp_path / name)
+        assert again.get_params()["threshold"] == threshold
+    refitted = clone(MultiLabelTextClassifier.load(tmp_path / "a")).fit(X, lists)
+    assert refitted.model_.target.thresholds == fixed.model_.target.thresholds
