@@ -463,8 +463,7 @@ def _values(values: Any, name: str) -> list[Label]:
     if items and isinstance(items[0], list):
         if len(items[0]) == 1:
             raise ValueError(
-                f"{name} must have one dimension, got the row {items[0]!r:.40}: give "
-                f"{name}.ravel()"
+                f"{name} must have one dimension, got the row {items[0]!r:.40}: give {name}.ravel()"
             )
         raise ValueError(
             f"{name} must have one dimension, got the row {items[0]!r:.40}: "

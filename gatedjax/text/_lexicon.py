@@ -287,9 +287,7 @@ def _read_classes(values: object, kind: str) -> tuple[Label, ...]:
     return check_classes(values)
 
 
-def _read_column_names(
-    values: object, classes: tuple[Label, ...]
-) -> tuple[Label, ...] | None:
+def _read_column_names(values: object, classes: tuple[Label, ...]) -> tuple[Label, ...] | None:
     """Returns the names of the columns of y in config.json, or None if y had no columns.
 
     Raises:

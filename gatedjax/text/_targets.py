@@ -838,10 +838,19 @@ class RealTarget(Target):
         `labels` are the different numbers of the texts; `counts` and `options` are not used.
 
         Raises:
-          ValueError: if all texts have the same number.
+          ValueError: if all texts have the same number, or the standard deviation of the numbers is
+            no positive float64.
         """
         if len(labels) < 2:
             raise ValueError(f"the texts must have different numbers, got only {labels[0]:g}")
+        with np.errstate(over="ignore", invalid="ignore"):
+            deviation = float(np.std(labels))
+        if not 0 < deviation < np.inf:
+            raise ValueError(
+                "labels (y in Python) must be numbers with a positive and finite standard "
+                f"deviation, got {deviation:g} for {min(labels):g} to {max(labels):g}: give them in "
+                "another unit"
+            )
         return cls(())
 
     def make_head(self, targets: np.ndarray) -> RealHead:
@@ -1256,9 +1265,16 @@ def _order_grades(labels: Sequence[Label], order: Sequence[Label] | None) -> tup
         return tuple(label for _, label in sorted(zip(numbers, labels, strict=True)))
     by_text = {str(label): label for label in labels}
     ordered = [str(name) for name in order]
-    if sorted(ordered) != sorted(by_text):
+    missing = [name for name in by_text if name not in ordered]
+    extra = [name for name in ordered if name not in by_text]
+    twice = [name for name in by_text if ordered.count(name) > 1]
+    if missing or extra or twice:
+        faults = (("leaves out", missing), ("adds", extra), ("repeats", twice))
+        found = ", ".join(
+            f"{verb} {', '.join(map(repr, names[:_SHOWN]))}" for verb, names in faults if names
+        )
         raise ValueError(
-            f"order must have each label of the texts once ({', '.join(sorted(by_text)[:20])}), "
-            f"got {', '.join(ordered[:20])}"
+            f"order must have each label of the texts once, got {', '.join(ordered[:20])}, which "
+            f"{found}: give the {len(by_text)} labels from the lowest to the highest"
         )
     return tuple(by_text[name] for name in ordered)

@@ -631,6 +631,7 @@ def test_weights_of_texts_count_for_numbers():
     weighted = TextRegressor(density=0.3).fit(X, numbers, sample_weight=heavy)
     assert np.mean(np.asarray(weighted.predict(X))) > np.mean(np.asarray(plain.predict(X)))
 
+
 Y = np.array([[name in labels for name in ("sport", "money", "tech")] for _, labels in ROWS], int)
 
 
@@ -765,3 +766,39 @@ def test_a_loaded_model_has_its_threshold(tmp_path):
         assert again.get_params()["threshold"] == threshold
     refitted = clone(MultiLabelTextClassifier.load(tmp_path / "a")).fit(X, lists)
     assert refitted.model_.target.thresholds == fixed.model_.target.thresholds
+
+
+@pytest.mark.parametrize("unit", [1e300, 1e-300])
+def test_numbers_without_a_finite_deviation_are_named(unit):
+    numbers = unit * np.array([number_of(*row) for row in ROWS])
+    with pytest.raises(
+        ValueError, match=r"labels \(y in Python\) must be .*: give them in another"
+    ):
+        TextRegressor(density=0.3).fit(X, numbers)
+
+
+@pytest.mark.parametrize(
+    ("order", "fault"),
+    [
+        (["none", "some", "all"], "which leaves out 'many': give the 4 labels"),
+        (["none", "some", "few", "many", "all"], "which adds 'few'"),
+        (["none", "some", "few", "all"], "which leaves out 'many', adds 'few'"),
+        (["none", "some", "many", "all", "some"], "which repeats 'some'"),
+    ],
+)
+def test_the_fault_of_an_order_is_named(order, fault):
+    with pytest.raises(ValueError, match=f"order must have each label of the texts once.*{fault}"):
+        OrdinalTextClassifier.train(rows_of("ordinal", ROWS), order=order)
+
+
+def test_the_class_that_loads_a_folder_is_named(folder, tmp_path):
+    names = {
+        "labels": "MultiLabelTextClassifier",
+        "regression": "TextRegressor",
+        "ordinal": "OrdinalTextClassifier",
+    }
+    for kind, name in names.items():
+        with pytest.raises(ValueError, match=rf"{name}\.load"):
+            TextClassifier.load(folder / kind)
+    with pytest.raises(ValueError, match=r"MultiLabelTextClassifier\.load"):
+        TextRegressor.load(folder / "labels")
