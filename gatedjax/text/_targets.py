@@ -848,8 +848,8 @@ class RealTarget(Target):
         if not 0 < deviation < np.inf:
             raise ValueError(
                 "labels (y in Python) must be numbers with a positive and finite standard "
-                f"deviation, got {deviation:g} for {min(labels):g} to {max(labels):g}: give them in "
-                "another unit"
+                f"deviation, got {deviation:g} for {min(labels):g} to {max(labels):g}: give them "
+                "in another unit"
             )
         return cls(())
 

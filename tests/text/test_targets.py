@@ -654,6 +654,13 @@ def test_columns_have_the_order_of_y_before_and_after_saving(tmp_path):
     np.testing.assert_array_equal(model.predict_proba(X), again.predict_proba(X))
     config = json.loads((tmp_path / "m" / "config.json").read_text())
     assert config["columns"] == names
+    for columns in (["sport", "tech"], ["sport", "money", "money"], "sport"):
+        (tmp_path / "m" / "config.json").write_text(json.dumps({**config, "columns": columns}))
+        with pytest.raises(ValueError, match="must be a model that this version can read"):
+            MultiLabelTextClassifier.load(tmp_path / "m")
+    del config["columns"]
+    (tmp_path / "m" / "config.json").write_text(json.dumps(config))
+    assert MultiLabelTextClassifier.load(tmp_path / "m").classes_.tolist() == ["money", "sport"]
 
 
 def test_rows_of_zero_and_one_are_no_lists_of_labels(tmp_path):
@@ -683,7 +690,7 @@ def test_columns_of_y_have_different_names():
 def test_a_fault_of_y_in_columns_is_named():
     y = Y.astype(float)
     y[3, 1] = np.nan
-    with pytest.raises(ValueError, match="y must be .* got nan in row 3, column 1: give 0 or 1"):
+    with pytest.raises(ValueError, match=r"y must be .* got nan in row 3, column 1: give 0 or 1"):
         MultiLabelTextClassifier().fit(X, y)
     with pytest.raises(ValueError, match=r"got the shape \(240,\): give y\[:, None\]"):
         MultiLabelTextClassifier().fit(X, Y[:, 0])
@@ -701,7 +708,7 @@ def test_a_hole_in_y_stops_a_fit(missing):
     ):
         y = [*labels]
         y[2] = ["a", missing] if isinstance(model, MultiLabelTextClassifier) else missing
-        with pytest.raises(ValueError, match="y must be .* at position 2 .*leave the text out"):
+        with pytest.raises(ValueError, match=r"y must be .* at position 2 .*leave the text out"):
             model.fit(X, y)
     with pytest.raises(ValueError, match="y must be finite numbers, got"):
         TextRegressor(density=0.3).fit(X, numbers).score(X[:3], [1.0, 2.0, missing])
@@ -709,7 +716,7 @@ def test_a_hole_in_y_stops_a_fit(missing):
 
 def test_a_missing_list_of_labels_stops_a_fit():
     for missing in (None, np.nan):
-        with pytest.raises(ValueError, match="position 1: write .* for a text without a label"):
+        with pytest.raises(ValueError, match=r"position 1: write .* for a text without a label"):
             MultiLabelTextClassifier().fit(X, [["a"], missing] * 120)
 
 
