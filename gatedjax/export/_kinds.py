@@ -31,12 +31,19 @@ class _About:
 
 
 _ABOUT: dict[Kind, _About] = {
-    "text": _About("a text classifier", "gatedjax predict"),
+    "text": _About("a text classifier", "gatedjax predict (in Python TextClassifier.load)"),
     "pair": _About("a classifier of pairs of texts", "gatedjax predict"),
     "tags": _About("a tagger", "gatedjax predict"),
-    "labels": _About("a model with several labels for each text", "gatedjax predict"),
-    "regression": _About("a model that predicts a number", "gatedjax predict"),
-    "ordinal": _About("a model that predicts a grade", "gatedjax predict"),
+    "labels": _About(
+        "a model with several labels for each text",
+        "gatedjax predict (in Python MultiLabelTextClassifier.load)",
+    ),
+    "regression": _About(
+        "a model that predicts a number", "gatedjax predict (in Python TextRegressor.load)"
+    ),
+    "ordinal": _About(
+        "a model that predicts a grade", "gatedjax predict (in Python OrdinalTextClassifier.load)"
+    ),
     "cloze": _About("a reader that answers questions", "gatedjax answer"),
     "translation": _About("a translator", "gatedjax translate"),
     "run": _About("the parameters of an experiment's run", "gatedjax.export.load"),

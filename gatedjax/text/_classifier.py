@@ -20,7 +20,7 @@ from gatedjax.text._prediction import STATES, WITHOUT_NETWORK
 from gatedjax.text._read import Columns, Label, open_table
 from gatedjax.text._show import Explanation
 from gatedjax.text._states import EncodedText, check_encoded, collect_states
-from gatedjax.text._table import compose, read_label
+from gatedjax.text._table import READERS, compose, read_label
 from gatedjax.text._training import COLUMNS, Say
 
 
@@ -150,10 +150,10 @@ class _Classifier(TextEstimator):
     ) -> Self:
         """Trains on texts and their labels, with the interface of scikit-learn.
 
-        A text without a word, or without a label, is left out, with a warning that has the number
-        of such texts. A label that is a string is converted to Unicode's form NFC, and spaces
-        around it are removed, as in files. If this changes a label there is a warning, because
-        functions that compare `y` with the predictions see two different labels.
+        A text without a word is left out, with a warning that has the number of such texts. A label
+        that is a string is converted to Unicode's form NFC, and spaces around it are removed, as in
+        files. If this changes a label there is a warning, because functions that compare `y` with
+        the predictions see two different labels.
 
         Args:
           X: n texts; for a `PairClassifier`, n pairs of texts; for model="states" also n pairs
@@ -169,13 +169,14 @@ class _Classifier(TextEstimator):
 
         Raises:
           TypeError: if X is not a list of texts.
-          ValueError: if X and y differ in length, the data or options cannot be used, or there are
-            weights for a network.
+          ValueError: if X and y differ in length, a label is missing (None or NaN) or infinite, the
+            data or options cannot be used, or there are weights for a network.
         """
         model = self.options.model
         texts = _list_examples(X, self._kind, encoded=model == STATES)
         labels = self._read_targets(y)
         _check_lengths(texts, labels)
+        self._check_targets(labels)
         arguments: Json = {}
         if any(not isinstance(text, str) for (text, *_) in texts) and model == STATES:
             encoded = collect_states("X", check_encoded((text for (text,) in texts), "X"))
@@ -205,6 +206,20 @@ class _Classifier(TextEstimator):
     def _read_targets(self, y: Any) -> list[Any]:
         """Returns the label of each text in the argument y."""
         return _values(y, "y")
+
+    def _check_targets(self, labels: Sequence[Any]) -> None:
+        """Raises ValueError for the first of `labels`, the labels of y, that is no label."""
+        # A line of a file without a label is set aside, but a hole in y is an error of a program.
+        form = COLUMNS[self._kind].target
+        for position, label in enumerate(labels):
+            try:
+                READERS[form]("label", label)
+            except ValueError as error:
+                wanted = "finite numbers" if form == "number" else "labels: texts or finite numbers"
+                raise ValueError(
+                    f"y must be {wanted}, got {label!r:.40} at position {position} ({error}): give "
+                    "its label, or leave the text out"
+                ) from None
 
     def _check_weights(self, sample_weight: Any, count: int) -> np.ndarray:
         """Returns the weights of `count` texts as float64 [count], after checks."""
@@ -287,6 +302,7 @@ class _Classifier(TextEstimator):
         place_of = {label: place for place, label in enumerate(model_classes)}
         predicted = [place_of[prediction.label] for prediction in self.predict(X)]
         _check_lengths(predicted, labels)
+        _check_any(labels)
         return float(np.mean([a == b for a, b in zip(predicted, places, strict=True)]))
 
     def evaluate(
@@ -418,6 +434,12 @@ def _check_lengths(texts: Sized, labels: Sized) -> None:
         raise ValueError(f"X and y must have the same length, got {len(texts)} and {len(labels)}")
 
 
+def _check_any(labels: Sized) -> None:
+    """Raises ValueError if there are no labels, of which no score can be computed."""
+    if not len(labels):
+        raise ValueError("y must have at least one label, got none: give texts and their labels")
+
+
 def _check_list(values: Any, name: str) -> None:
     """Raises TypeError if `values` is a dict or a frame, in place of a column of it.
 
@@ -440,6 +462,10 @@ def _values(values: Any, name: str) -> list[Label]:
     items = values.tolist() if hasattr(values, "tolist") else list(values)
     # `tolist` of an array with two dimensions returns a list of lists.
     if items and isinstance(items[0], list):
+        if len(items[0]) == 1:
+            raise ValueError(
+                f"{name} must have one dimension, got the row {items[0]!r:.40}: give {name}.ravel()"
+            )
         raise ValueError(
             f"{name} must have one dimension, got the row {items[0]!r:.40}: "
             "MultiLabelTextClassifier learns several labels for each text"

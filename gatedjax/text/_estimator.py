@@ -164,6 +164,7 @@ class TextEstimator(TextOptions):
                 lowercase=trained.splitter.lowercase,
                 tokens=kind if kind in KINDS and kind != LEXICON_KIND else None,
                 tokenizer=tokenizer,
+                threshold=trained.target.get_threshold(),
                 # Grades with names have no order of their own.
                 order=trained.classes if trained.kind == ORDINAL else None,
             )

@@ -66,6 +66,8 @@ class LexiconModel:
       report: scores of the model, and of other models on the same texts.
       picture: an SVG image of the accuracy at each density, or "".
       target: what is predicted; None is a class.
+      columns: for labels the names of the columns of y in their order, which are the labels and
+        the columns without a training text; None if y had no columns.
       kind: the kind of the model folder.
     """
 
@@ -76,6 +78,7 @@ class LexiconModel:
     report: Json = dataclasses.field(default_factory=dict)
     picture: str = ""
     target: Target = None  # type: ignore[assignment]
+    columns: tuple[Label, ...] | None = None
     kind: str = "text"
     inputs: int = 1
 
@@ -186,6 +189,8 @@ class LexiconModel:
             config["head"] = lexicon.head.to_json()
         if decision := self.target.decision_to_json():
             config["decision"] = decision
+        if self.columns is not None:
+            config["columns"] = list(self.columns)
         files = {
             TOKENS: to_json(tokens, ensure_ascii=False).encode("utf-8", "surrogatepass"),
             WORDS: _join_lines(lexicon.words),
@@ -227,6 +232,7 @@ class LexiconModel:
                 raise ValueError(f"lowercase must be true or false, got {config['lowercase']!r}")
             classes = _read_classes(config["classes"], kind)
             target = TARGET_OF[kind](classes).with_decision(config.get("decision", {}))
+            columns = _read_column_names(config.get("columns"), classes)
             head = ClassHead(len(classes)) if kind == "text" else head_from_json(config["head"])
             if head.num_probabilities != len(classes):
                 raise ValueError(f"head must be for {len(classes)} classes, got {head}")
@@ -264,7 +270,12 @@ class LexiconModel:
             ) from error
         splitter = Splitter(rule, config["lowercase"])
         return cls(
-            lexicon=lexicon, splitter=splitter, target=target, examples=examples, report=report
+            lexicon=lexicon,
+            splitter=splitter,
+            target=target,
+            columns=columns,
+            examples=examples,
+            report=report,
         )
 
 
@@ -274,6 +285,20 @@ def _read_classes(values: object, kind: str) -> tuple[Label, ...]:
     if kind in (LABELS, REGRESSION) and isinstance(values, list) and len(values) < 2:
         return () if not values else check_classes([*values, ""])[:1]
     return check_classes(values)
+
+
+def _read_column_names(values: object, classes: tuple[Label, ...]) -> tuple[Label, ...] | None:
+    """Returns the names of the columns of y in config.json, or None if y had no columns.
+
+    Raises:
+      ValueError: if `values` is no list of different names, among them all of `classes`.
+    """
+    if values is None:
+        return None
+    names = _read_classes(values, LABELS)
+    if missing := set(classes).difference(names):
+        raise ValueError(f"columns must have all labels, got {names} without {missing}")
+    return names
 
 
 def _join_lines(strings: Sequence[str]) -> bytes:

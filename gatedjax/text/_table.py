@@ -7,7 +7,7 @@ import math
 import shlex
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from gatedjax._utils.limits import MOST_COLUMNS
 from gatedjax._utils.terminal import printable
@@ -92,9 +92,9 @@ class Columns:
     target: str = "class"
 
     def __post_init__(self) -> None:
-        if self.target not in _READERS:
+        if self.target not in READERS:
             raise ValueError(
-                f"columns.target must be one of {', '.join(map(repr, _READERS))}, got "
+                f"columns.target must be one of {', '.join(map(repr, READERS))}, got "
                 f"{self.target!r}"
             )
         if isinstance(self.inputs, str) or not self.inputs or len(set(self.wanted)) < self.count:
@@ -207,7 +207,7 @@ def _record(where: str, line: int, values: Sequence[object], columns: Columns) -
     count = len(columns.inputs)
     try:
         inputs = tuple(map(_text, columns.inputs, values[:count]))
-        read_cell = _READERS[columns.target]
+        read_cell = READERS[columns.target]
         label = None if columns.label is None else read_cell(columns.label, values[count])
     except ValueError as error:
         return Aside(where, line, str(error))
@@ -235,7 +235,25 @@ def _read_any_labels(name: str, value: object) -> Labels:
     """
     if not _is_list(value):
         return () if isinstance(value, str) and not value.strip() else (read_label(name, value),)
+    cells = list(cast(Iterable[object], value))
+    # An array of 0 and 1 would be read as the labels 0 and 1; a list has each label once.
+    if is_zero_or_one(cells) and len(set(cells)) < len(cells):
+        raise ValueError(
+            f"{name} must be a list of labels, got the indicator {value!r:.40}: write the names "
+            "of the labels"
+        )
     return _read_list(name, value)
+
+
+def is_zero_or_one(cells: Iterable[Any]) -> bool:
+    """Returns True if all cells of a row are the number 0 or 1, or a truth value.
+
+    `cells` are values of Python or NumPy. Such a row may be a row of an array of 0 and 1, with a
+    column for each label, in place of a list of labels.
+    """
+    # The texts "0" and "1" are labels.
+    plain = [cell.item() if getattr(cell, "ndim", None) == 0 else cell for cell in cells]
+    return all(isinstance(cell, bool | int | float) and cell in (0, 1) for cell in plain)
 
 
 def _read_number(name: str, value: object) -> float:
@@ -253,7 +271,7 @@ def _read_number(name: str, value: object) -> float:
     return number
 
 
-_READERS: dict[str, Callable[[str, object], Label | Labels]] = {
+READERS: dict[str, Callable[[str, object], Label | Labels]] = {
     "class": _read_labels,
     "labels": _read_any_labels,
     "number": _read_number,

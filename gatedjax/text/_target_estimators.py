@@ -1,5 +1,6 @@
 """Models of targets that are no class: several labels, a real number, or a grade for each text."""
 
+import dataclasses
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -7,7 +8,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from gatedjax.text._classifier import Predictions, _check_lengths, _Classifier, _values
+from gatedjax.text._classifier import (
+    Predictions,
+    _check_any,
+    _check_lengths,
+    _Classifier,
+    _values,
+)
 from gatedjax.text._labels import array_of
 from gatedjax.text._options import with_arguments
 from gatedjax.text._prediction import (
@@ -17,8 +24,9 @@ from gatedjax.text._prediction import (
     LabelsPrediction,
     ValuePrediction,
 )
-from gatedjax.text._table import Label, read_label
+from gatedjax.text._table import Label, is_zero_or_one, read_label
 from gatedjax.text._target_show import TargetExplanation
+from gatedjax.text._targets import sort_key
 
 
 class LabelPredictions(Predictions):
@@ -148,20 +156,21 @@ class MultiLabelTextClassifier(_TargetModel):
         """Stores the trained model, its report and its labels in the attributes with "_".
 
         With y in columns `classes_` has all columns, and a warning names the columns without a
-        text. `trained` is the `LexiconModel` of the fit.
+        text. `trained` is the `LexiconModel` of the fit, or of a folder, which has the columns too.
         """
-        super()._take(trained)
         names = self._column_names
-        if names is None:
-            return
+        if names is not None:
+            trained = dataclasses.replace(trained, columns=names)
+            unused = [name for name in names if name not in trained.classes]
+            if unused:
+                warnings.warn(
+                    f"y has columns without a text, whose labels are never predicted: {unused[:5]}",
+                    stacklevel=4,
+                )
+        super()._take(trained)
         # Functions of scikit-learn compare the columns of y with those of the prediction.
-        unused = [name for name in names if name not in trained.classes]
-        if unused:
-            warnings.warn(
-                f"y has columns without a text, whose labels are never predicted: {unused[:5]}",
-                stacklevel=4,
-            )
-        self.classes_ = array_of(names)
+        if trained.columns is not None:
+            self.classes_ = array_of(trained.columns)
 
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, workdir: str | Path | None = None
@@ -210,8 +219,6 @@ class MultiLabelTextClassifier(_TargetModel):
         """
         probabilities = super().predict_proba(X)
         classes, names = self._get_trained().classes, self.classes_.tolist()
-        if len(classes) == len(names):
-            return probabilities
         # The labels of columns without a text are no part of the model.
         wide = np.zeros((len(probabilities), len(names)), probabilities.dtype)
         wide[:, [names.index(label) for label in classes]] = probabilities
@@ -225,8 +232,10 @@ class MultiLabelTextClassifier(_TargetModel):
           y: their labels, in a form that `fit` accepts.
         """
         rows, _ = _read_label_lists(y)
+        self._check_targets(rows)
         predicted = self.predict(X).labels
         _check_lengths(predicted, rows)
+        _check_any(rows)
         expected = [{read_label("label", label) for label in row} for row in rows]
         return float(np.mean([set(a) == b for a, b in zip(predicted, expected, strict=True)]))
 
@@ -292,9 +301,13 @@ class TextRegressor(_TargetModel):
           X: n texts, a sequence or a column of strings.
           y: their numbers, which must not all be equal.
         """
-        targets = np.array(_values(y, "y"), np.float64)
+        labels = _values(y, "y")
+        self._check_targets(labels)
+        # A text such as "3.5" is a number in y of `fit` too.
+        targets = np.array([float(label) for label in labels])
         predicted = np.asarray(self.predict(X))
         _check_lengths(predicted, targets)
+        _check_any(targets)
         variance = float(targets.var())
         if not variance > 0:
             raise ValueError(f"y must have different numbers, got {targets[:5].tolist()}")
@@ -321,19 +334,46 @@ class OrdinalTextClassifier(_TargetModel):
         >>> words = {"dull": "low", "fair": "mid", "fine": "high"}
         >>> rows = [(f"{word} {x} film", words[word]) for word in words for x in "abcdefgh"]
         >>> model = OrdinalTextClassifier.train(rows, order=["low", "mid", "high"])
-        >>> print(model.predict(["a dull film", "a fine film"]).labels, model.classes_)
+        >>> print(model.predict(["a dull film", "a fine film"]).labels, model.order_)
         ['low' 'high'] ['low' 'mid' 'high']
+        >>> print(model.classes_)
+        ['high' 'low' 'mid']
 
     The class has the interface of a scikit-learn classifier. The predicted grade is the median of
     the distribution that `predict_proba` returns; `score` is the accuracy.
 
     Attributes:
-      classes_: array [G] of the grades, the lowest first.
+      classes_: array [G] of the grades, sorted as scikit-learn sorts labels: numbers by value, and
+        texts by their characters. The columns of `predict_proba` have this order.
+      order_: array [G] of the grades, the lowest first.
       report_: scores of the model on the validation and test texts, and the scores of logistic
         regression on the same texts.
     """
 
     _kind = ORDINAL
+
+    def _take(self, trained: Any) -> None:
+        """Stores the trained `LexiconModel`, its report, and its grades in both orders."""
+        super()._take(trained)
+        # Scorers of scikit-learn take sorted labels for the columns of `predict_proba`.
+        self.order_ = self.classes_
+        self.classes_ = array_of(sorted(trained.classes, key=sort_key))
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Computes the probability of each grade for each text: float32 [n, G].
+
+        The G columns are the grades in the order of `classes_`; `order_` has the order of the
+        grades.
+
+        Args:
+          X: n texts, a sequence or a column of strings.
+
+        Raises:
+          ValueError: if a text has no word.
+        """
+        probabilities = super().predict_proba(X)
+        grades = self._get_trained().classes
+        return probabilities[:, [grades.index(grade) for grade in self.classes_.tolist()]]
 
 
 def _read_label_lists(y: Any) -> tuple[list[list[Any]], tuple[Label, ...] | None]:
@@ -354,26 +394,66 @@ def _read_label_lists(y: Any) -> tuple[list[list[Any]], tuple[Label, ...] | None
     # Frames and sparse matrices are recognised by their attributes, so that no package is imported.
     if hasattr(y, "columns") and hasattr(y, "to_numpy"):
         names = tuple(read_label("y", name) for name in y.columns)
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ValueError(
+                f"y must have columns with different names, got {twice!r} twice: rename a column"
+            )
         y = y.to_numpy()
     if hasattr(y, "toarray"):
         y = y.toarray()
     if not isinstance(y, np.ndarray):
         rows = list(y)
         for number, row in enumerate(rows):
+            if row is None or (isinstance(row, float) and row != row):
+                raise ValueError(
+                    f"y must be a list of the lists of labels, got {row!r} at position {number}: "
+                    "write [] for a text without a label, or leave the text out"
+                )
             if isinstance(row, str) or not hasattr(row, "__iter__"):
                 raise ValueError(
                     f"y must be a list of the lists of labels, or an array of 0 and 1, got "
                     f"{row!r:.40} at {number}: write [{row!r:.20}] for a single label"
                 )
-        return [list(row) for row in rows], None
+        rows = [list(row) for row in rows]
+        _check_names(rows)
+        return rows, None
     # NumPy makes such an array of lists of different lengths.
     if y.dtype == object and y.ndim == 1:
         return _read_label_lists(y.tolist())
-    is_indicator = y.ndim == 2 and y.dtype.kind in "biuf" and np.isin(y, (0, 1)).all()
-    if not is_indicator:
+    is_number = y.dtype.kind in "biuf"
+    if y.ndim == 2 and is_number and not np.isin(y, (0, 1)).all():
+        row, column = np.argwhere(~np.isin(y, (0, 1)))[0].tolist()
+        raise ValueError(
+            f"y must be an array of 0 and 1 with a column for each label, got {y[row, column]} in "
+            f"row {row}, column {column}: give 0 or 1, or a list of the lists of labels"
+        )
+    if y.ndim == 1 and is_number and np.isin(y, (0, 1)).all():
+        raise ValueError(
+            f"y must be an array of 0 and 1 with a column for each label, got the shape {y.shape}: "
+            "give y[:, None] for a single label"
+        )
+    if y.ndim != 2 or not is_number:
         raise ValueError(
             f"y must be an array of 0 and 1 with a column for each label, got {y.dtype} of shape "
             f"{y.shape}: give a list of the lists of labels"
         )
     names = tuple(range(y.shape[1])) if names is None else names
     return [[names[i] for i in np.flatnonzero(row)] for row in y], names
+
+
+def _check_names(rows: list[list[Any]]) -> None:
+    """Raises ValueError if the lists of labels are the rows of an array of 0 and 1.
+
+    `rows` has the list of the labels of each text. In lists of labels each label is listed once, so
+    that rows of equal length with only 0 and 1 would have the same labels in all texts.
+    """
+    size = len(rows[0]) if rows else 0
+    if size < 2 or not all(len(row) == size and is_zero_or_one(row) for row in rows):
+        return
+    first = rows[0]
+    if any(len(set(row)) < size or row != first for row in rows):
+        raise ValueError(
+            f"y must be a list of the lists of labels, got rows of 0 and 1, such as "
+            f"{first!r:.40}: give np.asarray(y) for an array with a column for each label"
+        )

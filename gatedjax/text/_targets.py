@@ -250,11 +250,19 @@ class Target(abc.ABC):
             f"threshold must be left out for the task {self.kind!r}, got {threshold!r}"
         )
 
+    def get_threshold(self) -> dict[Label, float] | None:
+        """Returns the thresholds of the user, from labels to numbers, or None if there are none.
+
+        They are the argument `threshold` of a training that would have the same thresholds.
+        """
+        return None
+
     def decision_to_json(self) -> Json:
         """Returns the thresholds as a dict for config.json, or {} if the target has none.
 
         The dict is {"positive": position, "threshold": number} for a class, and {"thresholds": [L
-        numbers]} for labels, with "left_out" if training has left out labels.
+        numbers], "is_fixed": whether the user has given them} for labels, with "left_out" if
+        training has left out labels.
         """
         return {}
 
@@ -438,6 +446,10 @@ class ClassTarget(Target):
             targets, readings.probabilities, self.classes, self.decide(readings)
         )
 
+    def get_threshold(self) -> dict[Label, float] | None:
+        """Returns {class: threshold} for the class with a threshold, or None if there is none."""
+        return None if self.positive is None else {self.classes[self.positive]: self.threshold}
+
     def decision_to_json(self) -> Json:
         """Returns the class with a threshold for config.json, or {} if there is none.
 
@@ -565,7 +577,7 @@ class LabelTarget(Target):
             raise ValueError(
                 f"the texts must have a label, got none with min_class={options.min_class} texts"
             )
-        classes = tuple(sorted(used, key=_sort_key))
+        classes = tuple(sorted(used, key=sort_key))
         target = cls(classes, (0.5,) * len(classes), left_out=frozenset(totals.keys() - used))
         return target if options.threshold is None else target.with_threshold(options.threshold)
 
@@ -688,23 +700,28 @@ class LabelTarget(Target):
         count = scores["decisions"] if metric == "micro_f1" else scores["n"]
         return allow_points(scores[metric], max(count, 1))
 
+    def get_threshold(self) -> dict[Label, float] | None:
+        """Returns the threshold of each label if the user has given them, or None."""
+        return dict(zip(self.classes, self.thresholds, strict=True)) if self.is_fixed else None
+
     def decision_to_json(self) -> Json:
-        """Returns the thresholds for config.json, {"thresholds": [L numbers]}.
+        """Returns the thresholds for config.json, {"thresholds": [L numbers], "is_fixed": bool}.
 
         Each number is the least probability at which a label is predicted, in the order of
-        `classes`. If training has left out labels, "left_out" is their sorted list.
+        `classes`. "is_fixed" is True if the user has given the thresholds. If training has left out
+        labels, "left_out" is their sorted list.
         """
-        decision: Json = {"thresholds": list(self.thresholds)}
+        decision: Json = {"thresholds": list(self.thresholds), "is_fixed": self.is_fixed}
         if self.left_out:
-            decision["left_out"] = sorted(self.left_out, key=_sort_key)
+            decision["left_out"] = sorted(self.left_out, key=sort_key)
         return decision
 
     def with_decision(self, value: Json) -> "LabelTarget":
         """Returns a copy of the target with the thresholds in `value`.
 
-        `value` is the dict of `decision_to_json`, {"thresholds": [L numbers]}: for each label, in
-        the order of `classes`, the least probability at which it is predicted. "left_out" is the
-        list of the labels that training has left out, which a model of earlier versions lacks.
+        `value` is the dict of `decision_to_json`: "thresholds" has for each label, in the order of
+        `classes`, the least probability at which it is predicted, and "left_out" the labels that
+        training has left out. Folders of earlier versions have no "is_fixed" and no "left_out".
 
         Raises:
           ValueError: if there are not L thresholds, or the labels that were left out are no list of
@@ -720,7 +737,12 @@ class LabelTarget(Target):
             isinstance(label, str | int | float) for label in left_out
         ):
             raise ValueError(f"left_out must be a list of labels, got {left_out!r:.80}")
-        return dataclasses.replace(self, thresholds=thresholds, left_out=frozenset(left_out))
+        is_fixed = value.get("is_fixed", False)
+        if not isinstance(is_fixed, bool):
+            raise ValueError(f"is_fixed must be true or false, got {is_fixed!r}")
+        return dataclasses.replace(
+            self, thresholds=thresholds, is_fixed=is_fixed, left_out=frozenset(left_out)
+        )
 
     def predict(
         self, readings: Readings, row: int, open_words: list[str], note: str
@@ -826,10 +848,19 @@ class RealTarget(Target):
         `labels` are the different numbers of the texts; `counts` and `options` are not used.
 
         Raises:
-          ValueError: if all texts have the same number.
+          ValueError: if all texts have the same number, or the standard deviation of the numbers is
+            no positive float64.
         """
         if len(labels) < 2:
             raise ValueError(f"the texts must have different numbers, got only {labels[0]:g}")
+        with np.errstate(over="ignore", invalid="ignore"):
+            deviation = float(np.std(labels))
+        if not 0 < deviation < np.inf:
+            raise ValueError(
+                "labels (y in Python) must be numbers with a positive and finite standard "
+                f"deviation, got {deviation:g} for {min(labels):g} to {max(labels):g}: give them "
+                "in another unit"
+            )
         return cls(())
 
     def make_head(self, targets: np.ndarray) -> RealHead:
@@ -1215,7 +1246,7 @@ def _list_probabilities(target: Target, readings: Readings, row: int, places: Se
     return f"{target.classes[best]} {readings.probabilities[row, best]:.3f} (of {shares})"
 
 
-def _sort_key(label: Label) -> tuple[bool, Any]:
+def sort_key(label: Label) -> tuple[bool, Any]:
     """Returns a key of `label` for `sorted`: numbers by value come first, then texts."""
     return (True, label) if isinstance(label, str) else (False, label)
 

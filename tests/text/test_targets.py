@@ -199,8 +199,8 @@ def test_the_shares_of_an_explanation_sum_to_the_prediction(folder, kind):
     else:
         lexicon = model.model_.lexicon
         grade = int((total[0] > lexicon.bias / lexicon.temperature).sum())
-        assert model.classes_[grade] == prediction.label == "many"
-        assert model.classes_.tolist() == ["none", "some", "many", "all"]
+        assert model.order_[grade] == prediction.label == "many"
+        assert model.order_.tolist() == ["none", "some", "many", "all"]
         assert clone(model).order == model.model_.classes
     assert json.dumps(explanation.to_json())
     assert "<article" in explanation.html()
@@ -630,3 +630,169 @@ def test_weights_of_texts_count_for_numbers():
     plain = TextRegressor(density=0.3).fit(X, numbers)
     weighted = TextRegressor(density=0.3).fit(X, numbers, sample_weight=heavy)
     assert np.mean(np.asarray(weighted.predict(X))) > np.mean(np.asarray(plain.predict(X)))
+
+
+Y = np.array([[name in labels for name in ("sport", "money", "tech")] for _, labels in ROWS], int)
+
+
+def test_columns_have_the_order_of_y_before_and_after_saving(tmp_path):
+    names = ["sport", "money", "tech"]
+    with pytest.warns(UserWarning, match="columns without a text"):
+        model = MultiLabelTextClassifier(density=0.3).fit(X, Frame(Y, names))
+    model.save(tmp_path / "m")
+    again = MultiLabelTextClassifier.load(tmp_path / "m")
+    full = MultiLabelTextClassifier(density=0.3).fit(X, Frame(Y[:, :2], names[:2]))
+    assert full.classes_.tolist() == names[:2]
+    for one, columns in ((model, names), (again, names), (full, names[:2])):
+        assert one.classes_.tolist() == columns
+        predicted = np.asarray(one.predict(X))
+        chances = one.predict_proba(X)
+        assert (predicted[:, :2] == Y[:, :2]).mean() > 0.95
+        for column in (0, 1):
+            right = sklearn.metrics.roc_auc_score(Y[:, column], chances[:, column])
+            assert right > 0.95
+    np.testing.assert_array_equal(model.predict_proba(X), again.predict_proba(X))
+    config = json.loads((tmp_path / "m" / "config.json").read_text())
+    assert config["columns"] == names
+    (tmp_path / "m" / "SHA256SUMS").unlink()
+    for columns in (["sport", "tech"], ["sport", "money", "money"], "sport"):
+        (tmp_path / "m" / "config.json").write_text(json.dumps({**config, "columns": columns}))
+        with pytest.raises(ValueError, match="must be a model that this version can read"):
+            MultiLabelTextClassifier.load(tmp_path / "m")
+    del config["columns"]
+    (tmp_path / "m" / "config.json").write_text(json.dumps(config))
+    assert MultiLabelTextClassifier.load(tmp_path / "m").classes_.tolist() == ["money", "sport"]
+
+
+def test_rows_of_zero_and_one_are_no_lists_of_labels(tmp_path):
+    lists = Y.tolist()
+    for y in (lists, list(Y), list(Y == 1), [[0, 1], [1, 0]] * 120):
+        with pytest.raises(ValueError, match=r"y must be a list of the lists .*np\.asarray\(y\)"):
+            MultiLabelTextClassifier().fit(X, y)
+    with pytest.raises(ValueError, match="got the indicator"):
+        MultiLabelTextClassifier.train(list(zip(X, lists, strict=True)))
+    path = tmp_path / "a.jsonl"
+    lines = [json.dumps({"text": x, "label": row}) for x, row in zip(X, lists, strict=True)]
+    path.write_text("\n".join(lines))
+    with pytest.raises(ValueError, match="got the indicator"):
+        MultiLabelTextClassifier.train(path)
+    # The numbers 0 and 1 stay possible labels.
+    numbers = [[i for i in (0, 1) if row[i]] for row in lists]
+    model = MultiLabelTextClassifier(density=0.3).fit(X, numbers)
+    assert model.classes_.tolist() == [0, 1]
+    assert model.score(["goal team bank"], [[0, 1]]) == 1
+
+
+def test_columns_of_y_have_different_names():
+    with pytest.raises(ValueError, match="y must have columns with different names, got 'a' twice"):
+        MultiLabelTextClassifier().fit(X, Frame(Y, ["a", "b", " a"]))
+
+
+def test_a_fault_of_y_in_columns_is_named():
+    y = Y.astype(float)
+    y[3, 1] = np.nan
+    with pytest.raises(ValueError, match=r"y must be .* got nan in row 3, column 1: give 0 or 1"):
+        MultiLabelTextClassifier().fit(X, y)
+    with pytest.raises(ValueError, match=r"got the shape \(240,\): give y\[:, None\]"):
+        MultiLabelTextClassifier().fit(X, Y[:, 0])
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, np.inf, ""])
+def test_a_hole_in_y_stops_a_fit(missing):
+    numbers = [number_of(*row) for row in ROWS]
+    grades = [len(labels) for _, labels in ROWS]
+    for model, labels in (
+        (TextRegressor(), numbers),
+        (OrdinalTextClassifier(), grades),
+        (TextClassifier(), grades),
+        (MultiLabelTextClassifier(), [["a", label] for label in grades]),
+    ):
+        y = [*labels]
+        y[2] = ["a", missing] if isinstance(model, MultiLabelTextClassifier) else missing
+        with pytest.raises(ValueError, match=r"y must be .* at position 2 .*leave the text out"):
+            model.fit(X, y)
+    with pytest.raises(ValueError, match="y must be finite numbers, got"):
+        TextRegressor(density=0.3).fit(X, numbers).score(X[:3], [1.0, 2.0, missing])
+
+
+def test_a_missing_list_of_labels_stops_a_fit():
+    for missing in (None, np.nan):
+        with pytest.raises(ValueError, match=r"position 1: write .* for a text without a label"):
+            MultiLabelTextClassifier().fit(X, [["a"], missing] * 120)
+
+
+def test_scores_name_y():
+    numbers = np.array([number_of(*row) for row in ROWS])
+    model = TextRegressor(density=0.3).fit(X, numbers)
+    with pytest.raises(ValueError, match="y must be finite numbers, got 'good' at position 1"):
+        model.score(X[:2], ["1", "good"])
+    labels = MultiLabelTextClassifier(density=0.3).fit(X, [row for _, row in ROWS])
+    for one in (model, labels):
+        with pytest.raises(ValueError, match="y must have at least one label, got none"):
+            one.score([], [])
+    for one in (TextRegressor(), OrdinalTextClassifier()):
+        with pytest.raises(ValueError, match=r"got the row .*: give y\.ravel\(\)"):
+            one.fit(X, numbers[:, None])
+
+
+def test_scorers_of_scikit_learn_take_grades_with_names(tmp_path):
+    order = ["none", "some", "many", "all"]
+    y = np.array([grade for _, grade in rows_of("ordinal", ROWS)])
+    model = OrdinalTextClassifier(density=0.5, order=order).fit(X, y)
+    model.save(tmp_path / "m")
+    again = OrdinalTextClassifier.load(tmp_path / "m")
+    for one in (model, again):
+        assert one.classes_.tolist() == sorted(order)
+        assert one.order_.tolist() == order
+        chances = one.predict_proba(X)
+        expected = sklearn.metrics.log_loss(y, chances, labels=one.classes_)
+        for name, value in (("neg_log_loss", -expected), ("roc_auc_ovr", None)):
+            score = sklearn.metrics.get_scorer(name)(one, X, y)
+            assert score == pytest.approx(value) if value else score > 0.9
+        assert expected < 0.7
+        # The predicted grade is the median of the probabilities in the order of the grades.
+        ordered = chances[:, [one.classes_.tolist().index(grade) for grade in order]]
+        medians = (1 - np.cumsum(ordered, 1)[:, :-1] > 0.5).sum(1)
+        assert [order[i] for i in medians] == one.predict(X).labels.tolist()
+    digits = OrdinalTextClassifier(density=0.5).fit(X, [str(8 + len(row)) for _, row in ROWS])
+    assert digits.order_.tolist() == ["8", "9", "10", "11"]
+    assert digits.classes_.tolist() == ["10", "11", "8", "9"]
+
+
+def test_a_loaded_model_has_its_threshold(tmp_path):
+    lists = [labels for _, labels in ROWS]
+    fixed = MultiLabelTextClassifier(density=0.3, threshold={"art": 0.9}).fit(X, lists)
+    x, y = map(list, zip(*TEXTS, strict=True))
+    for name, model, threshold in (
+        ("a", fixed, {"art": 0.9, "money": 0.5, "sport": 0.5}),
+        ("b", MultiLabelTextClassifier(density=0.3).fit(X, lists), None),
+        ("c", TextClassifier(threshold={"bad": 0.7}, density=0.4).fit(x, y), {"bad": 0.7}),
+        ("d", TextClassifier(density=0.4).fit(x, y), None),
+    ):
+        model.save(tmp_path / name)
+        again = type(model).load(tmp_path / name)
+        assert again.get_params()["threshold"] == threshold
+    refitted = clone(MultiLabelTextClassifier.load(tmp_path / "a")).fit(X, lists)
+    assert refitted.model_.target.thresholds == fixed.model_.target.thresholds
+
+
+@pytest.mark.parametrize("unit", [1e300, 1e-300])
+def test_numbers_without_a_finite_deviation_are_named(unit):
+    numbers = unit * np.array([number_of(*row) for row in ROWS])
+    with pytest.raises(
+        ValueError, match=r"labels \(y in Python\) must be .*: give them in another"
+    ):
+        TextRegressor(density=0.3).fit(X, numbers)
+
+
+def test_the_class_that_loads_a_folder_is_named(folder, tmp_path):
+    names = {
+        "labels": "MultiLabelTextClassifier",
+        "regression": "TextRegressor",
+        "ordinal": "OrdinalTextClassifier",
+    }
+    for kind, name in names.items():
+        with pytest.raises(ValueError, match=rf"{name}\.load"):
+            TextClassifier.load(folder / kind)
+    with pytest.raises(ValueError, match=r"MultiLabelTextClassifier\.load"):
+        TextRegressor.load(folder / "labels")
