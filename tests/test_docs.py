@@ -49,7 +49,8 @@ def test_examples_run_in_order_and_print_what_the_page_says(
     for code, printed in parts:
         exec(compile(code, f"{page}.md", "exec"), scope)
         assert capsys.readouterr().out.strip() == printed
-    for line in re.findall(r"^gatedjax .*$", "".join(_shell(text)), flags=re.MULTILINE):
+    commands = "".join(_shell(text)).replace("\\\n", " ")
+    for line in re.findall(r"^gatedjax .*$", commands, flags=re.MULTILINE):
         assert main(shlex.split(line, comments=True)[1:]) == 0, line
 
 

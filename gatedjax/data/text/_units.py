@@ -66,7 +66,7 @@ class Units:
             isinstance(unit, str) and unit for unit in counts
         ):
             raise ValueError(
-                "counts must be integers above 0 for texts, and total an integer above 0, got "
+                "units must be texts with counts above 0, and total must be an integer above 0, got "
                 f"{counts!r:.80} and {total!r}"
             )
         self.counts, self.total = dict(counts), total
