@@ -161,8 +161,9 @@ def predict_with_reasons(
 ) -> Iterator[ReasonedPrediction | Failure]:
     """Yields the prediction for each example with its reasons, or a `Failure`.
 
-    Reasons are the parts of open words and pairs in the logits; a `Failure` has the reason why
-    there is no prediction.
+    A reason is a word with an open gate, or a pair of such words that are neighbours, with the
+    number that it adds to the logit of each class. The reasons with the largest effect on the
+    prediction come first. A `Failure` says why a text has no prediction.
 
     Args:
       model: the fitted model.

@@ -158,7 +158,7 @@ def test_long_data_are_sampled_evenly(monkeypatch):
 
 @pytest.mark.parametrize("counts", [{"": 1}, {"a": 0}, {"a": 1.5}, {"a": True}, {"a": -1}])
 def test_units_of_a_damaged_folder_are_refused(counts):
-    with pytest.raises(ValueError, match="units must be integers above 0"):
+    with pytest.raises(ValueError, match="units must be texts with counts above 0"):
         Units(counts, 3)
 
 

@@ -273,7 +273,7 @@ def test_lanes_continue_on_another_number_of_devices(whole, tmp_path):
 def test_a_folder_of_several_seeds_is_not_read_as_a_model(three):
     workdir, _ = three
     store = CheckpointStore(workdir / "checkpoints")
-    with pytest.raises(ValueError, match="a single seed, got several seeds that were trained together"):
+    with pytest.raises(ValueError, match="of a single seed, got several seeds"):
         check_single(store.record(store.steps()[-1]), workdir)
 
 

@@ -66,12 +66,14 @@ class ImageSource(Source):
       images: uint8 [n, rows, columns].
       labels: int [n].
       example_ids: int [n].
-      scale: the value of white: 255, or 16 for scikit-learn's digits.
-      info: name, split and classes.
-      report: the counts of used and unused images; by default all were used.
+      scale: the value of white, 255, or 16 for scikit-learn's digits. Batches divide the images by
+        it; the examples have the values as given.
+      info: a `SourceInfo` with the name of the set, the split and the names of the classes.
+      report: a `ReadReport` with the counts of used and unused images; None means that all were
+        used.
 
     Raises:
-      ValueError: if the counts differ.
+      ValueError: if images, labels and example_ids do not have the same length n.
     """
 
     def __init__(

@@ -66,8 +66,8 @@ class Units:
             isinstance(unit, str) and unit for unit in counts
         ):
             raise ValueError(
-                "units must be texts with counts above 0, and total must be an integer above 0, got "
-                f"{counts!r:.80} and {total!r}"
+                "units must be texts with counts above 0, and total must be an integer above 0, "
+                f"got {counts!r:.80} and {total!r}"
             )
         self.counts, self.total = dict(counts), total
         self._logs = {
