@@ -569,8 +569,8 @@ class ReaderView(View):
     def answer(self, state: State) -> Found:
         """Computes the answer to the question of a state.
 
-        Returns (notes, answer). notes is a list of sentences for the user. answer is None for missing
-        or unsuitable input, else a dict for JSON with "title" (the predicted candidate), "share"
+        Returns (notes, answer). notes is a list of sentences for the user. answer is None for
+        missing or unsuitable input, else a dict for JSON with "title" (the predicted candidate), "share"
         (its probability), "classes" (the candidates) with "probabilities", "details" (how often
         each occurs), texts for the page, and "lines". A line is a dict of `line` with numbers for
         the words of the document: first a line for each hop, whose "values" have for each word of

@@ -416,14 +416,17 @@ def _loop_back(
     Args:
       form: the layout of the loop, with states [H, B] or [B, H].
       kind: the options `reverse`, `reset_after` and `gradient_clip` of `gru`.
-      residuals: (arguments, (states, saved)): the arguments of `_forward` after `kind`, and the
-        states and saved arrays that it returns.
-      cotangents: the gradients of the final carry [B, H] and of the outputs [B, T, H].
+      residuals: (arguments, (states, saved)). arguments are those of `_forward` after `kind`: U,
+        the inputs, the mask, the initial carry [B, H], the dropout factors and the restarts. states
+        are the states of all steps, and saved are r, z, c and the sum inside c of each step.
+      cotangents: the gradients of the final carry [B, H] and of the outputs [B, T, H], whatever the
+        layout.
       recurrent: U [H, 3H] in the dtype of the products.
 
     Returns:
       The state before each step [T, B, H]; the gradients of the initial carry and of the carry of
-      restarts (None without restarts), in the layout of `form`; and the gradients of the sums
+      restarts, from which a step with a reset begins (None without restarts), in the layout of
+      `form`; and the gradients of the sums
       inside r, z and c of each step [T, B, 3H].
     """
     (_, xs, mask, initial, dropout, begins), (states, (r, z, candidate, inner)) = residuals

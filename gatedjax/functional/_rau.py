@@ -449,8 +449,10 @@ def _loop_back(
       form: the layout of the loop, with states [H, B] or [B, H].
       reverse: True if the scan runs from the last step to the first.
       options: the attention, rescale and reset_after of `rau_step`.
-      residuals: (arguments, (states, saved)): the arguments of `_forward` after `options`, and the
-        states and saved arrays that it returns.
+      residuals: (arguments, (states, saved)). arguments are those of `_forward` after `options`:
+        the weights, the inputs, the mask, the initial carry [B, H], the dropout factors and the
+        restarts. states are the states of all steps, and saved the values of the gates and of the
+        attention that the forward pass stores for each step.
       cotangents: the gradients of the final carry [B, H] and of the outputs [B, T, H].
       blocks: the recurrent kernel U as blocks (r, z, a, u) [H, 4H] and c [H, H], in the dtype of
         the products.

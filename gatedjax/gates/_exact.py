@@ -83,7 +83,8 @@ def count_chunks(bits: int, chunks: int | None, itemsize: int = 4) -> int:
 
     A chunk is a part of the patterns that is evaluated at once. More than 30 bits, or more than 20
     without chunks, are too many. bits is the number of gates, so that there are 2^bits patterns.
-    chunks is the number that the caller asks for; None means chunks of at most 4096 patterns.
+    chunks is the number that the caller asks for, which is rounded up to a power of 2 and is at
+    most 2^bits; None means the fewest chunks of at most 4096 patterns.
     itemsize is the number of bytes of a loss, for the message.
     """
     if chunks is not None and chunks < 1:

@@ -61,8 +61,9 @@ class TargetOptions:
 
 @dataclasses.dataclass(frozen=True)
 class Target(abc.ABC):
-    """The target of a lexicon.
+    """The target of a lexicon: classes, labels, numbers or grades, each a subclass.
 
+    A target has the names of the outputs and computes decisions, metrics and predictions.
     The targets of n texts are an array: the positions of the classes or grades, int32 [n], from 0;
     the labels, bool [n, L]; or the numbers, float64 [n]. The "readings" of texts, a
     `lexicon.Readings`, have the probabilities, logits and gates that the lexicon computes for them.
@@ -283,10 +284,13 @@ class Target(abc.ABC):
     ) -> Prediction | LabelsPrediction | ValuePrediction:
         """Returns the prediction for a text.
 
+        It is a `Prediction` for a class or a grade, a `LabelsPrediction` for several labels, and a
+        `ValuePrediction` for a number.
+
         Args:
           readings: the probabilities, logits and gates of n texts.
           row: the position of the text, from 0.
-          open_words: its open words.
+          open_words: the words of the text with an open gate, in their order.
           note: a remark about the text that the prediction carries, or "".
         """
 

@@ -159,7 +159,8 @@ class CheckpointStore:
           step: the number of the checkpoint.
           trees: {"state": ..., "best": ...}, trees of NumPy arrays with None for arrays of size 0.
           leaves: {"state": ..., "best": ...}, all arrays by dotted name, arrays of size 0 included.
-          record: the JSON record, a dict.
+          record: the content of the JSON file of the checkpoint: settings, counters and metrics of
+        the run. The hashes of the arrays are in a file of their own, which this method writes.
         """
         partial = self.directory / f"{step}.partial"
         try:

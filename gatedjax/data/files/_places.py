@@ -13,7 +13,11 @@ Fetch = Callable[[str], Path]
 
 
 class Places(abc.ABC):
-    """The places of the raw files of a data set. Official parts have names such as "train".
+    """The places of the raw files of a data set, and the base class of the ways to find them.
+
+    The declaration of a data set constructs a subclass such as `Files`. A loader calls `find` for
+    an official part, such as "train", and `download` if the files are missing. A subclass defines
+    `find`, and `download` if there is a download.
 
     Attributes:
       url: the address that must answer before a download starts; None if there is no download.
