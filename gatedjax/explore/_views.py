@@ -570,12 +570,12 @@ class ReaderView(View):
         """Computes the answer to the question of a state.
 
         Returns (notes, answer). notes is a list of sentences for the user. answer is None for
-        missing or unsuitable input, else a dict for JSON with "title" (the predicted candidate), "share"
-        (its probability), "classes" (the candidates) with "probabilities", "details" (how often
-        each occurs), texts for the page, and "lines". A line is a dict of `line` with numbers for
-        the words of the document: first a line for each hop, whose "values" have for each word of
-        the question the attention of every document word to it; then the attention of the last hop
-        to the words of the document.
+        missing or unsuitable input, else a dict for JSON with "title" (the predicted candidate),
+        "share" (its probability), "classes" (the candidates) with "probabilities", "details" (how
+        often each occurs), texts for the page, and "lines". A line is a dict of `line` with numbers
+        for the words of the document: first a line for each hop, whose "values" have for each word
+        of the question the attention of every document word to it; then the attention of the last
+        hop to the words of the document.
         """
         words = tuple(self._split(" ".join(state.text.split())))
         query = tuple(self._split(state.question.replace("XXXXX", PLACEHOLDER)))

@@ -96,6 +96,9 @@ class Relax:
     closes over: train them on the mean square of the gradient, which has the same derivative as the
     variance.
 
+    `gates.expectation(loss, estimator)` returns a function of (logits, key) whose `jax.grad` is the
+    estimate.
+
         >>> relax = Relax(lambda z: jnp.sum(jax.nn.sigmoid(z)))
         >>> relax.unbiased, relax.needs_gradient, relax.evaluations(3)
         (True, False, 1)
@@ -140,6 +143,9 @@ class Rebar:
     derivative f' and perturbed logits z [n]. The estimate is unbiased for any eta and tau. It
     evaluates the loss three times and needs f' at soft gates. The gradient is differentiable with
     respect to eta and tau, which may be traced.
+
+    `gates.expectation(loss, estimator)` returns a function of (logits, key) whose `jax.grad` is the
+    estimate.
 
         >>> rebar = Rebar(tau=0.5, eta=1.0)
         >>> rebar.unbiased, rebar.needs_gradient, rebar.evaluations(3)

@@ -323,8 +323,12 @@ class Target(abc.ABC):
     def render_rule(self, bias: np.ndarray) -> str:
         """Returns the sentence by which the prediction follows from the sums of the shares.
 
+        The shares are the numbers that the open words and the bias add to each logit.
+
         Args:
-          bias: [B], the biases of the lexicon, divided by its temperature.
+          bias: the biases of the lexicon, divided by the temperature of its probabilities: a number
+            for each class or label (for two classes a single one), for each threshold between
+            grades, or for the real number.
         """
 
     def group_words(self, weights: np.ndarray) -> tuple[tuple[Label, ...], np.ndarray]:

@@ -9,7 +9,9 @@ from gatedjax.data.batches._plan import Batch, PlannedBatches, check_sizes, chec
 
 
 class Batches(PlannedBatches):
-    """Random access to the batches of endless training, or (`Batches.eval`) of an ordered pass.
+    """The batches of endless training, or (`Batches.eval`) of an ordered pass, by their step.
+
+    `batches[step]` is the batch of a step, from 0, in any order of access.
 
     Texts are grouped by length: each is padded to the smallest edge that is long enough, so there
     are at most `len(edges)` shapes. Each epoch permutes the texts, fills the batches of each bucket
@@ -21,7 +23,7 @@ class Batches(PlannedBatches):
     [B], weight f32 [B]; B is `batch_size` and T the padded length of the bucket.
 
     Args:
-      encoded: the texts as ids.
+      encoded: the texts as ids with their labels, an `Encoded` that `encode` returns.
       batch_size: B, rows per batch.
       bucket_edges: padded lengths, ascending; None plans them for these texts.
       max_buckets: the largest number of planned edges.
