@@ -176,8 +176,9 @@ def _draw_cell(
 ) -> None:
     """Draws the cell of word i of a model, with its weight and the dot of an open gate.
 
-    `row` has the weights and gates of the model, and i is from 0. `axes` are in inches, and `box`
-    is (x, y, width, height) of the cell; `shades` maps a weight to its colour.
+    `row` has the weights and gates of the model, and i is from 0. `axes` are in inches, with y
+    downwards, and `box` is (x, y, width, height) of the cell with its upper left corner; `shades`
+    is a `ScalarMappable` of Matplotlib, which maps a weight to its colour.
     """
     x, y, width, height = box
     weight = float(row.weights[i])

@@ -851,8 +851,8 @@ class TranslatorView(View):
 
         A grid, see `grid`, has a row for each word of the translation and a column for each word of
         the source. The first grid is the mean over the heads of the last decoder layer. Then come
-        all decoder layers, and the encoder layers with pieces of the source on both axes. The
-        result is None for a text that is empty or too long.
+        the grids of all decoder layers, and those of the encoder layers, which have the subword
+        pieces of the source on both axes. The result is None for a text that is empty or too long.
         """
         wrong, ids = self._ids(state)
         if wrong:

@@ -161,10 +161,11 @@ class _Antithetic(MultiPass):
     def gradient(
         self, logits: PerGate, noise: Noise, patterns: Patterns, values: Values
     ) -> PerGate:
-        """Returns the difference f(b) - f(c) of the losses times `weights` [n].
+        """Returns the estimate [n] of the gradient with respect to the logits: (f(b) - f(c)) w.
 
-        logits are [n], noise is [1, n], patterns [2, n] are b and c, and values [2] are f(b) and
-        f(c).
+        w [n] is the factor that the method `weights` of the subclass computes. logits are [n],
+        noise [1, n] is the logistic noise of the draw, patterns [2, n] are b and c, and values [2]
+        are f(b) and f(c).
         """
         return _multiply(values[0] - values[1], self.weights(logits, noise[0], patterns))
 
