@@ -71,12 +71,12 @@ Say = Callable[[str], None]
 Gated = Lexicon | WindowLexicon
 # Up to so many texts the chosen density is fitted again to all texts. More texts hardly profit from
 # another tenth, and the fit takes longer.
-_LARGEST_REFIT = 20_000
+LARGEST_REFIT = 20_000
 # With more characters in the training texts, the model of characters takes longer than the lexicon.
 _MOST_CHARACTERS = 2_000_000
 # With more classes that are numbers, a hint names the tasks for numbers.
 _MANY_NUMBERS = 10
-_WITHOUT_UNITS = Splitter(Tokenizer(LEXICON_KIND))
+WITHOUT_UNITS = Splitter(Tokenizer(LEXICON_KIND))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -251,7 +251,7 @@ def train_lexicon(
     # fair.
     of_all_words = _calibrate(first, held, target)
     lexicon, all_words = measured, first
-    if validation is None and len(corpus) <= _LARGEST_REFIT:
+    if validation is None and len(corpus) <= LARGEST_REFIT:
         # The validation texts have chosen the density, and now belong to the training texts. In a
         # few texts the words may be too frequent for this density, and the lexicon stays as it is.
         with contextlib.suppress(EmptyLexicon):
@@ -354,7 +354,7 @@ def _choose(
     stages: list[Gated] = []
     curve: list[Json] = []
     measures: list[Json] = []
-    densities = _list_densities(options)
+    densities = list_densities(options)
     # The second fit, to all texts, has these texts too.
     all_texts = [*train.words, *held.words]
     fit = _start_fit(train, head, options, densities, room_for=all_texts)
@@ -437,7 +437,7 @@ def _refit(part: TextPart, head: Head, options: TextOptions, density: float) -> 
     Returns:
       The lexicon of this density, and the lexicon of all words.
     """
-    densities = [stage for stage in _list_densities(options) if stage >= density]
+    densities = [stage for stage in list_densities(options) if stage >= density]
     if options.model == WINDOW:
         densities = sorted({1.0, density}, reverse=True)
     first, *stages = _start_fit(part, head, options, densities)
@@ -480,8 +480,8 @@ def _set_temperature(lexicon: Gated, temperature: float) -> Gated:
     return dataclasses.replace(lexicon, temperature=temperature)
 
 
-def _list_densities(options: TextOptions) -> list[float]:
-    """Returns the densities, shares of open words, of the stages of the fit, falling.
+def list_densities(options: TextOptions) -> list[float]:
+    """Returns the densities, shares of open words or tokens, of the stages of the fit, falling.
 
     If `options.density` is set it is the last of them. `options.model` is "window" for gates that
     see the neighbours; then there are only two densities, 1 and this one.
@@ -500,7 +500,7 @@ def read_labelled(
     classes: Sequence[Label] | None,
     max_aside: float,
     left_out: frozenset[Label] = frozenset(),
-    splitter: Splitter = _WITHOUT_UNITS,
+    splitter: Splitter = WITHOUT_UNITS,
 ) -> tuple[Corpus, list[str]]:
     """Reads labelled texts into memory.
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gatedjax._utils.types import Json
-from gatedjax.lexicon import DENSITIES, GatedPooling, fit_pooling
+from gatedjax.lexicon import GatedPooling, fit_pooling
 from gatedjax.text import _copies, _corpus
 from gatedjax.text._asides import check_share
 from gatedjax.text._calibration import choose_temperature
@@ -16,8 +16,11 @@ from gatedjax.text._corpus import Corpus, Examples, digest_parts, say_corpus
 from gatedjax.text._leak import Sample
 from gatedjax.text._lexicon_report import draw_curve, render_calibration, render_curve
 from gatedjax.text._lexicon_training import (
+    LARGEST_REFIT,
+    WITHOUT_UNITS,
     TextPart,
     choose_stage,
+    list_densities,
     measure_baselines,
     weigh_texts,
 )
@@ -40,15 +43,11 @@ from gatedjax.text._states_model import (
 )
 from gatedjax.text._table import Label, Table
 from gatedjax.text._targets import allow_points
-from gatedjax.text._tokens import LEXICON_KIND, Splitter, Tokenizer
 
 Say = Callable[[str], None]
 Source = str | Path | Sequence[Any] | None
-# Up to so many texts the stage_number density is fitted again to all texts, as for a lexicon.
-_LARGEST_REFIT = 20_000
 # With a smaller share of tokens that occur in their texts, the states may be of other texts.
 _LEAST_LOCATED = 0.5
-_SPLITTER = Splitter(Tokenizer(LEXICON_KIND))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -82,7 +81,7 @@ class _Part:
 
         The result has no weights.
         """
-        words = [_SPLITTER.split(text) for text in self.texts]
+        words = [WITHOUT_UNITS.split(text) for text in self.texts]
         return TextPart(words, self.texts, self.labels)
 
 
@@ -192,8 +191,8 @@ def train_states(
     say("\n".join([title, *lines]))
     measured, all_tokens = stages[stage_number], stages[0]
     pooling = measured
-    if validation is None and len(corpus) <= _LARGEST_REFIT:
-        densities = [density for density in _list_densities(options) if density >= measured.density]
+    if validation is None and len(corpus) <= LARGEST_REFIT:
+        densities = [density for density in list_densities(options) if density >= measured.density]
         all_tokens, *stages = _fit(every, len(corpus.classes), densities)
         pooling = stages[-1] if stages else all_tokens
         parts["train"] = every
@@ -259,7 +258,7 @@ def _fit_stages(
     """
     validation_part = parts["validation"]
     stages, curve = [], []
-    for pooling in _fit(parts["train"], num_classes, _list_densities(options)):
+    for pooling in _fit(parts["train"], num_classes, list_densities(options)):
         readings = pooling.read(validation_part.vectors)
         scores = classification_metrics(
             validation_part.labels, readings.probabilities, range(num_classes)
@@ -283,16 +282,6 @@ def _fit(part: _Part, num_classes: int, densities: Sequence[float]) -> list[Gate
     return list(
         fit_pooling(part.vectors, part.labels, num_classes, densities, sample_weight=part.weights)
     )
-
-
-def _list_densities(options: TextOptions) -> list[float]:
-    """Returns the densities, falling shares of open tokens, that are fitted.
-
-    If `options.density` is set it is the last of them.
-    """
-    if options.density is None:
-        return list(DENSITIES)
-    return [*(stage for stage in DENSITIES if stage > options.density), options.density]
 
 
 def read_encoded(
