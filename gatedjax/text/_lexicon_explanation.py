@@ -14,7 +14,7 @@ from gatedjax.lexicon import Readings, Shares, WindowLexicon
 from gatedjax.lexicon._spelling import is_spaceless
 from gatedjax.text._lexicon import UNREAD, AnyPrediction, LexiconModel
 from gatedjax.text._prediction import TARGETS, WINDOW, Failure
-from gatedjax.text._show import Change, Explanation, Reasons
+from gatedjax.text._show import Explanation, Reasons, explain_open_words
 from gatedjax.text._table import Label
 from gatedjax.text._target_show import TargetExplanation
 
@@ -87,22 +87,11 @@ def explain_with_lexicon(model: LexiconModel, text: str) -> Explanation | Target
         )
     best = columns[0]
     removed = lexicon.read([[*words[:i], *words[i + 1 :]] for i in range(len(words))])
-    return Explanation(
-        text=text,
-        tokens=tuple(words),
-        label=model.classes[best],
-        probability=float(probabilities[best]),
-        probabilities=dict(zip(model.classes, map(float, probabilities), strict=True)),
-        kept=tuple(map(bool, is_open)),
-        density=float(np.mean(is_open)),
-        attention=None,
-        gates=tuple(map(float, is_open)),
-        flips=None,
-        removed=tuple(
-            Change(label=model.classes[int(place)], probability=float(row[best]))
-            for place, row in zip(model.target.decide(removed), removed.probabilities, strict=True)
-        ),
-        reasons=reasons,
+    places = map(int, model.target.decide(removed))
+    return explain_open_words(
+        *(text, words, model.classes, probabilities, is_open, best),
+        zip(places, removed.probabilities, strict=True),
+        reasons,
     )
 
 

@@ -1,8 +1,10 @@
 """Explanations of predictions, word by word: as JSON, for a terminal, and as an HTML page."""
 
 import html
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from gatedjax._utils.page import MARKED_WORDS, render_page
 from gatedjax._utils.terminal import clean, printable
@@ -218,6 +220,47 @@ class Explanation:
         text = clean(self.text)
         cut = text if len(text) <= _TITLE else text[: _TITLE - 1] + "…"
         return html_page([self], f"{clean(str(self.label))}: {cut}")
+
+
+def explain_open_words(
+    text: str,
+    tokens: Sequence[str],
+    classes: Sequence[Label],
+    probabilities: np.ndarray,
+    is_open: np.ndarray,
+    best: int,
+    removed: Iterable[tuple[int, np.ndarray]],
+    reasons: Reasons,
+) -> Explanation:
+    """Returns the explanation of a model that reads only the T tokens with an open gate.
+
+    Args:
+      text: the text.
+      tokens: its tokens.
+      classes: the C classes.
+      probabilities: [C], their probabilities.
+      is_open: bool [T], True at the tokens that the model reads.
+      best: the position of the predicted class, from 0.
+      removed: for each token the position of the class that is predicted without it, and the
+        probabilities [C] without it.
+      reasons: the parts of the tokens in the logits.
+    """
+    return Explanation(
+        text=text,
+        tokens=tuple(tokens),
+        label=classes[best],
+        probability=float(probabilities[best]),
+        probabilities=dict(zip(classes, map(float, probabilities), strict=True)),
+        kept=tuple(map(bool, is_open)),
+        density=float(np.mean(is_open)),
+        attention=None,
+        gates=tuple(map(float, is_open)),
+        flips=None,
+        removed=tuple(
+            Change(label=classes[place], probability=float(row[best])) for place, row in removed
+        ),
+        reasons=reasons,
+    )
 
 
 def html_page(explanations: Sequence[Explanation], title: str) -> str:

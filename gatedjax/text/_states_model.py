@@ -27,7 +27,7 @@ from gatedjax.text._prediction import (
     chunks,
     usable,
 )
-from gatedjax.text._show import Change, Explanation, Reasons
+from gatedjax.text._show import Explanation, Reasons, explain_open_words
 from gatedjax.text._states import (
     EncodedText,
     Encoder,
@@ -240,30 +240,20 @@ class StatesModel:
             remaining = np.delete(text.vectors, place, axis=0)
             removed[place] = self.pooling.read([remaining]).probabilities[0]
         again = self.pooling.read([text.vectors[is_open]]).probabilities[0]
-        return Explanation(
-            text=item if isinstance(item, str) else " ".join(text.tokens),
-            tokens=tuple(text.tokens),
-            label=self.classes[best],
-            probability=float(probabilities[best]),
-            probabilities=dict(zip(self.classes, map(float, probabilities), strict=True)),
-            kept=tuple(map(bool, is_open)),
-            density=float(np.mean(is_open)),
-            attention=None,
-            gates=tuple(map(float, is_open)),
-            flips=None,
-            removed=tuple(
-                Change(label=self.classes[int(np.argmax(row))], probability=float(row[best]))
-                for row in removed
-            ),
-            reasons=Reasons(
-                classes=self.classes,
-                bias=tuple(map(float, shares.bias)),
-                words=tuple(tuple(map(float, row)) for row in shares.words),
-                pairs=(),
-                is_same=bool((probabilities == again).all()),
-                note=_CHOSEN if reading.chosen[0] else "",
-                leak="" if self.has_no_leak else self._describe_leak(item, text, is_open),
-            ),
+        reasons = Reasons(
+            classes=self.classes,
+            bias=tuple(map(float, shares.bias)),
+            words=tuple(tuple(map(float, row)) for row in shares.words),
+            pairs=(),
+            is_same=bool((probabilities == again).all()),
+            note=_CHOSEN if reading.chosen[0] else "",
+            leak="" if self.has_no_leak else self._describe_leak(item, text, is_open),
+        )
+        return explain_open_words(
+            item if isinstance(item, str) else " ".join(text.tokens),
+            *(text.tokens, self.classes, probabilities, is_open, best),
+            ((int(np.argmax(row)), row) for row in removed),
+            reasons,
         )
 
     def _describe_leak(self, item: Item, text: EncodedText, is_open: np.ndarray) -> str:
