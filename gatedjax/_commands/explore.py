@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from gatedjax._commands._states import check_states
 from gatedjax._utils.cli import parse, program, refusals
 from gatedjax._utils.options import Flag, Unset
 from gatedjax._utils.terminal import say
@@ -36,7 +37,8 @@ class ExploreOptions:
     The page shows the gate of each word, its attention, and how much its removal changes the
     prediction. Press a word to force its gate. The page opens with a sentence of --file. For a
     reader it shows the attention of each hop, for a translator the alignment, for a lexicon the
-    share of each word in each class. No data leave the machine.
+    share of each word in each class or label, in the number or in the grade. For a model that was
+    trained with --states it shows the texts of such a file. No data leave the machine.
 
     For example:
     $ gatedjax explore model --file test.csv
@@ -58,6 +60,9 @@ class ExploreOptions:
     """The column of the labels in --file."""
     encoding: str = "utf-8"
     """The encoding of --file."""
+    states: Unset[Path] = None
+    """A file with the tokens and vectors of texts (.npz), for a model that was trained with
+    --states. The page has a list of its texts."""
     text: Unset[str] = None
     """The sentence that is shown first."""
     tokenized: Flag = False
@@ -123,7 +128,10 @@ def _run(options: ExploreOptions) -> None:
     from gatedjax.explore._engine import Explorer
 
     _check(options)
-    explorer = Explorer(*_models(options), tokenized=options.tokenized)
+    models, names = _models(options)
+    explorer = Explorer(
+        models, names, tokenized=options.tokenized, states=_read_states(options, models, names)
+    )
     for name in ("file", "html"):
         if getattr(options, name) is not None:
             explorer.check_gates(f"--{name}")
@@ -136,6 +144,26 @@ def _run(options: ExploreOptions) -> None:
     page = offline_page(explorer, options.text)
     write_atomic(options.html, page)
     say(f"wrote {options.html} ({len(page) / 1000:,.0f} kB)")
+
+
+def _read_states(options: ExploreOptions, models: list[Any], names: list[str]) -> Any:
+    """Returns the tokens and vectors in the file --states, or None for models that read texts.
+
+    Args:
+      options: the options of the command.
+      models: the models of the page.
+      names: their names, for messages.
+    """
+    has_texts = options.text is not None
+    reads_states = [
+        check_states(model, name, options.states, has_texts=has_texts)
+        for model, name in zip(models, names, strict=True)
+    ]
+    if options.states is None or not all(reads_states):
+        return None
+    from gatedjax.text._states import read_states
+
+    return read_states(options.states)
 
 
 def _table(options: ExploreOptions) -> Any:

@@ -32,6 +32,7 @@ from gatedjax.explore._views import LONGEST, View, floats, grids
 from gatedjax.models import GANet
 from gatedjax.text._buckets import COARSE, width_of
 from gatedjax.text._model import TextOutput, TrainedModel, take_row
+from gatedjax.text._states import EncodedText
 from gatedjax.text._tokens import Tokenizer
 
 TITLE = "Which words does the prediction rest on?"
@@ -58,9 +59,11 @@ class Explorer:
 
     Attributes:
       models: a sequence of a trained model, or of two to compare: each a `TrainedModel`, a
-        `LexiconModel`, a `Reader` or a `Translator`.
+        `LexiconModel`, a `StatesModel`, a `Reader` or a `Translator`.
       names: for each model its name on the page.
       tokenized: True if texts for a reader are already tokens with spaces between them.
+      states: for models of states without an encoder the tokens and vectors of the texts that the
+        page offers; else None.
 
     Raises:
       ValueError: if the numbers of models and names differ, or two models have different kinds or
@@ -70,6 +73,7 @@ class Explorer:
     models: Sequence[Any]
     names: Sequence[str]
     tokenized: bool = False
+    states: Sequence[EncodedText] | None = None
 
     def __post_init__(self) -> None:
         if not self.models or len(self.models) != len(self.names):
@@ -77,7 +81,9 @@ class Explorer:
                 f"names must have a name for each of the {len(self.models)} models, got "
                 f"{list(self.names)!r}"
             )
-        views = [view_of(model, tokenized=self.tokenized) for model in self.models]
+        views = [
+            view_of(model, tokenized=self.tokenized, states=self.states) for model in self.models
+        ]
         if len({type(view) for view in views}) > 1:
             kinds = " and ".join(type(model).__name__ for model in self.models)
             raise ValueError(

@@ -1,34 +1,38 @@
-"""The view of a lexicon: gates that depend on words, and shares of the classes."""
+"""The view of a lexicon: gates that depend on words, and the shares of the words in its output."""
 
 from typing import Any
 
 import numpy as np
 
+from gatedjax._utils.types import Json
 from gatedjax.explore._example import example_text
+from gatedjax.explore._shares import WORDINGS, count_open, make_share_lines
 from gatedjax.explore._state import State
-from gatedjax.explore._views import LONGEST, Found, View, floats, line
-from gatedjax.text._prediction import WINDOW
+from gatedjax.explore._views import LONGEST, MOST_CLASSES, Found, View, floats
+from gatedjax.lexicon import Readings
+from gatedjax.text._lexicon_explanation import read_with_reasons
+from gatedjax.text._prediction import LABELS, ORDINAL, REGRESSION, TARGETS, WINDOW
+from gatedjax.text._show import describe_open_words
 
 _SPELLING = "The gate of a word depends only on its spelling."
 _WINDOW = "The gate of a word depends on the word and its two neighbours."
-_SHARES = (
-    "{gates} The number is the share of the word in the logit of the class: the shares of all "
-    "words and pairs and the constant {bias} sum to {logit}."
-)
-_PAIRS = "Two open words with only closed words between them also have a share as a pair."
-_CHOSEN = "No word was open, so the closed word with the largest weight was read."
-_CHOSEN_BY_WINDOW = "No word was open, so the word with the largest gate logit was read."
-_EMPTY = "Nothing of this text was read, so the prediction is that of the constants."
+_OUTPUTS = {
+    "text": "class",
+    LABELS: "label",
+    REGRESSION: "prediction, a number",
+    ORDINAL: "score of the grades",
+}
+"""The output in which a word has a share, by the kind of the model."""
 
 
 class LexiconView(View):
-    """The view of a lexicon, whose shares of the classes are additive and exact.
+    """The view of a lexicon, whose shares are additive and exact.
 
         logits [C] = bias + sum_t words_t + sum_p pairs_p
 
     Here words_t and pairs_p, each [C], are the shares of the open word t and of the pair p of open
-    neighbours in the logits of the C classes. No program is compiled, because a lexicon is read
-    with NumPy.
+    neighbours in the C logits. A class and a label have a logit each, a number and a grade a single
+    one. No program is compiled, because a lexicon is read with NumPy.
 
     Args:
       model: the fitted lexicon, a `LexiconModel`.
@@ -37,7 +41,7 @@ class LexiconView(View):
       network: a description of the network.
       fields: the input fields, each a dict of texts: "name", its field of `State`; "label"; and
         "empty", the text that is shown in an empty field.
-      classes: the names of the classes.
+      classes: the names of the classes, labels or grades; () for a number.
       layered: True if `layers` returns grids.
       max_len: the largest number of words that are shown.
     """
@@ -48,9 +52,11 @@ class LexiconView(View):
     def __init__(self, model: Any) -> None:
         super().__init__()
         self._model = model
-        self._has_windows = model.network == WINDOW
-        owner = "place" if self._has_windows else "spelling"
-        self.network = f"a lexicon: each {owner} has a gate and a share in each class"
+        owner = "place" if model.network == WINDOW else "spelling"
+        scope = "each" if model.kind in ("text", LABELS) else "the"
+        self.network = (
+            f"a lexicon: each {owner} has a gate and a share in {scope} {_OUTPUTS[model.kind]}"
+        )
         self._known = frozenset(model.lexicon.words)
         self.classes = [str(label) for label in model.classes]
 
@@ -59,14 +65,16 @@ class LexiconView(View):
         return {"text": example_text(self._model.lexicon.words)}
 
     def answer(self, state: State) -> Found:
-        """Computes the class of the text of a state, and the shares of its words.
+        """Computes the prediction for the text of a state, and the shares of its words.
 
         Returns (notes, answer): a list of sentences for the user, and a dict for JSON, or None for
-        a text without a word. It has the keys of `View.answer`. Its "lines" are dicts that
-        `line` makes: the words with their shares in each class, and the pairs of open neighbours.
+        a text without a word. It has the keys of `View.answer`, also those of a target. Its "lines"
+        are dicts that `line` makes: the words with their shares in each logit, and the pairs of
+        open neighbours.
         """
-        every_word = self._model.split(state.text)
-        words, lexicon = every_word[:LONGEST], self._model.lexicon
+        model = self._model
+        every_word = model.split(state.text)
+        words = every_word[:LONGEST]
         if not words:
             return ["No word yet: type a sentence."], None
         notes = []
@@ -74,50 +82,75 @@ class LexiconView(View):
             notes.append(f"The text has {len(every_word):,} words; the first {LONGEST:,} are read.")
         # The lock is not needed for NumPy, but `close` waits for it.
         with self._lock:
-            reading, shares = lexicon.read([words]), lexicon.share(words)
-        probabilities, is_open = reading.probabilities[0], reading.is_open[0]
-        best = self._model.target.rank_columns(reading, 0)[0]
-        logits = shares.bias + shares.words.sum(0) + shares.pairs.sum(0)
-        # The colour of a word is strongest at the largest share of the text.
-        largest = max(np.abs(shares.words).max(), np.abs(shares.pairs).max(initial=0.0), 1e-9)
-        entries = {"of": self.classes, "effects": True, "strong": float(largest)}
-        lines = [
-            line(
-                "Words",
+            reading, shares, columns, reasons = read_with_reasons(model, words)
+        is_open, wording = reading.is_open[0], WORDINGS[model.kind]
+        has_choice = wording.choice is not None
+        gates = _WINDOW if model.network == WINDOW else _SPELLING
+        noun = "prediction" if model.kind in TARGETS else "probabilities"
+        return notes, {
+            **_describe_prediction(model, reading, columns),
+            "head": wording.head,
+            "classes": self.classes,
+            "probabilities": floats(reading.probabilities[0]),
+            "note": " ".join([count_open(is_open), *describe_open_words(reasons, noun)]),
+            "choice": wording.choice,
+            "chosen": columns[0] if has_choice else None,
+            "signs": None if wording.signs is None else list(wording.signs),
+            "lines": make_share_lines(
                 words,
                 [word in self._known for word in words],
-                values=[floats(row) for row in shares.words.T],
-                gates=[bool(gate) for gate in is_open],
-                note=_SHARES.format(
-                    gates=_WINDOW if self._has_windows else _SPELLING,
-                    bias=f"{shares.bias[best]:+.3f}",
-                    logit=f"{logits[best]:+.3f} for {self.classes[best]}",
-                ),
-                **entries,
-            )
-        ]
-        if len(shares.places):
-            pairs = [f"{words[first]} {words[second]}" for first, second in shares.places]
-            values = [floats(row) for row in shares.pairs.T]
-            is_known = [True] * len(pairs)
-            lines.append(line("Pairs", pairs, is_known, values=values, note=_PAIRS, **entries))
-        count = int(is_open.sum())
-        note = f"{count} of {len(words)} gates are open (density {np.mean(is_open):.3f})."
-        if reading.chosen[0] or reading.is_empty[0]:
-            chosen = _CHOSEN_BY_WINDOW if self._has_windows else _CHOSEN
-            note = f"{note} {chosen if reading.chosen[0] else _EMPTY}"
-        return notes, {
-            "title": self.classes[best],
-            "share": float(probabilities[best]),
-            "head": "Class",
-            "classes": self.classes,
-            "probabilities": floats(probabilities),
-            "details": None,
-            "note": note,
-            "choice": "Shares for the class: ",
-            "lines": lines,
+                is_open,
+                shares,
+                [str(name) for name in model.target.columns] if has_choice else None,
+                note=f"{gates} {wording.number}",
+                rule=reasons.rule,
+            ),
         }
 
     def layers(self, state: State) -> None:
         """Returns None, because a lexicon has no layers."""
         return
+
+
+def _describe_prediction(model: Any, reading: Readings, columns: tuple[int, ...]) -> Json:
+    """Returns the entries of an answer about the prediction, see `View.answer`.
+
+    Args:
+      model: the `LexiconModel`.
+      reading: its output for a text.
+      columns: the positions of the logits, the predicted class or labels first.
+
+    Returns:
+      A dict: "title", "share", "order", "best", "details", "details_head" and "exclusive".
+    """
+    target, probabilities = model.target, reading.probabilities[0]
+    decided = target.decide(reading)[0]
+    entries: Json = {"share": None, "details": None, "details_head": None, "exclusive": True}
+    if model.kind == REGRESSION:
+        title = target.render_prediction(reading, 0)
+        return {**entries, "title": title, "order": [], "best": []}
+    if model.kind == LABELS:
+        best = [place for place in columns if decided[place]]
+        names = ", ".join(str(model.classes[place]) for place in best)
+        return {
+            **entries,
+            "title": names or "(no label)",
+            "order": list(columns),
+            "best": best,
+            "details": [f"{threshold:.3f}" for threshold in target.thresholds],
+            "details_head": "Threshold",
+            "exclusive": False,
+        }
+    place = int(decided)
+    order = list(columns)
+    if model.kind == ORDINAL:
+        # The table shows the first grades of this list, in the order of the grades.
+        ranked = np.argsort(-probabilities, kind="stable").tolist()
+        order = sorted(ranked[:MOST_CLASSES]) + ranked[MOST_CLASSES:]
+    return {
+        **entries,
+        "title": str(model.classes[place]),
+        "share": float(probabilities[place]),
+        "order": order,
+        "best": [place],
+    }

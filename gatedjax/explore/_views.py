@@ -37,6 +37,8 @@ LONGEST = 1000
 """Largest number of words of a text that are shown; a model may read fewer."""
 PAIR_EFFECTS = 64
 """Largest number of words of each text of a pair with effects."""
+MOST_CLASSES = 10
+"""Largest number of classes in a table of probabilities."""
 PAIRED = 40
 """Largest number of words in a grid of pairs."""
 QUESTION_EDGES = (32, 128)
@@ -50,7 +52,7 @@ SPACE, END = "\u2581", "</s>"
 # Results of texts that stay in memory, for the grids and effects that the page asks for next.
 _KEPT = 16
 
-Field = dict[str, str]
+Field = dict[str, Any]
 Found = tuple[list[str], Json | None]
 """Notes for the user, and the answer, or None if there is no answer."""
 
@@ -63,7 +65,8 @@ class View:
     Attributes:
       network: a description of the network.
       fields: the input fields, each a dict of texts: "name", its field of `State`; "label"; and
-        "empty", the text that is shown in an empty field.
+        "empty", the text that is shown in an empty field. With "options", a list of names, the
+        user chooses among them, and the field of the state has the position in the list, from 0.
       layered: True if `layers` returns grids, dicts with a number for each pair of words.
       weighed: True if `effects` returns the effects of words.
       max_len: the largest number of words that the model reads.
@@ -119,6 +122,14 @@ class View:
         translation; "share", its probability or None; "head", the title of the table of classes;
         "classes" and "probabilities", lists for this table; "details", a text for each class, or
         None; "note", a remark; and "lines", a list of dicts that `line` makes.
+
+        An answer may also have "order", the positions of the classes in the order of the table
+        (default: by falling probability), of which the first 10 (`MOST_CLASSES`) are shown; "best",
+        the positions of the predicted classes (default: the first of the order); "details_head",
+        the title of the details; "exclusive", False if the probabilities do not sum to 1; "choice",
+        the question for the entry of "of" whose numbers are shown; "chosen", the entry at first;
+        and "signs", the meaning of positive and negative numbers, a list of two texts (default: a
+        word speaks for or against a class).
         """
         raise NotImplementedError
 
@@ -240,8 +251,10 @@ def line(name: str, tokens: Sequence[str], is_known: Sequence[bool], **entries: 
       **entries: further entries: "values" [T] or [Q, T], the numbers; "of", the Q words that the
         rows of [Q, T] belong to; "kept" [T], True at words that are emphasised; "uniform", the
         number of each word if all were equal; "note", a text. Missing entries are None, and "" for
-        "note". For shares of classes also "effects", True; "strong", the number with the strongest
-        colour; and "gates" [T], True at open gates.
+        "note". For signed shares also "effects", True; "noun", "share"; "strong", the number with
+        the strongest colour; "decimals", the number of decimals (default 3); "totals", a sentence
+        for each of the Q words, or a single one; "rule", a sentence that follows it; and "gates"
+        [T], True at open gates.
 
     Returns:
       A dict for JSON: "name", "tokens", "known" and the entries.

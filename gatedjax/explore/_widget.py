@@ -12,21 +12,27 @@ from gatedjax.explore._server import page_file
 from gatedjax.explore._session import Session
 from gatedjax.text._model import TrainedModel
 from gatedjax.text._reader import Reader
+from gatedjax.text._states import open_states
 from gatedjax.text._translator import Translator
 
 
-def explorer(model: Any, against: Any = None, *, text: str = "", data: object = None) -> Any:
+def explorer(
+    model: Any, against: Any = None, *, text: str = "", data: object = None, states: Any = None
+) -> Any:
     """Makes a widget that shows the words on which a prediction rests, and can force their gates.
 
         gatedjax.explorer(model, text="a dull , lifeless film")
 
     Args:
-      model: a trained `TextClassifier` or `PairClassifier`, or the folder of a classifier, a reader
-        or a translator.
+      model: a trained model of this library for texts: a `TextClassifier`, `PairClassifier`,
+        `MultiLabelTextClassifier`, `TextRegressor` or `OrdinalTextClassifier`, or the folder of
+        such a model, a reader or a translator.
       against: a second model, which is shown for comparison.
       text: the text that is shown first. By default it is the sentence of `data` with the largest
         error, or without `data` an example of words that the model knows.
       data: labelled texts to browse, in a form that `TextClassifier.evaluate` accepts.
+      states: for a model of token vectors without its encoder the texts to choose from: the path of
+        a file that `save_states` wrote, or a sequence of pairs (tokens, vectors [T, D]).
 
     Returns:
       A widget of anywidget; its attribute `state` is the current state of the page.
@@ -43,7 +49,7 @@ def explorer(model: Any, against: Any = None, *, text: str = "", data: object = 
     # Two models of the same name could not be distinguished on the page.
     if len(set(names)) < len(names):
         names = [f"{name} ({number})" for number, name in enumerate(names, 1)]
-    engine = Explorer(models, names)
+    engine = Explorer(models, names, states=None if states is None else open_states(states))
     if data is None:
         return kind(Session(engine), {"text": text})
     engine.check_gates("data")
@@ -58,7 +64,7 @@ def explorer(model: Any, against: Any = None, *, text: str = "", data: object = 
 
 
 def _load_trained(model: Any) -> Any:
-    """Returns a trained model: a `TrainedModel`, a `LexiconModel`, a `Reader` or a `Translator`.
+    """Returns the trained model of a classifier or of a folder, see `Explorer.models`.
 
     `model` is such a model, a trained classifier with such a model, or the path of a folder.
 

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
+from typing import NamedTuple
 
 import numpy as np
 
@@ -45,33 +46,8 @@ def explain_with_lexicon(model: LexiconModel, text: str) -> Explanation | Target
     words = model.split(text)
     if not words:
         raise ValueError(f"text must have a word, got {text!r:.40}")
-    lexicon = model.lexicon
-    reading = lexicon.read([words])
+    reading, shares, columns, reasons = read_with_reasons(model, words)
     probabilities, is_open = reading.probabilities[0], reading.is_open[0]
-    columns = model.target.rank_columns(reading, 0)
-    shares = lexicon.share(words)
-    # The open words are split again, because a reader checks the claim by typing them as a text.
-    remaining = model.splitter.split_again(compress(words, is_open.tolist()))
-    again = lexicon.read([remaining])
-    has_windows = model.network == WINDOW
-    chosen = _CHOSEN_BY_WINDOW if has_windows else _CHOSEN
-    note = chosen if reading.chosen[0] else UNREAD if reading.is_empty[0] else ""
-    reasons = Reasons(
-        classes=model.target.columns,
-        bias=tuple(map(float, shares.bias)),
-        words=tuple(tuple(map(float, row)) for row in shares.words),
-        pairs=tuple(
-            (int(first), int(second), tuple(map(float, row)))
-            for (first, second), row in zip(shares.places, shares.pairs, strict=True)
-        ),
-        is_same=bool(
-            (probabilities == again.probabilities[0]).all()
-            and (reading.logits == again.logits).all()
-        ),
-        note=note,
-        has_windows=has_windows,
-        rule=model.target.render_rule(_scale_bias(model)),
-    )
     if model.kind in TARGETS:
         return TargetExplanation(
             text=text,
@@ -81,18 +57,69 @@ def explain_with_lexicon(model: LexiconModel, text: str) -> Explanation | Target
             rule=reasons.rule,
             kept=tuple(map(bool, is_open)),
             density=float(np.mean(is_open)),
-            columns=tuple(columns),
+            columns=columns,
             ranked=tuple(_rank_reasons(model, words, reading, shares)),
             reasons=reasons,
         )
     best = columns[0]
-    removed = lexicon.read([[*words[:i], *words[i + 1 :]] for i in range(len(words))])
+    removed = model.lexicon.read([[*words[:i], *words[i + 1 :]] for i in range(len(words))])
     places = map(int, model.target.decide(removed))
     return explain_open_words(
         *(text, words, model.classes, probabilities, is_open, best),
         zip(places, removed.probabilities, strict=True),
         reasons,
     )
+
+
+class ReasonedReading(NamedTuple):
+    """The output of a lexicon for a text, with the parts of its words.
+
+    Attributes:
+      reading: the probabilities, logits and gates, of this text only.
+      shares: the parts of the words and pairs in the C logits.
+      columns: the positions of the logits in the order of an explanation, see
+        `Target.rank_columns`.
+      reasons: the parts and the rule of the prediction, as an explanation has them.
+    """
+
+    reading: Readings
+    shares: Shares
+    columns: tuple[int, ...]
+    reasons: Reasons
+
+
+def read_with_reasons(model: LexiconModel, words: Sequence[str]) -> ReasonedReading:
+    """Computes the prediction of a lexicon for a text, and the parts of its words.
+
+    Args:
+      model: the fitted model.
+      words: the words of the text, at least one.
+    """
+    lexicon = model.lexicon
+    reading, shares = lexicon.read([words]), lexicon.share(words)
+    # The open words are split again, because a reader checks the claim by typing them as a text.
+    remaining = model.splitter.split_again(compress(words, reading.is_open[0].tolist()))
+    again = lexicon.read([remaining])
+    has_windows = model.network == WINDOW
+    chosen = _CHOSEN_BY_WINDOW if has_windows else _CHOSEN
+    reasons = Reasons(
+        classes=model.target.columns,
+        bias=tuple(map(float, shares.bias)),
+        words=tuple(tuple(map(float, row)) for row in shares.words),
+        pairs=tuple(
+            (int(first), int(second), tuple(map(float, row)))
+            for (first, second), row in zip(shares.places, shares.pairs, strict=True)
+        ),
+        is_same=bool(
+            (reading.probabilities[0] == again.probabilities[0]).all()
+            and (reading.logits == again.logits).all()
+        ),
+        note=chosen if reading.chosen[0] else UNREAD if reading.is_empty[0] else "",
+        has_windows=has_windows,
+        rule=model.target.render_rule(_scale_bias(model)),
+    )
+    columns = tuple(model.target.rank_columns(reading, 0))
+    return ReasonedReading(reading, shares, columns, reasons)
 
 
 def _scale_bias(model: LexiconModel) -> np.ndarray:

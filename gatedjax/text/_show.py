@@ -193,7 +193,9 @@ class Explanation:
             return f"{lines[0]}\nno words\n"
         lines.append(_reading(self))
         if self.reasons is not None:
-            return "\n".join([*lines, *_same(self.reasons), "", _render_reasons(self)])
+            return "\n".join(
+                [*lines, *describe_open_words(self.reasons), "", _render_reasons(self)]
+            )
         lines += [f"{clean(sentence)}" for sentence in _deciding(self)]
         headers, rows = ["window"] * bool(self.windows) + ["word", "read"], []
         top = max(self.attention or (0.0,))
@@ -331,7 +333,7 @@ def _article(e: Explanation, number: int) -> str:
         return "\n".join([*parts, _classes(e), "</article>"])
     # The language of the text is unknown, and its letters decide the direction of writing.
     parts.append(f'<p class="text" lang="" dir="auto">{" ".join(_words(e))}</p>')
-    sentences = _deciding(e) if e.reasons is None else _same(e.reasons)
+    sentences = _deciding(e) if e.reasons is None else describe_open_words(e.reasons)
     parts.append(f"<p>{' '.join(_escape(s) for s in (_reading(e), *sentences))}</p>")
     # The table of a long text is closed at first, so that the next text can be reached by
     # scrolling.
@@ -349,21 +351,29 @@ def _article(e: Explanation, number: int) -> str:
     return "\n".join(parts)
 
 
-def _same(reasons: Reasons) -> Iterator[str]:
-    """Yields sentences about the text without its closed words, from the reasons of a lexicon."""
+def describe_open_words(reasons: Reasons, noun: str = "probabilities") -> Iterator[str]:
+    """Yields sentences about the text without its closed words.
+
+    Args:
+      reasons: the reasons of a model that sums the parts of open words.
+      noun: the output that is compared, "probabilities" or "prediction".
+    """
     if reasons.note:
         yield f"{reasons.note[0].upper()}{reasons.note[1:]}."
     if reasons.leak:
         yield f"{reasons.leak[0].upper()}{reasons.leak[1:]}."
     elif reasons.is_same:
-        yield "The open words alone have the same probabilities, bit by bit."
+        yield f"The open words alone have the same {noun}, bit by bit."
     elif reasons.has_windows:
         yield (
-            "The open words alone have other probabilities, because a gate also depends on the "
+            f"The open words alone have other {noun}, because a gate also depends on the "
             "neighbours of its word."
         )
     else:
-        yield "THE OPEN WORDS ALONE HAVE OTHER PROBABILITIES: this is an error of the program."
+        yield (
+            f"THE OPEN WORDS ALONE DO NOT HAVE THE SAME {noun.upper()}: this is an error of the "
+            "program."
+        )
 
 
 def _effect(e: Explanation, parts: Sequence[float]) -> float:

@@ -462,12 +462,7 @@ def find_states(
         empty = EncodedText([], np.zeros((0, 0), np.float32))
         usable = encode_texts(encoder, [text for text in texts if text])
         return collect_states("encoder", (next(usable) if text else empty for text in texts))
-    if isinstance(source, States):
-        states = source
-    elif isinstance(source, str | Path):
-        states = read_states(source)
-    else:
-        states = collect_states("states", check_encoded(source, "states"))
+    states = open_states(source)
     for _row in table:
         pass
     if table.place + 1 != len(states):
@@ -476,6 +471,23 @@ def find_states(
             f"{table.name}, in their order, got the states of {len(states):,} texts"
         )
     return states
+
+
+def open_states(source: str | Path | Sequence[Any]) -> States:
+    """Returns the states of a source.
+
+    Args:
+      source: the states, the path of a file that `save_states` wrote, or a sequence of a pair
+        (tokens, vectors [T, D]) for each text.
+
+    Raises:
+      FileNotFoundError, ValueError: if the file or the pairs cannot be used.
+    """
+    if isinstance(source, States):
+        return source
+    if isinstance(source, str | Path):
+        return read_states(source)
+    return collect_states("states", check_encoded(source, "states"))
 
 
 def locate_tokens(text: str, tokens: Sequence[str]) -> list[tuple[int, int] | None]:

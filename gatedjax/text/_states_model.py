@@ -231,6 +231,16 @@ class StatesModel:
           ValueError: if the text has no token.
         """
         ((text, reading),) = usable(self.read_texts([(item,)]))
+        return self.explain_read(item, text, reading)
+
+    def explain_read(self, item: Item, text: EncodedText, reading: Readings) -> Explanation:
+        """Explains the prediction for a text that has been read, see `explain`.
+
+        Args:
+          item: the text, or its tokens and vectors.
+          text: the tokens of the text and their vectors [T, D].
+          reading: the probabilities and gates, of this text only.
+        """
         probabilities, is_open = reading.probabilities[0], reading.is_open[0]
         best = int(np.argmax(probabilities))
         shares = self.pooling.share(text.vectors)

@@ -1,7 +1,7 @@
 """Explanations of predictions that are no class: as JSON, for a terminal, and as an HTML page."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,7 +10,15 @@ from gatedjax._utils.terminal import clean, printable
 from gatedjax._utils.types import Json
 from gatedjax.analysis._text import render_table
 from gatedjax.text._prediction import LabelsPrediction, Prediction, ValuePrediction
-from gatedjax.text._show import _STYLE, Reasons, _escape, _reading, _word, _words
+from gatedjax.text._show import (
+    _STYLE,
+    Reasons,
+    _escape,
+    _reading,
+    _word,
+    _words,
+    describe_open_words,
+)
 
 # Largest number of columns in the table of shares.
 _MOST_SHARES = 4
@@ -76,21 +84,9 @@ class TargetExplanation:
         names, rows = self._list_rows()
         headers = ["open word or pair", *(f"for {clean(name)}" for name in names)]
         table = render_table(headers, [[clean(cell) for cell in row] for row in rows])
-        lines = [clean(self.headline), _reading(self), *self._list_sentences()]  # type: ignore[arg-type]
+        lines = [clean(self.headline), _reading(self)]  # type: ignore[arg-type]
+        lines += describe_open_words(self.reasons, "prediction")
         return "\n".join([*lines, "", f"{table}\n{clean(self.rule)}\n"])
-
-    def _list_sentences(self) -> Iterator[str]:
-        """Yields sentences about the text without its closed words.
-
-        They have a remark about the text, if there is any, and the result of the prediction for the
-        open words only.
-        """
-        if note := self.reasons.note:
-            yield f"{note[0].upper()}{note[1:]}."
-        if self.reasons.is_same:
-            yield "The open words alone have the same prediction, bit by bit."
-        else:
-            yield "THE OPEN WORDS ALONE HAVE ANOTHER PREDICTION: this is an error of the program."
 
     def html(self) -> str:
         """Returns the explanation as an HTML page; `target_page` makes a page of several texts."""
@@ -109,7 +105,7 @@ class TargetExplanation:
             ("(no word)", self.reasons.bias),
         ]
         totals = [sum(parts[place] for _, parts in items) for place in shown]
-        decimals = _count_decimals([parts[place] for _, parts in self.ranked for place in shown])
+        decimals = count_decimals([parts[place] for _, parts in self.ranked for place in shown])
         rows = [
             [name, *(f"{parts[place]:+.{decimals}f}" for place in shown)] for name, parts in items
         ]
@@ -117,13 +113,13 @@ class TargetExplanation:
         return [str(self.reasons.classes[place]) for place in shown], rows
 
 
-def _count_decimals(parts: Sequence[float]) -> int:
+def count_decimals(parts: Sequence[float]) -> int:
     """Returns the number of decimals of a table of shares.
 
     It is 3, unless the largest share has less than three digits then, or is larger than 1,000,
     because shares have the unit of the target.
 
-        >>> _count_decimals([0.5, -2.0]), _count_decimals([2e-6]), _count_decimals([40_000.0])
+        >>> count_decimals([0.5, -2.0]), count_decimals([2e-6]), count_decimals([40_000.0])
         (3, 9, 0)
 
     Args:
@@ -169,7 +165,8 @@ def _article(e: TargetExplanation, number: int) -> str:
     for name, *numbers in rows:
         row = "".join(f'<td class="n">{cell}</td>' for cell in numbers)
         cells.append(f'<tr><th scope="row"><bdi>{_escape(name)}</bdi></th>{row}</tr>')
-    sentences = [_reading(e), *e._list_sentences(), e.rule]  # type: ignore[arg-type]
+    sentences = [_reading(e)]  # type: ignore[arg-type]
+    sentences += [*describe_open_words(e.reasons, "prediction"), e.rule]
     is_open = " open" if len(e.tokens) <= _MOST_WORDS else ""
     return "\n".join(
         [

@@ -22,6 +22,7 @@ from gatedjax.explore._sentences import first_sentence, read_sentences
 from gatedjax.explore._server import Server
 from gatedjax.explore._session import Session
 from gatedjax.text._read import open_table
+from gatedjax.text._states import open_states
 from gatedjax.text._tokens import split_words
 from gatedjax.text._translator import parameters_like
 from tests.explore._models import TEXT, model, of_classes, pair, pure
@@ -758,6 +759,59 @@ def test_a_question_to_a_reader(browser, tmp_path):
         edited(page, "candidates", "Bob")
         assert "letter by letter" in page.find_element("class name", "gx-notes").text
         assert not page.find_element("class name", "gx-board").is_displayed()
+        clean(page)
+
+
+def test_shares_for_a_chosen_label_and_texts_of_a_file(browser):
+    rows = [
+        (f"{x} {y} {z}", x.split()) for x in ("a", "b", "a b", "") for y in "cde" for z in "fgh"
+    ]
+    shown = Explorer([gatedjax.MultiLabelTextClassifier.train(rows).model_], ["labels"])
+
+    def see():
+        return page.execute_script(
+            "return [...document.querySelectorAll('.gx-line-of')[0].querySelectorAll('.gx-word')]"
+            ".map((word) => Number(word.dataset.value))"
+        )
+
+    def choose(select, value):
+        page.execute_script(
+            "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('change'))",
+            page.find_element("css selector", select),
+            value,
+        )
+        ready(page)
+
+    with served(shown) as address:
+        page = opened(browser, f"{address}#text=b+a+c")
+        one = shown.answer({"text": "b a c"})["models"][0]
+        np.testing.assert_allclose(
+            probabilities(page), np.array(one["probabilities"])[one["order"]]
+        )
+        best = page.find_elements("css selector", ".gx-best")
+        assert len(best) == len(one["best"])
+        assert best[0].text.endswith(one["details"][one["best"][0]])
+        line = one["lines"][0]
+        np.testing.assert_allclose(see(), line["values"][one["chosen"]])
+        other = 1 - one["chosen"]
+        choose(".gx-board select", other)
+        np.testing.assert_allclose(see(), line["values"][other])
+        assert line["totals"][other] in page.find_element("class name", "gx-line-of").text
+        clean(page)
+    states = [
+        ([word, f"t{number}"], sign * np.eye(2))
+        for number in range(12)
+        for word, sign in (("fine", 1.0), ("dull", -1.0))
+    ]
+    model = gatedjax.TextClassifier(model="states").fit(states, ["good", "bad"] * 12).model_
+    shown = Explorer([model], ["states"], states=open_states(states))
+    with served(shown) as address:
+        page = opened(browser, address)
+        assert len(page.find_elements("css selector", "[data-field=text] option")) == len(states)
+        assert page.find_element("class name", "gx-verdict").text.startswith("good")
+        choose("[data-field=text]", 3)
+        assert page.find_element("class name", "gx-verdict").text.startswith("bad")
+        until(page, "location.hash.includes('text=3')")
         clean(page)
 
 

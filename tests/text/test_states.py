@@ -11,7 +11,6 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
 from gatedjax.__main__ import main
-from gatedjax.explore._open import view_of
 from gatedjax.export import BadFile
 from gatedjax.text import EncodedText, TextClassifier, read_states, save_states
 from gatedjax.text._states import locate_tokens, remove_tokens
@@ -369,11 +368,6 @@ def test_the_characters_of_tokens_are_removed(text, tokens, expected):
     middle = [i == len(tokens) // 2 for i in range(len(tokens))]
     assert remove_tokens(text, tokens, middle) == expected
     assert len(locate_tokens(text, tokens)) == len(tokens)
-
-
-def test_the_explorer_refuses_a_model_of_states(static):
-    with pytest.raises(ValueError, match="reads the vectors of an encoder"):
-        view_of(static.model_)
 
 
 def test_weights_of_texts_and_classes(static):

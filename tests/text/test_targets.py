@@ -22,7 +22,6 @@ from gatedjax import (
     TextRegressor,
 )
 from gatedjax.__main__ import main
-from gatedjax.explore._open import open_model, view_of
 from gatedjax.lexicon import RealHead
 from gatedjax.text import Columns
 from gatedjax.text._lexicon import LexiconModel
@@ -226,12 +225,8 @@ def test_predictions_need_no_jax(folder):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_other_commands_refuse_the_folder_by_its_kind(folder, kind):
+def test_a_classifier_refuses_the_folder_by_its_kind(folder, kind):
     nouns = {"labels": "several labels", "regression": "a number", "ordinal": "a grade"}
-    with pytest.raises(ValueError, match=nouns[kind]):
-        open_model(folder / kind)
-    with pytest.raises(ValueError, match="must have a class for each text"):
-        view_of(LexiconModel.load(folder / kind))
     with pytest.raises(ValueError, match=nouns[kind]):
         TextClassifier.load(folder / kind)
 

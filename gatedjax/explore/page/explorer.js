@@ -50,7 +50,10 @@ const three = (value) => value.toFixed(3);
 const signed = (value) => (value < 0 ? "\u2212" : "+") + three(Math.abs(value));
 const percent = (value) => `${(100 * (value < 1 ? Math.min(value, 0.999) : 1)).toFixed(1)}%`;
 const whole = (value) => value.toLocaleString("en");
-const effectText = (value) => (Math.abs(value) < 5e-4 ? "0.000" : signed(value));
+const effectText = (value, decimals = 3) => {
+  const text = Math.abs(value).toFixed(decimals);
+  return Number(text) === 0 ? text : (value < 0 ? "\u2212" : "+") + text;
+};
 // The length of a bar of attention: one half at uniform attention, and 1 only without a limit.
 const against = (value, uniform) => value / (value + uniform || 1);
 const times = (value, uniform) => `${(value / uniform).toFixed(1)} \u00d7`;
@@ -467,26 +470,31 @@ class Board {
     if (!answer) return;
     this.answer = answer;
     const { title, share, classes, probabilities, details } = answer;
+    const exclusive = answer.exclusive !== false;
     this.weights = undefined;
     const said = h("span", {}, h("strong", {}, h("bdi", {}, title)), " ",
       share != null && h("span", { class: "gx-share" }, percent(share)));
     if (this.title.textContent !== said.textContent) this.title.replaceChildren(said);
     this.note.textContent = answer.note;
     this.table.hidden = !classes.length;
-    this.head.replaceChildren(...[answer.head, "Probability", details && "Occurs"]
+    const detailsHead = details && (answer.details_head ?? "Occurs");
+    this.head.replaceChildren(...[answer.head, "Probability", detailsHead]
       .filter(Boolean).map((name) =>
         h("th", { scope: "col", colspan: name === "Probability" ? 2 : null }, name)));
-    const order = classes.map((_, i) => i).sort((a, b) => probabilities[b] - probabilities[a]);
-    this.classes.replaceChildren(...order.slice(0, MOST_CLASSES).map((i, place) => h("tr",
-      { class: !place && "gx-best", "data-probability": probabilities[i], "data-class": i },
+    const order = answer.order
+      ?? classes.map((_, i) => i).sort((a, b) => probabilities[b] - probabilities[a]);
+    const best = answer.best ?? order.slice(0, 1);
+    this.classes.replaceChildren(...order.slice(0, MOST_CLASSES).map((i) => h("tr",
+      { class: best.includes(i) && "gx-best", "data-probability": probabilities[i], "data-class": i },
       h("th", { scope: "row" }, h("bdi", {}, classes[i])),
       h("td", { class: "gx-bars" }, bar("gx-track", probabilities[i])),
       h("td", { class: "gx-n" }, three(probabilities[i])),
       details && h("td", { class: "gx-quiet" }, details[i]))));
     if (order.length > MOST_CLASSES) {
-      const rest = order.slice(MOST_CLASSES).reduce((sum, i) => sum + probabilities[i], 0);
+      const more = order.slice(MOST_CLASSES).map((i) => probabilities[i]);
+      const rest = exclusive ? more.reduce((sum, p) => sum + p, 0) : Math.max(...more);
       this.classes.append(h("tr", {},
-        h("th", { scope: "row" }, `${order.length - MOST_CLASSES} more`),
+        h("th", { scope: "row" }, `${more.length} more${exclusive ? "" : ", each at most"}`),
         h("td", { class: "gx-bars" }, bar("gx-track", rest)),
         h("td", { class: "gx-n" }, three(rest)), details && h("td")));
     }
@@ -517,14 +525,14 @@ class Board {
     if (!words) return;
     if (JSON.stringify(words) === this.words) {
       // Shares are of the predicted class until another class is chosen.
-      if (this.answer.choice && !this.chosen) this.word.value = words.indexOf(this.answer.title);
+      if (this.answer.choice && !this.chosen) this.word.value = this.answer.chosen;
       return;
     }
     const chosen = this.words && JSON.parse(this.words)[this.word.value];
     this.words = JSON.stringify(words);
     this.word.replaceChildren(...words.map((word, i) => h("option", { value: i }, word)));
-    const places = [chosen, "@placeholder", this.answer.title].map((word) => words.indexOf(word));
-    this.word.value = places.find((place) => place >= 0) ?? 0;
+    const places = [chosen, "@placeholder"].map((word) => words.indexOf(word));
+    this.word.value = places.find((place) => place >= 0) ?? this.answer.chosen ?? 0;
   }
 
   draw() {
@@ -539,21 +547,26 @@ class Board {
         line.note && h("p", { class: "gx-quiet" }, line.note),
         h("div", { class: "gx-words", lang: "", dir: "auto", tabindex: 0, role: "group",
           "aria-label": `${line.name}: words` },
-        ...line.tokens.map((token, i) => this.token(line, token, i, values?.[i]))));
+        ...line.tokens.map((token, i) => this.token(line, token, i, values?.[i]))),
+        line.totals && h("p", { class: "gx-quiet" },
+          `${line.totals[line.of ? chosen : 0]} ${line.rule}`));
     }));
   }
 
-  // The legend of the lines; the shares of a lexicon belong to the chosen class.
+  // The legend of the lines; shares belong to the chosen class or label, or to a number.
   explain(chosen) {
     const lines = this.shown();
+    const { signs } = this.answer;
     const item = (...parts) => h("li", {}, ...parts);
     const shares = lines.find((line) => line.effects);
     const name = () => h("strong", {}, h("bdi", {},
       shares.of ? shares.of[chosen] : this.answer.title));
     this.key.replaceChildren(...[
-      ...(shares ? [item(swatch("for", "+"), " speaks for ", name()),
-        item(swatch("against", "\u2212"), " speaks against it")] : []),
-      shares && !shares.of
+      ...(!shares ? [] : signs ? [item(swatch("for", "+"), ` ${signs[0]}`),
+        item(swatch("against", "\u2212"), ` ${signs[1]}`)]
+        : [item(swatch("for", "+"), " speaks for ", name()),
+          item(swatch("against", "\u2212"), " speaks against it")]),
+      shares && !shares.of && !signs
         && item("Number: the probability of ", name(), " falls by it without the word"),
       lines.some((line) => line.gates) && item("\u25cf open, \u25cb closed"),
       lines.some((line) => line.uniform)
@@ -565,11 +578,12 @@ class Board {
   // A word with its number: attention against uniform, or a signed effect on a class.
   token(line, token, i, value) {
     const shaded = value != null && !line.effects;
-    const noun = line.of ? "share" : "effect";
+    const noun = line.noun ?? "effect";
+    const text = value != null && line.effects ? effectText(value, line.decimals) : "\u2026";
     const numbers = [
       shaded && `attention ${three(value)} (${times(value, line.uniform)} uniform)`,
       line.gates && `gate ${line.gates[i] ? "open" : "closed"}`,
-      line.effects && value != null && `${noun} ${effectText(value)}`,
+      line.effects && value != null && `${noun} ${text}`,
       !line.known[i] && "not in the vocabulary",
     ].filter(Boolean).join(", ");
     const gate = line.gates ? (line.gates[i] ? "open" : "closed") : line.kept?.[i] && "read";
@@ -581,9 +595,8 @@ class Board {
       h("span", { class: "gx-token" }, token),
       h("span", { class: "gx-unknown", "aria-hidden": "true" }, line.known[i] ? "" : "?")),
     shaded && gauge(against(value, line.uniform)),
-    line.effects && h("span", { class: "gx-effect" },
-      value == null ? "\u2026" : effectText(value)));
-    if (line.effects && value != null && Math.abs(value) >= 5e-4) {
+    line.effects && h("span", { class: "gx-effect" }, text));
+    if (line.effects && value != null && Number.parseFloat(text.slice(1)) !== 0) {
       node.dataset.speaks = value < 0 ? "against" : "for";
       node.style.setProperty("--e", Math.sqrt(Math.min(Math.abs(value) / line.strong, 1)));
     }
@@ -783,7 +796,7 @@ export class Explorer {
     const { first, example } = this.about;
     if (Object.keys(this.texts).some((name) => this.state[name])) return;
     if (first) this.know(first, `The first sentence of ${first.name}.`);
-    else if (example?.text) {
+    else if (example?.text && !this.about.fields?.some((field) => field.options)) {
       this.known.set(example.text, { note: "An example: the most frequent words of the vocabulary. "
         + "Type your own text." });
     }
@@ -811,8 +824,10 @@ export class Explorer {
     const number = (input) => Number(input.value);
     this.viewed = Boolean(this.about.fields);
     const fields = this.about.fields ?? FIELDS;
-    this.texts = Object.fromEntries(fields.map(({ name, empty }) => [name,
-      h("textarea", { rows: 1, spellcheck: "false", lang: "", dir: "auto", "data-field": name,
+    this.texts = Object.fromEntries(fields.map(({ name, empty, options }) => [name, options
+      ? h("select", { "data-field": name, class: "gx-texts", onchange: set(name, (node) => node.value) },
+        ...options.map((option, i) => h("option", { value: i }, option)))
+      : h("textarea", { rows: 1, spellcheck: "false", lang: "", dir: "auto", "data-field": name,
         readonly: !this.host.edits, placeholder: empty,
         oninput: (event) => this.change({ [name]: event.target.value }, true) })]));
     this.text = this.texts.text;
@@ -844,7 +859,8 @@ export class Explorer {
       h("span", { class: "gx-push" },
         this.host.link && h("button", { type: "button", onclick: () => this.copy() }, "Copy link"),
         h("button", { type: "button", onclick: () => this.save() }, "Save picture")));
-    const purpose = this.viewed ? "Change a text, and the model runs again." : "Each word has the change of the prediction when the word is removed and the model runs "
+    const verb = fields.some((field) => field.options) ? "Choose" : "Change";
+    const purpose = this.viewed ? `${verb} a text, and the model runs again.` : "Each word has the change of the prediction when the word is removed and the model runs "
         + `again.${gated ? " Press a word to force its gate open or closed." : ""}`;
     const fixed = !this.host.edits && h("p", { class: "gx-quiet gx-fixed" },
       "The sentence of this page is read-only, because the page has the results for all patterns "

@@ -1,0 +1,137 @@
+"""Lines of a page with the shares of open words, for models whose logits are sums of shares."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gatedjax._utils.types import Json
+from gatedjax.explore._views import LONGEST, floats, line
+from gatedjax.lexicon import Shares
+from gatedjax.text._prediction import LABELS, ORDINAL, REGRESSION
+from gatedjax.text._target_show import count_decimals
+
+PAIRS = "Two open words with only closed words between them also have a share as a pair."
+"""The note of the line of pairs."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Wording:
+    """The words of a page about a kind of target.
+
+    Attributes:
+      head: the title of the table of probabilities, or None for a number, which has none.
+      number: the sentence about the number of a word.
+      choice: the question for the class or label whose shares are shown, or None if there is a
+        single logit.
+      signs: the meaning of a positive and of a negative share, or None if they speak for or against
+        a class.
+    """
+
+    head: str | None
+    number: str
+    choice: str | None = None
+    signs: tuple[str, str] | None = None
+
+
+WORDINGS = {
+    "text": Wording(
+        head="Class",
+        number="The number is the share of the word in the logit of the class.",
+        choice="Shares for the class: ",
+    ),
+    LABELS: Wording(
+        head="Label",
+        number="The number is the share of the word in the logit of the label.",
+        choice="Shares for the label: ",
+    ),
+    REGRESSION: Wording(
+        head=None,
+        number="The number is the share of the word in the prediction, in the unit of the target.",
+        signs=("raises the prediction", "lowers it"),
+    ),
+    ORDINAL: Wording(
+        head="Grade",
+        number="The number is the share of the word in the score that gives the grade.",
+        signs=("raises the grade", "lowers it"),
+    ),
+}
+"""The words of the page by the kind of the model."""
+
+
+def make_share_lines(
+    words: Sequence[str],
+    is_known: Sequence[bool],
+    is_open: np.ndarray,
+    shares: Shares,
+    names: Sequence[str] | None,
+    note: str,
+    rule: str,
+    noun: str = "word",
+) -> list[Json]:
+    """Makes the line of the words with their gates and shares, and that of the pairs, if any.
+
+    Args:
+      words: the T words; at most 1,000 (`LONGEST`) are shown.
+      is_known: for each word True if the model knows it.
+      is_open: bool [T], True at open gates.
+      shares: the bias [C], and the shares of the words and the P pairs in the C logits.
+      names: the names of the logits, between which the page lets the user choose; None for a single
+        logit.
+      note: the note of the line of the words.
+      rule: the sentence by which the prediction follows from the sums.
+      noun: "word" or "token".
+
+    Returns:
+      The lines, dicts for JSON that `line` makes. "values" are [C, T], or [T] for a single logit;
+      "totals" has for each logit a sentence with the sum of its shares, and "rule" is the rule.
+    """
+    # The colour of a word is strongest at the largest share of the text.
+    largest = max(np.abs(shares.words).max(initial=0.0), np.abs(shares.pairs).max(initial=0.0))
+    decimals = count_decimals([*shares.words.ravel().tolist(), *shares.pairs.ravel().tolist()])
+    entries: Json = {
+        "of": None if names is None else list(names),
+        "effects": True,
+        "noun": "share",
+        "strong": max(float(largest), 10.0**-20),
+        "decimals": decimals,
+    }
+
+    def list_values(parts: np.ndarray) -> Any:
+        rows = [floats(row) for row in parts.T]
+        return rows[0] if names is None else rows
+
+    sums = shares.bias + shares.words.sum(0) + shares.pairs.sum(0)
+    parts = f"all {noun}s and pairs" if len(shares.places) else f"all {noun}s"
+    totals = [
+        f"The shares of {parts} and the constant {bias:+.{decimals}f} sum to {total:+.{decimals}f}"
+        + (f" for {names[i]}." if names is not None else ".")
+        for i, (bias, total) in enumerate(zip(shares.bias, sums, strict=True))
+    ]
+    results = [
+        line(
+            f"{noun.capitalize()}s",
+            words[:LONGEST],
+            is_known[:LONGEST],
+            values=list_values(shares.words[:LONGEST]),
+            gates=[bool(gate) for gate in is_open[:LONGEST]],
+            note=note,
+            totals=totals,
+            rule=rule,
+            **entries,
+        )
+    ]
+    if len(shares.places):
+        pairs = [f"{words[first]} {words[second]}" for first, second in shares.places]
+        values = list_values(shares.pairs)
+        results.append(
+            line("Pairs", pairs, [True] * len(pairs), values=values, note=PAIRS, **entries)
+        )
+    return results
+
+
+def count_open(is_open: np.ndarray) -> str:
+    """Returns a sentence with the number of open gates and their share; `is_open` is a bool [T]."""
+    count = int(is_open.sum())
+    return f"{count} of {len(is_open)} gates are open (density {is_open.mean():.3f})."

@@ -1,0 +1,175 @@
+"""The view of a model that reads the vectors of an encoder: open tokens and their shares."""
+
+import functools
+from collections.abc import Sequence
+
+import numpy as np
+
+from gatedjax.explore._shares import WORDINGS, count_open, make_share_lines
+from gatedjax.explore._state import State
+from gatedjax.explore._views import LONGEST, Found, View
+from gatedjax.lexicon import Shares
+from gatedjax.text._prediction import Failure
+from gatedjax.text._show import Explanation, describe_open_words
+from gatedjax.text._states import EncodedText
+from gatedjax.text._states_model import StatesModel, render_states_leak
+
+MOST_TEXTS = 1000
+"""Largest number of texts of a file that are offered."""
+_LONGEST_NAME = 80
+_KEPT = 16
+_GATE = "The gate of a token depends only on its vector."
+
+
+class StatesView(View):
+    """The view of a model of token vectors: the gate of each token, and its share in each class.
+
+    With an encoder the user types a text, which is encoded. Without one the user chooses a text
+    among those of a file of states. The sentences about the closed tokens are those of `explain`:
+    unless training has found that closed tokens have no effect, they state the leak.
+
+    Args:
+      model: the fitted model.
+      states: the tokens and vectors of the texts to choose from; None to type texts.
+
+    Attributes:
+      network: a description of the network.
+      fields: the input field, a dict: "name", its field of `State`; "label"; "empty", the text that
+        is shown in an empty field; and with `states` "options", the texts to choose from. The field
+        then has the number of a text, from 0.
+      title: the title of the page.
+      classes: the names of the classes.
+      layered: True if `layers` returns grids.
+
+    Raises:
+      ValueError: if there is neither an encoder nor a file of states, or the vectors have another
+        width than those of the training.
+    """
+
+    layered = False
+
+    def __init__(self, model: StatesModel, states: Sequence[EncodedText] | None = None) -> None:
+        super().__init__()
+        if states is None and model.encoder is None:
+            raise ValueError(
+                "states must be the tokens and vectors of texts, because the model reads the "
+                "vectors of an encoder, got none: give --states FILE (in Python "
+                "states=read_states(FILE), or the model with its encoder)"
+            )
+        self._model, self._states = model, states
+        if states is None:
+            self.fields = ({"name": "text", "label": "Sentence", "empty": "Type a sentence"},)
+        else:
+            if not len(states):
+                raise ValueError("states must have a text, got none")
+            model.encode(states[:1])
+            names = [_name_text(number, text) for number, text in enumerate(states[:MOST_TEXTS], 1)]
+            self.fields = ({"name": "text", "label": "Text", "empty": "", "options": names},)
+        if not model.has_no_leak:
+            self.title = "Which tokens are open, and what do they add to the prediction?"
+        self.network = (
+            "gates on the vectors of an encoder: each open token has a share in each class"
+        )
+        self.classes = [str(label) for label in model.classes]
+        self._explaining = functools.lru_cache(_KEPT)(self._explain)
+
+    def example(self) -> dict[str, str]:
+        """Returns {"text": "0"}, the first text of the file; {} if texts are typed."""
+        return {} if self._states is None else {"text": "0"}
+
+    def _item(self, text: str) -> str | EncodedText | None:
+        """Returns the text to explain: `text`, or the text of the file with this number.
+
+        `text` is the field of a `State`. The result is None if the file has no such text.
+        """
+        if self._states is None:
+            return text
+        is_number = text.isascii() and text.isdigit() and len(text) < 8
+        return self._states[int(text)] if is_number and int(text) < len(self._states) else None
+
+    def _explain(self, text: str) -> Explanation | str:
+        """Returns the explanation of a text, or the reason why there is none.
+
+        `text` is the field of a `State`, a text or a number.
+        """
+        item = self._item(text)
+        if item is None:
+            return "Choose a text of the file."
+        if isinstance(item, str) and not item.strip():
+            return "No word yet: type a sentence."
+        with self._lock:
+            (output,) = self._model.read_texts([(item,)])
+            if isinstance(output, Failure):
+                return f"There is no prediction, because {output.error}."
+            return self._model.explain_read(item, *output)
+
+    def answer(self, state: State) -> Found:
+        """Computes the class of the text of a state, and the shares of its tokens.
+
+        Returns (notes, answer): a list of sentences for the user, and a dict for JSON with the keys
+        of `View.answer`, or None for a text without a token. "lines" has the tokens with their
+        gates and their shares in each class.
+        """
+        explanation = self._explaining(state.text)
+        if isinstance(explanation, str):
+            return [explanation], None
+        tokens, reasons = explanation.tokens, explanation.reasons
+        assert reasons is not None
+        notes = []
+        if len(tokens) > LONGEST:
+            notes.append(
+                f"The text has {len(tokens):,} tokens; the first {LONGEST:,} are shown, and the "
+                "prediction is that of all tokens."
+            )
+        is_open = np.array(explanation.kept)
+        probabilities = [float(share) for share in explanation.probabilities.values()]
+        order = np.argsort(-np.array(probabilities), kind="stable").tolist()
+        shares = Shares(
+            np.array(reasons.bias),
+            np.array(reasons.words).reshape(len(tokens), len(self.classes)),
+            np.zeros((0, len(self.classes))),
+            np.zeros((0, 2), np.int64),
+        )
+        wording = WORDINGS["text"]
+        measured = render_states_leak(self._model.report.get("leak"))
+        sentences = [
+            count_open(is_open),
+            *describe_open_words(reasons),
+            f"Measured in training: {measured}.",
+        ]
+        return notes, {
+            "title": str(explanation.label),
+            "share": float(explanation.probability),
+            "head": wording.head,
+            "classes": self.classes,
+            "probabilities": probabilities,
+            "order": order,
+            "best": [self._model.classes.index(explanation.label)],
+            "details": None,
+            "details_head": None,
+            "exclusive": True,
+            "note": " ".join(sentences),
+            "choice": wording.choice,
+            "chosen": order[0],
+            "signs": None,
+            "lines": make_share_lines(
+                tokens,
+                [True] * len(tokens),
+                is_open,
+                shares,
+                self.classes,
+                note=f"{_GATE} {wording.number.replace('word', 'token')}",
+                rule=reasons.rule,
+                noun="token",
+            ),
+        }
+
+    def layers(self, state: State) -> None:
+        """Returns None, because the layers of the encoder are not known."""
+        return
+
+
+def _name_text(number: int, text: EncodedText) -> str:
+    """Returns the name of a text of a file: its number, from 1, and its first tokens."""
+    name = f"{number}: {' '.join(text.tokens[:_LONGEST_NAME])}"
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}\u2026"
