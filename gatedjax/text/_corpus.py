@@ -21,6 +21,7 @@ from gatedjax.text._copies import count_overlap, equal_texts, single_text_classe
 from gatedjax.text._labels import Classes
 from gatedjax.text._read import Aside, Label, Record, Table
 from gatedjax.text._shapes import ShapedVocabulary, common_shapes
+from gatedjax.text._table import parse_number
 from gatedjax.text._tokens import Function, Tokenizer, choose_tokenizer, learn_units
 
 T = TypeVar("T")
@@ -635,7 +636,7 @@ def are_numbers(labels: Iterable[Label]) -> bool:
     labels = list(labels)
     for label in labels:
         try:
-            float(label)
+            parse_number(label)
         except (ValueError, OverflowError):
             return False
     return bool(labels) and not any(isinstance(label, bool) for label in labels)

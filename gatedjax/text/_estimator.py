@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from gatedjax._utils.choices import suggestion
 from gatedjax._utils.types import Json
-from gatedjax.export import ModelCard
+from gatedjax.export import BadFile, ModelCard
 from gatedjax.text._labels import array_of
 from gatedjax.text._lexicon import LexiconModel
 from gatedjax.text._lexicon_training import train_lexicon
@@ -20,6 +20,7 @@ from gatedjax.text._prediction import LEXICONS, ORDINAL, STATES, TARGETS
 from gatedjax.text._saved import load_model
 from gatedjax.text._states_model import StatesModel
 from gatedjax.text._states_training import train_states
+from gatedjax.text._stored_options import options_from_json
 from gatedjax.text._tokens import KINDS, LEXICON_KIND
 from gatedjax.text._training import Data, train_model
 from gatedjax.text._work_folder import WorkFolder
@@ -30,8 +31,9 @@ C = TypeVar("C", bound=type)
 def explains_unknown_parameters(kind: C) -> C:
     """Changes a class so that an error about a parameter of its constructor names this class.
 
-    Without it the TypeError for an unknown parameter would name the base class. `kind` is the
-    class, which is changed in place and returned.
+    Without it the TypeError for an unknown parameter would name the base class. A classifier of
+    texts that gets the vectors of an encoder and no model is a model of these vectors. `kind` is
+    the class, which is changed in place and returned.
     """
     changed: Any = kind  # because mypy lets nobody assign a constructor
     init = changed.__init__
@@ -40,6 +42,10 @@ def explains_unknown_parameters(kind: C) -> C:
     def take(self: Any, *args: Any, **params: Any) -> None:
         if (message := _unknown_parameter(self, params)) is not None:
             raise TypeError(message)
+        # The value that a user gives must stay, because `sklearn.clone` compares identities.
+        has_vectors = params.get("states") is not None or params.get("encoder") is not None
+        if has_vectors and not args and self._kind == "text":
+            params.setdefault("model", STATES)
         init(self, *args, **params)
 
     changed.__init__ = take
@@ -135,6 +141,9 @@ class TextEstimator(TextOptions):
     ) -> Self:
         """Loads a model that `save` or `gatedjax train` wrote; no code in the folder is executed.
 
+        The parameters of the result are those of the training, except paths and functions, which a
+        folder does not have.
+
         Args:
           folder: the folder of the model.
           tokenizer: the function from a text to its tokens with which the model was trained. A
@@ -150,32 +159,16 @@ class TextEstimator(TextOptions):
           FileNotFoundError, ValueError: if the folder does not have such a model, or needs another
             tokenizer or encoder.
         """
-        # The folder has only the options that a prediction needs. The other options get their
-        # defaults.
         trained = load_model(folder, (cls._kind,), tokenizer, encoder)
-        if isinstance(trained, StatesModel):
-            density = trained.pooling.density
-            estimator = cls(model=STATES, density=density if density < 1 else None, encoder=encoder)
-        elif isinstance(trained, LexiconModel):
-            kind = trained.splitter.tokenizer.kind
-            estimator = cls(
-                model=trained.network,
-                density=trained.lexicon.density if trained.lexicon.density < 1 else None,
-                lowercase=trained.splitter.lowercase,
-                tokens=kind if kind in KINDS and kind != LEXICON_KIND else None,
-                tokenizer=tokenizer,
-                threshold=trained.target.get_threshold(),
-                # Grades with names have no order of their own.
-                order=trained.classes if trained.kind == ORDINAL else None,
-            )
-        else:
-            estimator = cls(
-                model=trained.network,
-                max_len=trained.max_len,
-                lowercase=trained.vocabulary.lowercase,
-                tokens=trained.tokenizer.kind if trained.tokenizer.kind in KINDS[1:] else None,
-                tokenizer=tokenizer,
-            )
+        try:
+            params = options_from_json(trained.options)
+        except ValueError as error:
+            raise BadFile(f"{folder} must have the options of a training, got {error}") from error
+        if params is None:
+            params = _guess_params(trained)
+        functions = {"encoder": encoder} if isinstance(trained, StatesModel) else {}
+        functions |= {} if tokenizer is None else {"tokenizer": tokenizer}
+        estimator = cls(**{"model": trained.network, **params, **functions})
         estimator._take(trained)
         return estimator
 
@@ -221,6 +214,32 @@ class TextEstimator(TextOptions):
         fields = ((field, getattr(self, field.name)) for field in dataclasses.fields(self))
         changed = (f"{field.name}={value!r}" for field, value in fields if value != field.default)
         return f"{type(self).__name__}({', '.join(changed)})"
+
+
+def _guess_params(trained: Any) -> Json:
+    """Returns the parameters of an estimator for a folder of an earlier version, without options.
+
+    The folder has only the options that a prediction needs. The other options get their defaults.
+    `trained` is the model of the folder.
+    """
+    if isinstance(trained, StatesModel):
+        density = trained.pooling.density
+        return {"density": density if density < 1 else None}
+    if isinstance(trained, LexiconModel):
+        kind = trained.splitter.tokenizer.kind
+        return {
+            "density": trained.lexicon.density if trained.lexicon.density < 1 else None,
+            "lowercase": trained.splitter.lowercase,
+            "tokens": kind if kind in KINDS and kind != LEXICON_KIND else None,
+            "threshold": trained.target.get_threshold(),
+            # Grades with names have no order of their own.
+            "order": trained.classes if trained.kind == ORDINAL else None,
+        }
+    return {
+        "max_len": trained.max_len,
+        "lowercase": trained.vocabulary.lowercase,
+        "tokens": trained.tokenizer.kind if trained.tokenizer.kind in KINDS[1:] else None,
+    }
 
 
 def train_any(

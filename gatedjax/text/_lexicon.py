@@ -30,6 +30,7 @@ from gatedjax.text._prediction import (
     ValuePrediction,
     check_classes,
     check_report,
+    check_stored_options,
     check_texts,
     chunks,
     usable,
@@ -68,6 +69,8 @@ class LexiconModel:
       target: what is predicted; None is a class.
       columns: for labels the names of the columns of y in their order, which are the labels and
         the columns without a training text; None if y had no columns.
+      options: the options of the training, see `options_to_json`; None for a folder of an earlier
+        version.
       kind: the kind of the model folder.
     """
 
@@ -79,6 +82,7 @@ class LexiconModel:
     picture: str = ""
     target: Target = None  # type: ignore[assignment]
     columns: tuple[Label, ...] | None = None
+    options: Json | None = None
     kind: str = "text"
     inputs: int = 1
 
@@ -191,6 +195,8 @@ class LexiconModel:
             config["decision"] = decision
         if self.columns is not None:
             config["columns"] = list(self.columns)
+        if self.options is not None:
+            config["options"] = self.options
         files = {
             TOKENS: to_json(tokens, ensure_ascii=False).encode("utf-8", "surrogatepass"),
             WORDS: _join_lines(lexicon.words),
@@ -261,6 +267,7 @@ class LexiconModel:
             for texts in examples.values():
                 check_texts(texts)
             report = check_report(json.loads(read_file(folder, REPORT)))
+            options = check_stored_options(config.get("options"))
         except (BadFile, NeedsTokenizer):  # The message already names the file and the fault.
             raise
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
@@ -276,6 +283,7 @@ class LexiconModel:
             columns=columns,
             examples=examples,
             report=report,
+            options=options,
         )
 
 

@@ -44,6 +44,7 @@ from gatedjax.text._lexicon_report import (
 from gatedjax.text._options import BALANCED, TextOptions, check_options
 from gatedjax.text._prediction import LABELS, REGRESSION, TARGETS, WINDOW, check_inputs
 from gatedjax.text._rivals import measure_rivals
+from gatedjax.text._stored_options import options_to_json
 from gatedjax.text._table import Label, Record, Table
 from gatedjax.text._target_corpus import (
     WITHOUT_CLASSES,
@@ -307,6 +308,7 @@ def train_lexicon(
         target=target,
         report=report,
         picture=draw_curve(curve, chosen, *(() if kind == "text" else (metric, name))),
+        options=options_to_json(options),
     )
     labels = target.name_groups(every.labels)
     # With a window the same word may be closed in some texts.

@@ -30,6 +30,7 @@ from gatedjax.text._prediction import (
     check_classes,
     check_length,
     check_report,
+    check_stored_options,
     check_texts,
 )
 from gatedjax.text._prediction import Failure as Failure
@@ -135,6 +136,8 @@ class TrainedModel:
       windows: True reads a text with more words in windows, see `pool_windows`; False cuts it.
       report: scores of the model on the "validation" and "test" texts, and of its "baseline".
       tokenizer: the rule that splits texts into words.
+      options: the options of the training, see `options_to_json`; None for a folder of an earlier
+        version.
     """
 
     kind: str
@@ -147,6 +150,7 @@ class TrainedModel:
     report: Json = dataclasses.field(default_factory=dict)
     tokenizer: Tokenizer = dataclasses.field(default_factory=Tokenizer)
     windows: bool = False
+    options: Json | None = None
 
     @property
     def entry(self) -> NetworkEntry:
@@ -431,6 +435,8 @@ class TrainedModel:
         }
         if self.windows:
             config["windows"] = True
+        if self.options is not None:
+            config["options"] = self.options
         tokens = self.tokenizer.to_json()
         if tokens is not None:
             # The rule is named in config.json, so that a reader of the folder sees it.
@@ -489,6 +495,7 @@ class TrainedModel:
                 # Folders of earlier versions have no such entry: their networks were trained on
                 # texts that were cut.
                 windows=kind == "text" and config.get("windows") is True,
+                options=check_stored_options(config.get("options")),
             )
             # The model without parameters gives their shapes, by which the file is checked before
             # it is read.

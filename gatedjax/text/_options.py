@@ -157,7 +157,7 @@ class TextOptions:
         "lexicon",
         "Name of the model: lexicon (reads its open words and no other word, needs no network), "
         "window (a lexicon whose gates also depend on the neighbours of a word), states (gates on "
-        "the token vectors of an encoder; the model of `states` and `encoder`), or "
+        "the token vectors of an encoder; the default with `states` or `encoder`), or "
         "a network: ganet, soft, local, bilstm, agt, rau, gru, lstm or ssan; for pairs and tags "
         "ssan (attention to selected words) or san (attention to all words).",
     )
@@ -288,10 +288,8 @@ class TextOptions:
     )
 
     def __post_init__(self) -> None:
-        """Converts NumPy numbers to Python numbers, and chooses the model of an encoder."""
+        """Converts NumPy numbers to Python numbers."""
         make_plain(self)
-        if self.model == LEXICONS[0] and (self.states is not None or self.encoder is not None):
-            self.model = STATES
 
 
 with_arguments(TextOptions)
@@ -310,6 +308,7 @@ def check_options(options: TextOptions, kind: str) -> None:
     """
     available = networks(kind)
     names = model_names(kind)
+    _check_vectors(options, kind)
     if kind in TARGETS and options.model not in names:
         raise ValueError(
             f"model must be 'lexicon' for the task {kind!r}, got {options.model!r}: the remaining "
@@ -341,12 +340,6 @@ def check_options(options: TextOptions, kind: str) -> None:
             )
         check_function(options.tokenizer)
     _check_for_target(options, kind)
-    if options.model != STATES and (options.states is not None or options.encoder is not None):
-        raise ValueError(
-            f"states must be None unless model='states', got model={options.model!r}"
-            if options.encoder is None
-            else f"encoder must be None unless model='states', got model={options.model!r}"
-        )
     if options.model in WITHOUT_NETWORK:
         _check_without_network(options)
         return
@@ -402,6 +395,23 @@ def _check_for_target(options: TextOptions, kind: str) -> None:
             "threshold must be left out unless model='lexicon' or model='window', got "
             f"{options.threshold!r} for model={options.model!r}"
         )
+
+
+def _check_vectors(options: TextOptions, kind: str) -> None:
+    """Raises ValueError for vectors of an encoder, `states` or `encoder`, for another model."""
+    name = "states" if options.encoder is None else "encoder"
+    value = getattr(options, name)
+    if value is None or (kind == "text" and options.model == STATES):
+        return
+    if kind != "text":
+        raise ValueError(
+            f"{name} must be None for the task {kind!r}, got {value!r:.60}: only TextClassifier, "
+            "with a class for each text, has a model of the vectors of an encoder"
+        )
+    raise ValueError(
+        f"{name} must be None unless model='states', got model={options.model!r}: leave model out, "
+        "or give model='states'"
+    )
 
 
 def _check_without_network(options: TextOptions) -> None:

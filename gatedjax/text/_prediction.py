@@ -216,6 +216,12 @@ def check_report(value: object) -> Json:
     return value
 
 
+def check_stored_options(value: object) -> Json | None:
+    if value is not None and not isinstance(value, dict):
+        raise ValueError(f"options must be a JSON object, got {value!r:.80}")
+    return value
+
+
 def check_length(value: object) -> int:
     if not isinstance(value, int) or value < 1:
         raise ValueError(f"max_len must be an integer of at least 1, got {value!r}")

@@ -24,6 +24,7 @@ from gatedjax.text._prediction import (
     Prediction,
     check_classes,
     check_report,
+    check_stored_options,
     chunks,
     usable,
 )
@@ -89,6 +90,8 @@ class StatesModel:
         `sample_encoder`; None after training with a file of vectors.
       report: a dict of the scores of the model, and of other models on the same texts.
       picture: an SVG image of the accuracy at each density, or "".
+      options: the options of the training, see `options_to_json`; None for a folder of an earlier
+        version.
     """
 
     pooling: GatedPooling
@@ -97,6 +100,7 @@ class StatesModel:
     facts: Json | None = None
     report: Json = dataclasses.field(default_factory=dict)
     picture: str = ""
+    options: Json | None = None
     kind: str = "text"
     inputs: int = 1
     network: str = STATES
@@ -302,6 +306,8 @@ class StatesModel:
             "model": {name: getattr(self.pooling, name) for name in _NUMBERS},
             "classes": list(self.classes),
         }
+        if self.options is not None:
+            config["options"] = self.options
         files = {
             ENCODER: to_json(self.facts, ensure_ascii=False).encode("utf-8", "surrogatepass"),
             REPORT: to_json(self.report, indent=1).encode(),
@@ -336,6 +342,7 @@ class StatesModel:
             pooling.check()
             facts = json.loads(read_file(folder, ENCODER))
             report = check_report(json.loads(read_file(folder, REPORT)))
+            options = check_stored_options(config.get("options"))
         except BadFile:  # The message already names the file and the fault.
             raise
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
@@ -343,7 +350,14 @@ class StatesModel:
             raise BadFile(f"{folder} is not a model that this version reads: {error!r}") from error
         if encoder is not None:
             compare_encoder(encoder, facts, pooling.width)
-        return cls(pooling=pooling, classes=classes, encoder=encoder, facts=facts, report=report)
+        return cls(
+            pooling=pooling,
+            classes=classes,
+            encoder=encoder,
+            facts=facts,
+            report=report,
+            options=options,
+        )
 
 
 def measure_states_leak(model: StatesModel, texts: Sequence[str]) -> Json | None:

@@ -41,6 +41,7 @@ from gatedjax.text._states_model import (
     measure_states_leak,
     render_states_leak,
 )
+from gatedjax.text._stored_options import options_to_json
 from gatedjax.text._table import Label, Table
 from gatedjax.text._targets import allow_points
 
@@ -226,6 +227,7 @@ def train_states(
         facts=sample_encoder(encoder) if states is None else None,
         report=report,
         picture=draw_curve(curve, stage_number),
+        options=options_to_json(options),
     )
     report["leak"] = None
     if encoder is not None:

@@ -256,6 +256,23 @@ def is_zero_or_one(cells: Iterable[Any]) -> bool:
     return all(isinstance(cell, bool | int | float) and cell in (0, 1) for cell in plain)
 
 
+def parse_number(label: Label) -> float:
+    """Returns the number that a label is or, as a text, has in the usual notation.
+
+        >>> parse_number("3.5"), parse_number(" -1e3 ")
+        (3.5, -1000.0)
+
+    Raises:
+      ValueError: for another text, such as "high" or "1_0".
+      OverflowError: for an integer that is too large for a float.
+    """
+    # `float` reads underscores as in the source code of Python, where "1_0" is 10. In data such a
+    # text is more likely a name or an error.
+    if "_" in str(label):
+        raise ValueError(f"a number must have no underscore, got {label!r:.40}")
+    return float(label)
+
+
 def _read_number(name: str, value: object) -> float:
     """Returns the finite number in a cell, which may be a text such as "3.5"."""
     label = read_label(name, value)
@@ -263,7 +280,7 @@ def _read_number(name: str, value: object) -> float:
     if isinstance(label, bool):
         raise ValueError(f"{name} must be a number, got {label}")
     try:
-        number = float(label)
+        number = parse_number(label)
     except (ValueError, OverflowError):
         raise ValueError(f"{name} must be a number, got {label!r:.40}") from None
     if not math.isfinite(number):

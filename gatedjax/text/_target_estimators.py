@@ -24,7 +24,7 @@ from gatedjax.text._prediction import (
     LabelsPrediction,
     ValuePrediction,
 )
-from gatedjax.text._table import Label, is_zero_or_one, read_label
+from gatedjax.text._table import Label, is_zero_or_one, parse_number, read_label
 from gatedjax.text._target_show import TargetExplanation
 from gatedjax.text._targets import sort_key
 
@@ -180,7 +180,9 @@ class MultiLabelTextClassifier(_TargetModel):
         Args:
           X: n texts, a sequence or a column of strings.
           y: an array of 0 and 1, [n, L], whose labels are the numbers of its columns; a frame with
-            a column of 0 and 1 for each label; or a list of n lists of labels.
+            a column of 0 and 1 for each label; or a list of n lists of labels. An integer in a list
+            is the name of a label, as in `MultiLabelBinarizer` of scikit-learn, and not the
+            position of a column.
           sample_weight: n weights of the texts in the fit; None gives all texts the same weight.
           workdir: has no effect, because a lexicon has no checkpoints.
 
@@ -304,7 +306,7 @@ class TextRegressor(_TargetModel):
         labels = _values(y, "y")
         self._check_targets(labels)
         # A text such as "3.5" is a number in y of `fit` too.
-        targets = np.array([float(label) for label in labels])
+        targets = np.array([parse_number(label) for label in labels])
         predicted = np.asarray(self.predict(X))
         _check_lengths(predicted, targets)
         _check_any(targets)
@@ -446,14 +448,16 @@ def _check_names(rows: list[list[Any]]) -> None:
     """Raises ValueError if the lists of labels are the rows of an array of 0 and 1.
 
     `rows` has the list of the labels of each text. In lists of labels each label is listed once, so
-    that rows of equal length with only 0 and 1 would have the same labels in all texts.
+    that rows of equal length with only 0 and 1 would have the same labels in all texts. Rows of a
+    single 0 or 1 may also be a column of an array, with another meaning.
     """
     size = len(rows[0]) if rows else 0
-    if size < 2 or not all(len(row) == size and is_zero_or_one(row) for row in rows):
+    if size < 1 or not all(len(row) == size and is_zero_or_one(row) for row in rows):
         return
     first = rows[0]
     if any(len(set(row)) < size or row != first for row in rows):
         raise ValueError(
             f"y must be a list of the lists of labels, got rows of 0 and 1, such as "
-            f"{first!r:.40}: give np.asarray(y) for an array with a column for each label"
+            f"{first!r:.40}: give np.asarray(y) for an array with a column for each label, or "
+            "texts as the names of labels"
         )

@@ -26,7 +26,7 @@ from gatedjax.text._prediction import (
     Prediction,
     ValuePrediction,
 )
-from gatedjax.text._table import Label, read_label
+from gatedjax.text._table import Label, is_zero_or_one, parse_number, read_label
 from gatedjax.text._target_metrics import (
     choose_thresholds,
     label_metrics,
@@ -580,6 +580,12 @@ class LabelTarget(Target):
         for names, count in zip(labels, counts, strict=True):
             for name in names:
                 totals[name] = totals.get(name, 0) + count
+        if len(totals) == 2 and all(len(names) == 1 and is_zero_or_one(names) for names in labels):
+            raise ValueError(
+                "labels must be names, got [0] or [1] for each text: give the array y of 0 and 1, "
+                "of shape (n, 1), for a single label (in a file its name, or an empty list), or "
+                "leave the task 'labels' out for two classes"
+            )
         used = {name for name, count in totals.items() if count >= options.min_class}
         if not used:
             raise ValueError(
@@ -1286,9 +1292,9 @@ def _read_grade(label: Label) -> float:
     Raises:
       ValueError, OverflowError: if the label is no finite number in the usual notation.
     """
-    number = float(label)
-    # `float` also reads the texts "nan", "inf" and "1_0", which are missing values or names.
-    if not np.isfinite(number) or "_" in str(label):
+    number = parse_number(label)
+    # The texts "nan" and "inf" are read as numbers, and are missing values or names.
+    if not np.isfinite(number):
         raise ValueError(f"a grade must be a finite number, got {label!r}")
     return number
 

@@ -39,6 +39,7 @@ from gatedjax.text._options import TextOptions, check_options, network_config, t
 from gatedjax.text._prediction import COLUMNS as COLUMNS
 from gatedjax.text._read import Table
 from gatedjax.text._shapes import is_unknown
+from gatedjax.text._stored_options import options_to_json
 from gatedjax.text._tagged import (
     RULE,
     Sentences,
@@ -276,6 +277,7 @@ def train_model(
         max_len=options.max_len,
         tokenizer=numbers.tokenizer,
         windows=kind == "text",
+        options=options_to_json(options),
     )
     if getattr(config, "density", None) is not None:
         # The threshold is set on the validation texts, because training has not seen them.

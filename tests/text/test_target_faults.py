@@ -1,15 +1,20 @@
 """Faults of targets that were found by attacks: wrong answers without a word, and messages."""
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 from scipy.special import expit
+from sklearn.base import clone
 
+from gatedjax import MultiLabelTextClassifier, OrdinalTextClassifier, TextRegressor
 from gatedjax.__main__ import main
 from gatedjax._commands._thresholds import parse_thresholds
+from gatedjax.export import BadFile
 from gatedjax.lexicon import Readings
 from gatedjax.text import TextClassifier, save_states
+from gatedjax.text._corpus import are_numbers
 from gatedjax.text._prediction import ORDINAL
 from gatedjax.text._states import encode_texts
 from gatedjax.text._target_corpus import note_joined_labels
@@ -21,6 +26,7 @@ from gatedjax.text._targets import (
     TargetOptions,
 )
 from tests.text._own import TEXTS, write_csv
+from tests.text.test_states import encode_static
 
 X, Y = map(list, zip(*TEXTS, strict=True))
 
@@ -257,3 +263,103 @@ def test_the_sentence_about_unknown_labels_excepts_the_macro_f1():
     assert metrics["macro_f1"] == 1.0
     assert metrics["micro_f1"] < 1.0
     assert render_unknown(metrics["unknown"]).endswith("the macro F1 is the mean without them")
+
+
+def test_a_number_has_the_usual_notation(tmp_path, capsys):
+    rows = [(text, f"{len(text)}.5") for text, _ in TEXTS]
+    write_csv(tmp_path / "lengths.csv", [*rows, ("an old film", "1_0"), ("a new film", " 1e1 ")])
+    args = ["train", tmp_path / "lengths.csv", "--task", "regression", "--max-aside", 0.1]
+    run([*args, "--out", tmp_path / "model"])
+    error = capsys.readouterr().err
+    assert "label must be a number, got '1_0'" in error
+    assert "1e1" not in error
+    model = TextRegressor.load(tmp_path / "model")
+    metrics = model.evaluate([("an old film", "1e1"), ("a new film", " 10 ")])
+    assert metrics["n"] == 2
+    with pytest.raises(ValueError, match="y must be finite numbers, got '1_0' at position 1"):
+        TextRegressor().fit(X[:2], ["10", "1_0"])
+    with pytest.raises(ValueError, match="y must be finite numbers, got '1_0' at position 0"):
+        model.score(X[:2], ["1_0", "10"])
+    assert not are_numbers(["1", "1_0"])
+
+
+def test_rows_of_a_single_0_or_1_are_no_lists_of_labels(tmp_path):
+    column = [[int(label == "bad")] for label in Y]
+    for wrong in (column, [[bool(row[0])] for row in column]):
+        with pytest.raises(ValueError, match="give np"):
+            MultiLabelTextClassifier().fit(X, wrong)
+    model = MultiLabelTextClassifier(density=0.5).fit(X, np.array(column))
+    assert model.classes_.tolist() == [0]
+    np.testing.assert_array_equal(np.asarray(model.predict(X)), column)
+    with pytest.raises(ValueError, match="give np"):
+        model.score(X, column)
+    assert model.score(X, np.array(column)) == 1
+    with pytest.raises(ValueError, match="labels must be names, got"):
+        MultiLabelTextClassifier.train(list(zip(X, column, strict=True)))
+    # Other integers, and the texts "0" and "1", are names.
+    for zero, one in ((3, 7), ("0", "1")):
+        names = [[one if label == "bad" else zero] for label in Y]
+        named = MultiLabelTextClassifier(density=0.5).fit(X, names)
+        assert named.classes_.tolist() == [zero, one]
+        assert named.score(X, names) == 1
+
+
+def test_an_encoder_and_a_named_lexicon_are_refused():
+    encode = encode_static
+    model = TextClassifier(encoder=encode)
+    assert clone(model).get_params() == model.get_params()
+    assert model.get_params()["model"] == "states"
+    for explicit in (
+        TextClassifier(model="lexicon", encoder=encode),
+        TextClassifier("lexicon", encoder=encode),
+        TextClassifier().set_params(encoder=encode),
+        clone(TextClassifier("gru", encoder=encode)),
+    ):
+        with pytest.raises(ValueError, match="encoder must be None unless model='states'"):
+            explicit.fit(X, Y)
+    with pytest.raises(ValueError, match="states must be None unless model='states'"):
+        TextClassifier("lexicon", states="films.npz").fit(X, Y)
+    with pytest.raises(ValueError, match="encoder must be None for the task 'labels'"):
+        MultiLabelTextClassifier(encoder=encode).fit(X, [[label] for label in Y])
+
+
+@pytest.mark.parametrize(
+    ("make", "y"),
+    [
+        (lambda **options: TextClassifier(threshold={"bad": 0.7}, **options), Y),
+        (lambda **options: TextClassifier(encoder=encode_static, **options), Y),
+        (
+            lambda **options: MultiLabelTextClassifier(threshold=0.4, **options),
+            [[label] for label in Y],
+        ),
+        (lambda **options: OrdinalTextClassifier(order=["good", "bad"], **options), Y),
+    ],
+)
+def test_a_loaded_model_has_the_parameters_of_its_training(make, y, tmp_path):
+    model = make(min_class=3, held_out=0.25, seed=7, class_weight=None)
+    model.fit(X, y).save(tmp_path / "model")
+    again = type(model).load(tmp_path / "model", encoder=model.encoder)
+    assert again.get_params() == model.get_params()
+    # A second folder, of a loaded model, has them too.
+    again.save(tmp_path / "again")
+    assert type(model).load(tmp_path / "again", encoder=model.encoder).get_params() == (
+        model.get_params()
+    )
+
+
+def test_folders_without_options_and_with_damaged_options(tmp_path):
+    model = TextClassifier(density=0.4, threshold={"bad": 0.7}).fit(X, Y)
+
+    def load(options):
+        folder = tmp_path / "model"
+        changed = dataclasses.replace(model.model_, options=options)
+        changed.save(folder, overwrite=True)
+        return TextClassifier.load(folder)
+
+    older = load(None)
+    assert older.get_params()["threshold"] == {"bad": 0.7}
+    assert older.density == older.model_.lexicon.density
+    assert load({**model.model_.options, "of_tomorrow": 1}).density == 0.4
+    for wrong in (3, {"threshold": [3]}):
+        with pytest.raises(BadFile, match="must be"):
+            load(wrong)

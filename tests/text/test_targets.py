@@ -200,7 +200,7 @@ def test_the_shares_of_an_explanation_sum_to_the_prediction(folder, kind):
         grade = int((total[0] > lexicon.bias / lexicon.temperature).sum())
         assert model.order_[grade] == prediction.label == "many"
         assert model.order_.tolist() == ["none", "some", "many", "all"]
-        assert clone(model).order == model.model_.classes
+        assert tuple(clone(model).order) == model.model_.classes
     assert json.dumps(explanation.to_json())
     assert "<article" in explanation.html()
     effects = [max(abs(p) for p in parts) for _, parts in explanation.ranked]
@@ -759,7 +759,7 @@ def test_a_loaded_model_has_its_threshold(tmp_path):
     fixed = MultiLabelTextClassifier(density=0.3, threshold={"art": 0.9}).fit(X, lists)
     x, y = map(list, zip(*TEXTS, strict=True))
     for name, model, threshold in (
-        ("a", fixed, {"art": 0.9, "money": 0.5, "sport": 0.5}),
+        ("a", fixed, {"art": 0.9}),
         ("b", MultiLabelTextClassifier(density=0.3).fit(X, lists), None),
         ("c", TextClassifier(threshold={"bad": 0.7}, density=0.4).fit(x, y), {"bad": 0.7}),
         ("d", TextClassifier(density=0.4).fit(x, y), None),
