@@ -36,7 +36,9 @@ from gatedjax.text._prediction import (
     usable,
 )
 from gatedjax.text._table import Label
-from gatedjax.text._targets import TARGET_OF, ClassTarget, Target
+from gatedjax.text._target_base import Target
+from gatedjax.text._target_class import ClassTarget
+from gatedjax.text._targets import TARGET_OF
 from gatedjax.text._tokens import Function, NeedsTokenizer, Splitter, Tokenizer
 
 CURVE = "curve.svg"

@@ -46,6 +46,7 @@ from gatedjax.text._prediction import LABELS, REGRESSION, TARGETS, WINDOW, check
 from gatedjax.text._rivals import measure_rivals
 from gatedjax.text._stored_options import options_to_json
 from gatedjax.text._table import Label, Record, Table
+from gatedjax.text._target_base import Target, TargetOptions
 from gatedjax.text._target_corpus import (
     WITHOUT_CLASSES,
     check_strata,
@@ -58,7 +59,7 @@ from gatedjax.text._target_corpus import (
     stratify_corpus,
 )
 from gatedjax.text._target_metrics import render_unknown
-from gatedjax.text._targets import TARGET_OF, Target, TargetOptions
+from gatedjax.text._targets import TARGET_OF
 from gatedjax.text._tokens import (
     LEXICON_KIND,
     Splitter,

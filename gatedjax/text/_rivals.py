@@ -10,7 +10,7 @@ from gatedjax._utils.types import Json
 from gatedjax.lexicon import Head, LabelHead, Readings, RealHead, fit_weights
 from gatedjax.lexicon._features import find_keys, find_pairs, number_words
 from gatedjax.text._baseline import LinearBaseline
-from gatedjax.text._targets import Target
+from gatedjax.text._target_base import Target
 
 # A pair of neighbours is a feature if it occurs this often; a word always is.
 _LEAST = 2

@@ -43,7 +43,7 @@ from gatedjax.text._states_model import (
 )
 from gatedjax.text._stored_options import options_to_json
 from gatedjax.text._table import Label, Table
-from gatedjax.text._targets import allow_points
+from gatedjax.text._target_base import allow_points
 
 Say = Callable[[str], None]
 Source = str | Path | Sequence[Any] | None

@@ -24,6 +24,7 @@ from gatedjax.text._read import Aside, Table
 from gatedjax.text._table import match_names
 from gatedjax.text._tagged import read_tagged
 from gatedjax.text._tags import SentenceTable
+from gatedjax.text._target_base import TargetOptions
 from gatedjax.text._target_corpus import (
     WITHOUT_CLASSES,
     check_strata,
@@ -35,7 +36,7 @@ from gatedjax.text._target_corpus import (
     split_strata,
     stratify_corpus,
 )
-from gatedjax.text._targets import TARGET_OF, TargetOptions
+from gatedjax.text._targets import TARGET_OF
 
 QUANTILES = {0.0: "shortest", 0.05: "5 %", 0.5: "median", 0.95: "95 %", 1.0: "longest"}
 _FEATURES = {

@@ -11,7 +11,9 @@ from gatedjax.text import _copies, _corpus
 from gatedjax.text._corpus import Corpus
 from gatedjax.text._prediction import LABELS, REGRESSION
 from gatedjax.text._table import Label
-from gatedjax.text._targets import TARGET_OF, LabelTarget, Target, TargetOptions
+from gatedjax.text._target_base import Target, TargetOptions
+from gatedjax.text._target_labels import LabelTarget
+from gatedjax.text._targets import TARGET_OF
 
 # A list of quoted texts or of numbers, or an empty list, as Python, NumPy and JSON write it.
 _LIST = re.compile(r"""\[\s*((["']).*\2|[\d\s.,]*)\s*\]""", re.DOTALL)

@@ -25,8 +25,8 @@ from gatedjax.text._prediction import (
     ValuePrediction,
 )
 from gatedjax.text._table import Label, is_zero_or_one, parse_number, read_label
+from gatedjax.text._target_base import sort_key
 from gatedjax.text._target_show import TargetExplanation
-from gatedjax.text._targets import sort_key
 
 
 class LabelPredictions(Predictions):

@@ -21,7 +21,7 @@ from gatedjax.lexicon import Readings
 from gatedjax.text import read_states, save_states
 from gatedjax.text._states import open_states
 from gatedjax.text._states_model import UNMEASURED, render_states_leak
-from gatedjax.text._targets import OrdinalTarget
+from gatedjax.text._target_grades import OrdinalTarget
 from tests.text._own import TEXTS
 from tests.text.test_states import encode_static, encode_with_neighbours
 

@@ -32,7 +32,7 @@ from gatedjax.text._lexicon_report import (
 from gatedjax.text._lexicon_training import choose_stage
 from gatedjax.text._model import TrainedModel
 from gatedjax.text._saved import load_model
-from gatedjax.text._targets import ClassTarget
+from gatedjax.text._target_class import ClassTarget
 from tests.conftest import ROOT
 from tests.text._own import TEXTS, write_csv
 

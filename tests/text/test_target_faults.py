@@ -17,14 +17,12 @@ from gatedjax.text import TextClassifier, save_states
 from gatedjax.text._corpus import are_numbers
 from gatedjax.text._prediction import ORDINAL
 from gatedjax.text._states import encode_texts
+from gatedjax.text._target_base import TargetOptions
+from gatedjax.text._target_class import ClassTarget
 from gatedjax.text._target_corpus import note_joined_labels
+from gatedjax.text._target_grades import OrdinalTarget
+from gatedjax.text._target_labels import LabelTarget
 from gatedjax.text._target_metrics import label_metrics, render_unknown
-from gatedjax.text._targets import (
-    ClassTarget,
-    LabelTarget,
-    OrdinalTarget,
-    TargetOptions,
-)
 from tests.text._own import TEXTS, write_csv
 from tests.text.test_states import encode_static
 

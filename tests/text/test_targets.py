@@ -30,13 +30,13 @@ from gatedjax.text._lexicon_training import choose_stage
 from gatedjax.text._options import TextOptions, check_options
 from gatedjax.text._read import open_table
 from gatedjax.text._rivals import TfidfModel
+from gatedjax.text._target_labels import LabelSets
 from gatedjax.text._target_metrics import (
     choose_thresholds,
     label_metrics,
     ordinal_metrics,
     real_metrics,
 )
-from gatedjax.text._targets import LabelSets
 from tests.conftest import ROOT
 from tests.text._own import TEXTS, write_csv
 

@@ -1,0 +1,204 @@
+"""The target of a class for each text."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from gatedjax._utils.types import Json
+from gatedjax.lexicon import ClassHead, Head, Readings
+from gatedjax.text._calibration import choose_temperature
+from gatedjax.text._metrics import classification_metrics
+from gatedjax.text._prediction import Prediction
+from gatedjax.text._table import Label, read_label
+from gatedjax.text._target_base import (
+    MOST_SHOWN,
+    Target,
+    TargetOptions,
+    find_thresholds,
+    list_probabilities,
+    predict_class,
+    select_text,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassTarget(Target):
+    """A class for each text.
+
+    Attributes:
+      positive: for two classes the position of the class that is predicted if its probability is at
+        least `threshold`; None predicts the most probable class.
+      threshold: the least probability at which the class `positive` is predicted; it has no effect
+        if `positive` is None.
+    """
+
+    positive: int | None = None
+    threshold: float = 0.5
+
+    kind: ClassVar[str] = "text"
+    metrics: ClassVar[Mapping[str, str]] = {"accuracy": "accuracy", "macro_f1": "macro F1"}
+
+    @classmethod
+    def of_labels(
+        cls, labels: Sequence[Any], counts: Sequence[int], options: TargetOptions
+    ) -> "ClassTarget":
+        """Returns the target with the classes in the order of the corpus.
+
+        `labels` are the different classes, `counts` their numbers of texts, which are not used, and
+        the threshold of `options` is for two classes only.
+        """
+        target = cls(tuple(labels))
+        return target if options.threshold is None else target.with_threshold(options.threshold)
+
+    def with_threshold(self, threshold: Any) -> "ClassTarget":
+        """Returns a copy of the target with the threshold of one of two classes.
+
+        `threshold` is a dict from the name of the class to its least probability, such as {"spam":
+        0.3}.
+
+        Raises:
+          ValueError: if there are not two classes, or the dict does not name exactly one of them.
+        """
+        if len(self.classes) != 2:
+            raise ValueError(
+                "threshold must be left out unless there are two classes, or several labels for "
+                f"each text, got {threshold!r} for {len(self.classes)} classes"
+            )
+        thresholds = find_thresholds(threshold, self.classes)
+        if len(thresholds) != 1:
+            first, second = self.classes
+            raise ValueError(
+                f"threshold must be for one of the two classes, got {threshold!r}: name the class, "
+                f"as threshold {first}=0.3 or {second}=0.3 (in Python {{{first!r}: 0.3}})"
+            )
+        ((position, number),) = thresholds.items()
+        return dataclasses.replace(self, positive=position, threshold=number)
+
+    @classmethod
+    def choose_metric(cls, best_metric: str) -> str:
+        """Returns `best_metric` itself, "accuracy" or "macro_f1"."""
+        return best_metric
+
+    def make_head(self, targets: np.ndarray) -> ClassHead:
+        """Returns a softmax head with a logit for each class; `targets` are not used."""
+        return ClassHead(len(self.classes))
+
+    def encode(self, labels: Sequence[Any]) -> np.ndarray:
+        """Returns the position of each of n labels in the classes: int32 [n], from 0."""
+        # Models of earlier versions may have classes with spaces around them.
+        place = {read_label("label", label): number for number, label in enumerate(self.classes)}
+        return np.array([place[label] for label in labels], np.int32)
+
+    def choose_temperature(
+        self, head: Head, bias: np.ndarray, readings: Readings, targets: np.ndarray
+    ) -> tuple[float, float]:
+        """Returns the temperature to use, and the fitted temperature, chosen with smoothed targets.
+
+        `readings` has the probabilities [n, C] of the validation texts at the temperature 1, and
+        `targets`, int [n], are their classes. `head` and `bias` are not used.
+        """
+        return choose_temperature(readings.probabilities, targets)
+
+    def decide(self, readings: Readings) -> np.ndarray:
+        """Returns the position of the predicted class of each text: int [n].
+
+        `readings` has the probabilities [n, C]. The most probable class is predicted, or with
+        `positive` this class if its probability is at least `threshold`.
+        """
+        if self.positive is None:
+            return readings.probabilities.argmax(1)
+        # The threshold itself counts as reached, as for several labels.
+        is_positive = readings.probabilities[:, self.positive] >= self.threshold
+        return np.where(is_positive, self.positive, 1 - self.positive)
+
+    def measure(
+        self, targets: np.ndarray, readings: Readings, unknown: Sequence[Label] = ()
+    ) -> Json:
+        """Returns the dict of `classification_metrics`, with n, accuracy, macro_f1 and more.
+
+        `targets`, int [n], are the positions of the classes, and `readings` has the probabilities
+        of the texts. `unknown` is not used.
+        """
+        return classification_metrics(
+            targets, readings.probabilities, self.classes, self.decide(readings)
+        )
+
+    def get_threshold(self) -> dict[Label, float] | None:
+        """Returns {class: threshold} for the class with a threshold, or None if there is none."""
+        return None if self.positive is None else {self.classes[self.positive]: self.threshold}
+
+    def decision_to_json(self) -> Json:
+        """Returns the class with a threshold for config.json, or {} if there is none.
+
+        The dict is {"positive": the position of the class, "threshold": its least probability}.
+        """
+        if self.positive is None:
+            return {}
+        return {"positive": self.positive, "threshold": self.threshold}
+
+    def with_decision(self, value: Json) -> "ClassTarget":
+        """Returns a copy of the target with the threshold in `value`.
+
+        `value` is {"positive": the position of the class, 0 or 1, "threshold": its least
+        probability}; {} returns the target itself.
+
+        Raises:
+          ValueError: if the position is not 0 or 1, or there are not two classes.
+        """
+        if not value:
+            return self
+        positive, threshold = value["positive"], float(value["threshold"])
+        if positive not in (0, 1) or len(self.classes) != 2:
+            raise ValueError(f"positive must be 0 or 1 for two classes, got {positive!r}")
+        return dataclasses.replace(self, positive=positive, threshold=threshold)
+
+    def predict(self, readings: Readings, row: int, open_words: list[str], note: str) -> Prediction:
+        """Returns the predicted class of the text `row`, from 0, with its probability.
+
+        `readings` has the probabilities and gates of n texts, `open_words` are the open words of
+        this text, and `note` is a remark about it, or "".
+        """
+        return predict_class(self, readings, row, open_words, note)
+
+    def rank_columns(self, readings: Readings, row: int) -> list[int]:
+        """Returns the positions of all classes: the predicted class, then by falling probability.
+
+        `readings` has the probabilities and logits of n texts, and `row` is the position of the
+        text, from 0.
+        """
+        best = int(self.decide(select_text(readings, row))[0])
+        # With a threshold the predicted class may have the smaller probability.
+        order = np.argsort(-readings.probabilities[row], kind="stable").tolist()
+        return [best, *(i for i in order if i != best)]
+
+    def measure_effect(self, parts: np.ndarray, columns: Sequence[int]) -> float:
+        """Returns the absolute share of a word in the predicted class, against the mean.
+
+        `parts`, [C], are the shares of the word in the logits, and `columns` is the result of
+        `rank_columns`, with the predicted class first. The mean is that of all C shares.
+        """
+        return abs(float(parts[columns[0]] - parts.mean()))
+
+    def render_prediction(self, readings: Readings, row: int) -> str:
+        """Returns the predicted class and the probabilities of up to eight classes, as a line.
+
+        `readings` has the probabilities and logits of n texts, and `row` is the position of the
+        text, from 0.
+        """
+        return list_probabilities(
+            self, readings, row, self.rank_columns(readings, row)[:MOST_SHOWN]
+        )
+
+    def render_rule(self, bias: np.ndarray) -> str:
+        """Returns the sentence of the rule: the class with the largest sum, or the threshold.
+
+        `bias` is not used.
+        """
+        if self.positive is None:
+            return "The class with the largest sum is predicted; the parts are exact."
+        return (
+            f"{self.classes[self.positive]} is predicted if its probability is at least "
+            f"{self.threshold:g}; the parts are exact."
+        )

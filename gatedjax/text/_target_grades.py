@@ -1,0 +1,216 @@
+"""The target of a grade for each text, among grades with an order."""
+
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from gatedjax._utils.types import Json
+from gatedjax.lexicon import OrdinalHead, Readings
+from gatedjax.text._prediction import ORDINAL, Prediction
+from gatedjax.text._table import Label, parse_number
+from gatedjax.text._target_base import (
+    LEAST_LOSS,
+    MOST_SHOWN,
+    SIDES,
+    Target,
+    TargetOptions,
+    list_shares,
+    predict_class,
+    select_text,
+)
+from gatedjax.text._target_metrics import ordinal_metrics
+
+
+@dataclasses.dataclass(frozen=True)
+class OrdinalTarget(Target):
+    """A grade for each text, among grades with an order; `classes` has the lowest grade first."""
+
+    kind: ClassVar[str] = ORDINAL
+    metrics: ClassVar[Mapping[str, str]] = {
+        "mae": "MAE in grades",
+        "accuracy": "accuracy",
+        "kappa": "quadratic kappa",
+    }
+    is_error: ClassVar[bool] = True
+
+    @classmethod
+    def of_labels(
+        cls, labels: Sequence[Any], counts: Sequence[int], options: TargetOptions
+    ) -> "OrdinalTarget":
+        """Returns the target with the grades in the order of their numbers, or of `options.order`.
+
+        `labels` are the different grades; `counts` are not used.
+
+        Raises:
+          ValueError: if the grades are not different numbers and have no order, or the order is not
+            that of these grades.
+        """
+        return cls(_order_grades(labels, options.order))
+
+    def make_head(self, targets: np.ndarray) -> OrdinalHead:
+        """Returns a head with a threshold between neighbouring grades; `targets` are not used."""
+        return OrdinalHead(len(self.classes))
+
+    def encode(self, labels: Sequence[Any]) -> np.ndarray:
+        """Returns the position of each of n labels among the grades: int32 [n], from 0.
+
+        The lowest grade has the position 0. `labels` has a grade for each text.
+        """
+        place = {label: number for number, label in enumerate(self.classes)}
+        return np.array([place[label] for label in labels], np.int32)
+
+    @property
+    def columns(self) -> tuple[Label, ...]:
+        """The name of the single logit, ("score",)."""
+        return ("score",)
+
+    def decide(self, readings: Readings) -> np.ndarray:
+        """Returns the median of the distribution of the grades of each text: int [n].
+
+        The grades count from 0. `readings` has the probabilities [n, G] of G grades.
+        """
+        # The median has a smaller mean distance than the most probable grade.
+        above = 1 - np.cumsum(readings.probabilities, 1)[:, :-1]
+        return (above > 0.5).sum(1)
+
+    def measure(
+        self, targets: np.ndarray, readings: Readings, unknown: Sequence[Label] = ()
+    ) -> Json:
+        """Returns the dict of `ordinal_metrics`: n, accuracy, mae, kappa, mae_error and more.
+
+        `targets`, int [n], are the positions of the grades, and `readings` has the probabilities of
+        the texts. `unknown` is not used.
+        """
+        return ordinal_metrics(targets, self.decide(readings), self.classes)
+
+    def allow_loss(self, scores: Json, metric: str) -> float:
+        """Returns a hundredth of a grade, or the standard error of the MAE if it is larger.
+
+        `scores` is the dict of `measure` for the best stage; `metric` is not used.
+        """
+        return max(2 * LEAST_LOSS, scores["mae_error"])
+
+    def predict(self, readings: Readings, row: int, open_words: list[str], note: str) -> Prediction:
+        """Returns the predicted grade of the text `row`, from 0, with its probability.
+
+        `readings` has the probabilities and gates of n texts, `open_words` are the open words of
+        this text, and `note` is a remark about it, or "".
+        """
+        return predict_class(self, readings, row, open_words, note)
+
+    def rank_columns(self, readings: Readings, row: int) -> list[int]:
+        """Returns [0], the position of the single logit; `readings` and `row` are not used."""
+        return [0]
+
+    def measure_effect(self, parts: np.ndarray, columns: Sequence[int]) -> float:
+        """Returns the absolute value of `parts`, [1], the share of a word in the score.
+
+        `columns` is not used.
+        """
+        return abs(float(parts[0]))
+
+    def render_prediction(self, readings: Readings, row: int) -> str:
+        """Returns a line with the predicted grade, and the probabilities of the first eight grades.
+
+        `readings` has the probabilities and logits of n texts, and `row` is the position of the
+        text, from 0.
+        """
+        grade = int(self.decide(select_text(readings, row))[0])
+        shares = list_shares(self, readings, row, range(min(len(self.classes), MOST_SHOWN)))
+        return f"{self.classes[grade]} (of {shares})"
+
+    def render_rule(self, bias: np.ndarray) -> str:
+        """Returns a sentence with the thresholds of the sum between the grades.
+
+        `bias`, [G - 1], are the thresholds of the G grades, divided by the temperature.
+        """
+        steps = [
+            f"{grade} above {threshold:+.3f}"
+            for grade, threshold in zip(self.classes[1:], bias.tolist(), strict=True)
+        ]
+        shown = ", ".join(steps[:MOST_SHOWN]) + ", ..." * (len(steps) > MOST_SHOWN)
+        return f"The grade is {self.classes[0]}, or {shown} of the sum; the parts are exact."
+
+    def group_words(self, weights: np.ndarray) -> tuple[tuple[Label, ...], np.ndarray]:
+        """Returns ("lower", "higher") and the weight of each word in these two groups: [D, 2].
+
+        `weights`, [D, 1], are the shares of D words in the score; a group of words lowers the
+        grade, and the other raises it.
+        """
+        return SIDES, np.concatenate([-weights, weights], 1)
+
+    def name_groups(self, targets: np.ndarray) -> list[Any]:
+        """Returns for each text a frozenset of "lower", "higher" or both.
+
+        `targets`, int [n], are the grades from 0. A grade at most the median is lower, a grade at
+        least the median higher, and the median itself is both.
+        """
+        middle = np.median(targets)
+        return [
+            frozenset(itertools.compress(SIDES, (value <= middle, value >= middle)))
+            for value in targets.tolist()
+        ]
+
+
+def _read_grade(label: Label) -> float:
+    """Returns the number of a grade.
+
+    Raises:
+      ValueError, OverflowError: if the label is no finite number in the usual notation.
+    """
+    number = parse_number(label)
+    # The texts "nan" and "inf" are read as numbers, and are missing values or names.
+    if not np.isfinite(number):
+        raise ValueError(f"a grade must be a finite number, got {label!r}")
+    return number
+
+
+def _is_grade(label: Label) -> bool:
+    """Returns True if the label is a finite number, see `_read_grade`."""
+    try:
+        _read_grade(label)
+    except (ValueError, OverflowError):
+        return False
+    return True
+
+
+def _order_grades(labels: Sequence[Label], order: Sequence[Label] | None) -> tuple[Label, ...]:
+    """Returns the labels in the order of their numbers, or of the names in `order`, if it is given.
+
+    Raises:
+      ValueError: if the labels are not different finite numbers and `order` is None, or `order`
+        does not have each label once.
+    """
+    if order is None:
+        try:
+            numbers = [_read_grade(label) for label in labels]
+        except (ValueError, OverflowError):
+            numbers = []
+        # Two spellings of a number, such as "1" and "1.0", would be two grades without an order.
+        if len(set(numbers)) < len(labels):
+            # The labels that are no numbers come first, so that the message has them.
+            shown = sorted(labels, key=_is_grade)[:MOST_SHOWN]
+            names = ",".join(str(label) for label in shown)
+            raise ValueError(
+                f"grades must be different numbers, all finite, or need an order, got {names}: "
+                "give the grades from the lowest to the highest, as order low,mid,high"
+            )
+        return tuple(label for _, label in sorted(zip(numbers, labels, strict=True)))
+    by_text = {str(label): label for label in labels}
+    ordered = [str(name) for name in order]
+    if sorted(ordered) != sorted(by_text):
+        missing = sorted(set(by_text).difference(ordered))
+        extra = list(dict.fromkeys(n for n in ordered if n not in by_text or ordered.count(n) > 1))
+        actions = [
+            f"{action} {', '.join(map(repr, names[:MOST_SHOWN]))}"
+            for action, names in (("add", missing), ("leave out or name once", extra))
+            if names
+        ]
+        raise ValueError(
+            f"order must have each label of the texts once ({', '.join(sorted(by_text)[:20])}), "
+            f"got {', '.join(ordered[:20])}: {', and '.join(actions)}"
+        )
+    return tuple(by_text[name] for name in ordered)

@@ -1,0 +1,199 @@
+"""The target of a real number for each text."""
+
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from gatedjax._utils.types import Json
+from gatedjax.lexicon import Readings, RealHead
+from gatedjax.text._prediction import REGRESSION, ValuePrediction
+from gatedjax.text._table import Label
+from gatedjax.text._target_base import SIDES, Target, TargetOptions
+from gatedjax.text._target_metrics import real_metrics
+
+_LEAST_RMSE = 0.01
+# Texts are split in proportion to so many ranges of a real target.
+_RANGES = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class RealTarget(Target):
+    """A real number for each text."""
+
+    kind: ClassVar[str] = REGRESSION
+    metrics: ClassVar[Mapping[str, str]] = {
+        "rmse": "RMSE",
+        "mae": "MAE",
+        "r2": "R^2",
+        "spearman": "Spearman",
+    }
+    is_error: ClassVar[bool] = True
+
+    @classmethod
+    def make_places(cls, model_target: Target | None) -> "Values":
+        """Returns a table that numbers the different numbers of a source.
+
+        `model_target` is not used, because all numbers are allowed.
+        """
+        return Values()
+
+    @classmethod
+    def of_labels(
+        cls, labels: Sequence[Any], counts: Sequence[int], options: TargetOptions
+    ) -> "RealTarget":
+        """Returns the target of numbers.
+
+        `labels` are the different numbers of the texts; `counts` and `options` are not used.
+
+        Raises:
+          ValueError: if all texts have the same number, or the standard deviation of the numbers is
+            no positive float64.
+        """
+        if len(labels) < 2:
+            raise ValueError(f"the texts must have different numbers, got only {labels[0]:g}")
+        with np.errstate(over="ignore", invalid="ignore"):
+            deviation = float(np.std(labels))
+        if not 0 < deviation < np.inf:
+            raise ValueError(
+                "labels (y in Python) must be numbers with a positive and finite standard "
+                f"deviation, got {deviation:g} for {min(labels):g} to {max(labels):g}: give them "
+                "in another unit"
+            )
+        return cls(())
+
+    def make_head(self, targets: np.ndarray) -> RealHead:
+        """Returns the head with the mean and the standard deviation of the targets.
+
+        `targets`, float64 [n], are the numbers of the training texts. The head computes predictions
+        in their unit.
+        """
+        return RealHead.of_targets(targets)
+
+    def encode(self, labels: Sequence[Any]) -> np.ndarray:
+        """Returns the n numbers of `labels` as an array, float64 [n]."""
+        return np.array(labels, np.float64)
+
+    def stratify(self, targets: np.ndarray) -> tuple[np.ndarray, tuple[Label, ...]]:
+        """Returns for each text the tenth of the sorted numbers in which its number is: int32 [n].
+
+        `targets`, float64 [n], are the numbers. The second result has the names of the strata, the
+        numbers of the tenths, from 0, without tenths that no text is in.
+        """
+        # Equal numbers may fill several tenths, which then have the same bound.
+        bounds = np.unique(np.quantile(targets, np.arange(1, _RANGES) / _RANGES))
+        names, strata = np.unique(np.searchsorted(bounds, targets), return_inverse=True)
+        return strata.astype(np.int32), tuple(names.tolist())
+
+    def render_source(self, targets: np.ndarray) -> str:
+        """Returns a sentence with the range, median, mean and standard deviation of the numbers.
+
+        `targets`, float64 [n], are the numbers of the texts.
+        """
+        low, middle, high = np.quantile(targets, [0, 0.5, 1])
+        return (
+            f"{len(targets):,} texts with numbers from {low:.6g} to {high:.6g}, median "
+            f"{middle:.6g}, mean {targets.mean():.6g}, standard deviation {targets.std():.6g}"
+        )
+
+    @property
+    def columns(self) -> tuple[Label, ...]:
+        """The name of the single logit, ("value",)."""
+        return ("value",)
+
+    def decide(self, readings: Readings) -> np.ndarray:
+        """Returns the predicted numbers, float64 [n].
+
+        They are the logits of `readings`, [n, 1].
+        """
+        return readings.logits[:, 0]
+
+    def measure(
+        self, targets: np.ndarray, readings: Readings, unknown: Sequence[Label] = ()
+    ) -> Json:
+        """Returns the dict of `real_metrics`: n, rmse, mae, r2, spearman and rmse_error.
+
+        `targets`, float64 [n], are the numbers of the texts, and `readings` has the predictions as
+        logits. `unknown` is not used.
+        """
+        return real_metrics(targets, self.decide(readings))
+
+    def allow_loss(self, scores: Json, metric: str) -> float:
+        """Returns a hundredth of the RMSE of the best stage, or its standard error if it is larger.
+
+        `scores` is the dict of `measure` for this stage; `metric` is not used.
+        """
+        return max(_LEAST_RMSE * scores["rmse"], scores["rmse_error"])
+
+    def predict(
+        self, readings: Readings, row: int, open_words: list[str], note: str
+    ) -> ValuePrediction:
+        """Returns the predicted number of the text `row`, from 0.
+
+        `readings` has the logits and gates of n texts, `open_words` are the open words of this
+        text, and `note` is a remark about it, or "".
+        """
+        share = float(np.mean(readings.is_open[row]))
+        return ValuePrediction(float(readings.logits[row, 0]), open_words, share, note)
+
+    def rank_columns(self, readings: Readings, row: int) -> list[int]:
+        """Returns [0], the position of the single logit; `readings` and `row` are not used."""
+        return [0]
+
+    def measure_effect(self, parts: np.ndarray, columns: Sequence[int]) -> float:
+        """Returns the absolute value of `parts`, [1], the share of a word in the number.
+
+        `columns` is not used.
+        """
+        return abs(float(parts[0]))
+
+    def render_prediction(self, readings: Readings, row: int) -> str:
+        """Returns the predicted number of the text `row`, from 0, with up to eight digits.
+
+        `readings` has the logits of n texts.
+        """
+        return f"{readings.logits[row, 0]:.8g}"
+
+    def render_rule(self, bias: np.ndarray) -> str:
+        """Returns the sentence of the rule: the sum is the prediction. `bias` is not used."""
+        return "The sum is the prediction, and the parts are exact, in the unit of the target."
+
+    def group_words(self, weights: np.ndarray) -> tuple[tuple[Label, ...], np.ndarray]:
+        """Returns ("lower", "higher") and the weight of each word in these two groups: [D, 2].
+
+        `weights`, [D, 1], are the shares of D words in the number; a group of words lowers it, and
+        the other raises it.
+        """
+        return SIDES, np.concatenate([-weights, weights], 1)
+
+    def name_groups(self, targets: np.ndarray) -> list[Any]:
+        """Returns for each text a frozenset of "lower", "higher" or both.
+
+        `targets`, float64 [n], are the numbers. A number at most the median is lower, a number at
+        least the median higher, and the median itself is both.
+        """
+        middle = np.median(targets)
+        return [
+            frozenset(itertools.compress(SIDES, (value <= middle, value >= middle)))
+            for value in targets.tolist()
+        ]
+
+
+class Values:
+    """A table that numbers the different numbers of a source as they come.
+
+    Attributes:
+      places: a dict from each number to its position.
+    """
+
+    def __init__(self) -> None:
+        self.places: dict[float, int] = {}
+
+    def place(self, value: float, where: str, line: int) -> int:
+        """Returns the number of a value, from 0, in the order in which values occur first.
+
+        `where` and `line`, the source and the number of its line, are not used.
+        """
+        return self.places.setdefault(value, len(self.places))
