@@ -166,8 +166,8 @@ class TextEstimator(TextOptions):
             raise BadFile(f"{folder} must have the options of a training, got {error}") from error
         if params is None:
             params = _guess_params(trained)
-        functions = {"encoder": encoder} if isinstance(trained, StatesModel) else {}
-        functions |= {} if tokenizer is None else {"tokenizer": tokenizer}
+        # The folder has no code, so that the functions are those of the caller.
+        functions: Json = {"encoder": encoder, "tokenizer": tokenizer}
         estimator = cls(**{"model": trained.network, **params, **functions})
         estimator._take(trained)
         return estimator
