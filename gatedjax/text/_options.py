@@ -405,12 +405,12 @@ def _check_vectors(options: TextOptions, kind: str) -> None:
         return
     if kind != "text":
         raise ValueError(
-            f"{name} must be None for the task {kind!r}, got {value!r:.60}: only TextClassifier, "
-            "with a class for each text, has a model of the vectors of an encoder"
+            f"{name} must be None for the task {kind!r}, got {value!r:.60}: leave it out, because "
+            "only a model with a class for each text reads the vectors of an encoder"
         )
     raise ValueError(
-        f"{name} must be None unless model='states', got model={options.model!r}: leave model out, "
-        "or give model='states'"
+        f"{name} must be None unless model='states', got model={options.model!r}: give "
+        "model='states', which is the default with vectors"
     )
 
 
