@@ -25,7 +25,7 @@ from gatedjax.text._target_base import (
 
 @dataclasses.dataclass(frozen=True)
 class ClassTarget(Target):
-    """A class for each text.
+    """The target of a classifier, a class for each text, constructed from the tuple of the classes.
 
     Attributes:
       positive: for two classes the position of the class that is predicted if its probability is at
@@ -96,16 +96,17 @@ class ClassTarget(Target):
     ) -> tuple[float, float]:
         """Returns the temperature to use, and the fitted temperature, chosen with smoothed targets.
 
-        `readings` has the probabilities [n, C] of the validation texts at the temperature 1, and
-        `targets`, int [n], are their classes. `head` and `bias` are not used.
+        `readings` has the probabilities [n, C] of C classes for n validation texts at the
+        temperature 1, and `targets`, int [n], are their classes. `head` and `bias` are not used.
         """
         return choose_temperature(readings.probabilities, targets)
 
     def decide(self, readings: Readings) -> np.ndarray:
-        """Returns the position of the predicted class of each text: int [n].
+        """Returns the position of the predicted class of each of n texts: int [n], from 0.
 
-        `readings` has the probabilities [n, C]. The most probable class is predicted, or with
-        `positive` this class if its probability is at least `threshold`.
+        `readings` has the probabilities [n, C] of C classes. The most probable class is predicted,
+        unless the target has a threshold for a class, `positive`: then this class is predicted if
+        its probability is at least the threshold.
         """
         if self.positive is None:
             return readings.probabilities.argmax(1)

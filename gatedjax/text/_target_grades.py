@@ -26,7 +26,10 @@ from gatedjax.text._target_metrics import ordinal_metrics
 
 @dataclasses.dataclass(frozen=True)
 class OrdinalTarget(Target):
-    """A grade for each text, among grades with an order; `classes` has the lowest grade first."""
+    """The target of an ordinal regression, a grade for each text.
+
+    It is constructed from `classes`, the tuple of the grades, the lowest grade first.
+    """
 
     kind: ClassVar[str] = ORDINAL
     metrics: ClassVar[Mapping[str, str]] = {

@@ -26,7 +26,7 @@ from gatedjax.text._target_metrics import choose_thresholds, label_metrics
 
 @dataclasses.dataclass(frozen=True)
 class LabelTarget(Target):
-    """Any number of labels for each text.
+    """The target of a model that predicts any number of labels for each text.
 
     Attributes:
       thresholds: for each of the L labels the least probability at which it is predicted.
@@ -49,6 +49,7 @@ class LabelTarget(Target):
     def make_places(cls, model_target: Target | None) -> "LabelSets":
         """Returns a table that numbers the different sets of labels of a source.
 
+        Its method `place(labels, where, line)` returns the number of a tuple of labels, from 0.
         `model_target` is the target of the model, with which new labels are compared: a label that
         only looks like one of its labels is an error. None for the training texts.
         """
@@ -134,7 +135,7 @@ class LabelTarget(Target):
     def stratify(self, targets: np.ndarray) -> tuple[np.ndarray, tuple[Label, ...]]:
         """Returns the rarest label of each text, so that both parts of the split have each label.
 
-        `targets`, bool [n, L], are the labels of the texts. The result is the position of the
+        `targets`, bool [n, L], are the L labels of n texts. The result is the position of the
         label, int32 [n], or L for a text without a label, and the names of these L + 1 strata.
         """
         # A stratum for each set of labels would be too small, because most sets are rare.
@@ -146,7 +147,7 @@ class LabelTarget(Target):
     def list_single(self, targets: np.ndarray) -> list[Label]:
         """Returns the labels that a single training text has.
 
-        `targets`, bool [n, L], are the labels of the texts.
+        `targets`, bool [n, L], are the L labels of n texts.
         """
         return [self.classes[i] for i in np.flatnonzero(targets.sum(0) == 1).tolist()]
 
@@ -169,8 +170,8 @@ class LabelTarget(Target):
     def decide(self, readings: Readings) -> np.ndarray:
         """Returns True at the predicted labels: bool [n, L].
 
-        `readings` has the probabilities [n, L]. A label is predicted if its probability is at least
-        its threshold.
+        `readings` has the probabilities [n, L] of L labels for n texts. A label is predicted if its
+        probability is at least its threshold.
         """
         return readings.probabilities >= np.array(self.thresholds)
 
@@ -179,16 +180,18 @@ class LabelTarget(Target):
     ) -> Json:
         """Returns the dict of `label_metrics`, with n, micro_f1, macro_f1 and more.
 
-        `targets`, bool [n, L + U], are the labels of the texts, `readings` has their probabilities,
-        and `unknown` the names of the last U columns, which count as missed.
+        `targets`, bool [n, L + U], are the labels of n texts: L of the model, then U unknown
+        labels, which count as missed. `readings` has the probabilities of the L labels, and
+        `unknown` the names of the U unknown labels.
         """
         return label_metrics(targets, self.decide(readings), self.classes, unknown)
 
     def choose_decision(self, readings: Readings, targets: np.ndarray) -> "LabelTarget":
         """Returns a copy with the thresholds of the largest F1, or itself if they are fixed.
 
-        `readings` has the probabilities [n, L] of the validation texts, and `targets`, bool [n, L +
-        U], are their labels, of which the unknown labels are ignored.
+        `readings` has the probabilities [n, L] of L labels for n validation texts, and `targets`,
+        bool [n, L + U], are the labels of these texts, of which the last U, unknown labels, are
+        ignored.
         """
         if self.is_fixed:
             return self
@@ -208,15 +211,15 @@ class LabelTarget(Target):
         return allow_points(scores[metric], max(count, 1))
 
     def get_threshold(self) -> dict[Label, float] | None:
-        """Returns the threshold of each label if the user has given them, or None."""
+        """Returns a dict from labels to thresholds if the user has given them, else None."""
         return dict(zip(self.classes, self.thresholds, strict=True)) if self.is_fixed else None
 
     def decision_to_json(self) -> Json:
-        """Returns the thresholds for config.json, {"thresholds": [L numbers], "is_fixed": bool}.
+        """Returns the thresholds for config.json, a dict with "thresholds" and "is_fixed".
 
-        Each number is the least probability at which a label is predicted, in the order of
-        `classes`. "is_fixed" is True if the user has given the thresholds. If training has left out
-        labels, "left_out" is their sorted list.
+        "thresholds" is a list with the least probability at which each label is predicted, in the
+        order of `classes`. "is_fixed" is True if the user has given the thresholds. If training has
+        left out labels, "left_out" is their sorted list.
         """
         decision: Json = {"thresholds": list(self.thresholds), "is_fixed": self.is_fixed}
         if self.left_out:
@@ -231,8 +234,8 @@ class LabelTarget(Target):
         training has left out. Folders of earlier versions have no "is_fixed" and no "left_out".
 
         Raises:
-          ValueError: if there are not L thresholds, or the labels that were left out are no list of
-            labels.
+          ValueError: if there is not a threshold for each label, or the labels that were left out
+            are no list of labels.
         """
         thresholds = tuple(map(float, value["thresholds"]))
         if len(thresholds) != len(self.classes):
@@ -282,8 +285,8 @@ class LabelTarget(Target):
     def measure_effect(self, parts: np.ndarray, columns: Sequence[int]) -> float:
         """Returns the largest absolute share of a word in the labels of an explanation.
 
-        `parts`, [L], are the shares of the word in the logits, and `columns` are the positions of
-        the labels that the explanation shows.
+        `parts`, [L], are the shares of the word in the logits of the L labels, and `columns` are
+        the positions of the labels that the explanation shows.
         """
         return float(np.abs(parts[list(columns)]).max())
 
@@ -316,8 +319,8 @@ class LabelTarget(Target):
     def name_groups(self, targets: np.ndarray) -> list[Any]:
         """Returns the frozenset of the labels of each text.
 
-        `targets`, bool [n, L + U], are the labels of the texts, of which the unknown labels are
-        ignored.
+        `targets`, bool [n, L + U], are the labels of n texts: L of the model, then U unknown
+        labels, which are ignored.
         """
         return [
             frozenset(itertools.compress(self.classes, row.tolist()))

@@ -21,7 +21,10 @@ _RANGES = 10
 
 @dataclasses.dataclass(frozen=True)
 class RealTarget(Target):
-    """A real number for each text."""
+    """The target of a regression, a real number for each text.
+
+    It is constructed from `classes`, which is always ().
+    """
 
     kind: ClassVar[str] = REGRESSION
     metrics: ClassVar[Mapping[str, str]] = {
@@ -34,9 +37,10 @@ class RealTarget(Target):
 
     @classmethod
     def make_places(cls, model_target: Target | None) -> "Values":
-        """Returns a table that numbers the different numbers of a source.
+        """Returns a table with a method `place(value, where, line)` that numbers the values.
 
-        `model_target` is not used, because all numbers are allowed.
+        It returns the position of a number, from 0, in the order in which the different numbers of
+        a source occur. `model_target` is not used, because all numbers are allowed.
         """
         return Values()
 
