@@ -47,7 +47,8 @@ _KEPT_TEXTS = 64
 def tokenizer_of(model: Any) -> Tokenizer:
     """Returns the rule that splits texts into words, for a trained model of any kind.
 
-    A `TrainedModel` has its tokenizer; a reader or a translator gets the rule of "words".
+    This is the `Tokenizer` of a `TrainedModel`. A `LexiconModel`, a `Reader` or a `Translator` gets
+    the default, `Tokenizer()`, which splits a text into words and punctuation marks.
     """
     return model.tokenizer if isinstance(model, TrainedModel) else Tokenizer()
 
@@ -130,16 +131,16 @@ class Explorer:
         """Computes the attention in each layer of the models.
 
         Args:
-          message: a state of the page as a dict: the fields of `State`; a missing field has its
-            default.
+          message: a state of the page as a dict of the fields of `State`, such as "text" (the
+            sentence), "mode" (of the gates) and "forced"; a missing field has its default.
 
         Returns:
           {"models": [...]}, with a list of dicts for each model, or None for a model without such
-          layers. For an AGT there is a dict for each layer: "name", and "values", a list with the
-          attention to each of the T words. For other models there is a dict for each layer and
-          head, the result of `grid`: "name"; "pairs" [T, T] for the first 40 (`PAIRED`) words, the
-          weights of a word (row) for the other words; "selected" [T, T], True at pairs of words
-          with an open gate, or None; and the words of the rows and columns.
+          layers. For the network "agt" there is a dict for each layer: "name", and "values", a
+          list with the attention to each of the T words. For other models there is a dict for
+          each layer and head, the result of `grid`: "name"; "pairs" [T, T] for the first 40
+          (`PAIRED`) words, the weights of a word (row) for the other words; "selected" [T, T], True
+          at pairs of words with an open gate, or None; and the words of the rows and columns.
 
         Raises:
           ValueError: for a message that is not a state; it names the field.
@@ -152,8 +153,8 @@ class Explorer:
         """Computes the effect of each word: the change of the prediction when it is removed.
 
         Args:
-          message: a state of the page as a dict: the fields of `State`; a missing field has its
-            default.
+          message: a state of the page as a dict of the fields of `State`, such as "text" (the
+            sentence), "mode" (of the gates) and "forced"; a missing field has its default.
 
         Returns:
           {"models": [...]}, with a dict for each model, or None for a model without effects:
@@ -223,7 +224,8 @@ class Explorer:
         """Computes the answer to a state of the page.
 
         Args:
-          message: the fields of `State`; a missing field has its default.
+          message: a dict of the fields of `State`, such as "text" (the sentence), "mode" (of the
+            gates) and "forced"; a missing field has its default.
 
         Returns:
           A dict for JSON: "words", the number of words of the text; "notes", a list of sentences
@@ -296,7 +298,7 @@ class Programs:
       gated: True if the model has gates that can be forced.
       likely: function from a tuple of T words to the probabilities [T] that their gates are open;
         it caches.
-      removal: the effects of the words of a text.
+      removal: a `Removal`, which computes the effects of the words of a text.
     """
 
     def __init__(self, model: TrainedModel) -> None:
@@ -412,9 +414,10 @@ class Programs:
     def _layer_program(self) -> Any:
         """A compiled function of (params, batch) that returns the attention of the layers.
 
-        `batch` has "tokens" [B, T] and "lengths" [B]. The result is a list: for an AGT with a
-        single entry, the attention [B, layers, T] or None; for SSAN with the output of each layer,
-        which has the fields `weights` and `gates`, [B, heads, T, T].
+        `batch` has B texts of T words, "tokens" [B, T] and "lengths" [B]. The result is a list. For
+        the network "agt" it has a single entry, the attention [B, layers, T] or None. For the
+        network "ssan" it has the output of each layer, with the fields `weights` and `gates`, [B,
+        heads, T, T].
         """
 
         def run(params: Params, batch: Tree) -> Tree:
@@ -458,9 +461,10 @@ class Programs:
     def layers(self, state: State) -> list[Json] | None:
         """Computes the attention in each layer for the text of a state.
 
-        Returns a list of dicts for JSON: for each layer of an AGT "name" and "values" [T], the
-        attention to T words; for each layer and head of SSAN the result of `grid`, with "pairs"
-        [T, T]. Returns None for a network without layers or a text without words.
+        Returns a list of dicts for JSON. The network "agt" has a dict for each layer, with "name"
+        and "values" [T], the attention to T words. The network "ssan" has a dict of `grid` for each
+        layer and head, with "pairs" [T, T], the attention of each word to each word. Returns None
+        for other networks or a text without words.
         """
         tokens = self.model.tokenizer.split(state.text, LONGEST)[: self.model.max_len]
         if self.model.network not in LAYERED or not tokens:

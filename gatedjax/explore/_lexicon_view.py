@@ -62,8 +62,10 @@ class LexiconView(View):
         """Computes the class of the text of a state, and the shares of its words.
 
         Returns (notes, answer): a list of sentences for the user, and a dict for JSON, or None for
-        a text without a word. It has the keys of `View.answer`. Its "lines" are dicts that
-        `line` makes: the words with their shares in each class, and the pairs of open neighbours.
+        a text without a word. It has the keys of `View.answer`, such as "title" (the predicted
+        class), "share" (its probability), "classes" with "probabilities", and "lines". The lines
+        are dicts that `line` makes: the words with their shares in each class, and the pairs of
+        open neighbours.
         """
         every_word = self._model.split(state.text)
         words, lexicon = every_word[:LONGEST], self._model.lexicon

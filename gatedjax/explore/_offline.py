@@ -73,8 +73,8 @@ def payload(explorer: Explorer, text: str) -> Json:
       pattern in the order of `patterns_of`. Its "removed" has the results for the text without each
       of its n words, or None for a single word. For a model with gates and C classes it is
       {"open", "probabilities"}: lists [n, n - 1] of the open probabilities, and the probabilities
-      [n, 2^(n-1), C - 1] of all classes but the last, as a text of `_shares`. For a model without
-      gates "open" is None and "probabilities" has the shape [n, C - 1].
+      [n, 2^(n-1), C - 1] of all classes but the last, as a base64 text that `_shares` makes. For a
+      model without gates "open" is None and "probabilities" has the shape [n, C - 1].
 
     Raises:
       ValueError: if the models are not classifiers of single texts, or for the number of words.
@@ -125,7 +125,7 @@ def _patterns(programs: Programs, tokens: tuple[str, ...]) -> Json:
     Returns:
       A dict of the model in `payload`: "known" [T], True for words of the vocabulary; "open" [T],
       the open probabilities, None without gates; "probabilities" [2^T, C] of C classes and
-      "attention" [2^T, T], flattened into texts by `_shares`, and without gates [C] and [T];
+      "attention" [2^T, T], as base64 texts that `_shares` makes, and without gates [C] and [T];
       "removed", see `payload`; with gates "empty", the rule for texts without an open gate; and
       without gates "kept" [T], True for words that attention can see, and "density", their share.
 
@@ -183,8 +183,8 @@ def _removed_words(programs: Programs, tokens: tuple[str, ...]) -> Json | None:
     """Returns "removed" of `payload`: the results for the text without each of its words.
 
     It is a dict: "open", lists [T, T - 1] of the open probabilities of T words, or None without
-    gates; and "probabilities", a text of `_shares` with [T, 2^(T-1), C - 1], or without gates
-    [T, C - 1], the last of C classes left out. The result is None for a single word.
+    gates; and "probabilities" [T, 2^(T-1), C - 1], or without gates [T, C - 1], the last of C
+    classes left out, as a base64 text that `_shares` makes. The result is None for a single word.
     """
     if len(tokens) < 2:
         return None

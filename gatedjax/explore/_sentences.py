@@ -175,6 +175,9 @@ def _rows(
 ) -> list[Json]:
     """Returns the `rows` of `Sentences`, without gate leaks: a dict for each sentence.
 
+    Its keys are "text", "label", "predicted" (the class), "error" (1 - probability of the label),
+    "density" (the share of open gates, None without gates) and "leak" (None).
+
     Args:
       classes: the classes of the first model.
       results: the results of this model.
@@ -383,6 +386,7 @@ def _batches(
 def _shape(batch: Tree) -> tuple[int, ...]:
     """Returns the shape (S, B, T) of the gates of a batch under all S thresholds.
 
-    The batch has "tokens" [B, T], the padded ids of B texts of up to T words.
+    S is the number of thresholds that `compute` chooses for a model with gates. The batch has
+    "tokens" [B, T], the padded ids of B texts of up to T words.
     """
     return (len(SHARES) + len(ROUND) + 1, *batch["tokens"].shape)

@@ -196,7 +196,7 @@ def grid(
     *,
     note: str = "",
 ) -> Json:
-    """Makes a grid of numbers for pairs of words, for the first `PAIRED` words of both axes.
+    """Makes a grid of numbers for pairs of words, for the first 40 (`PAIRED`) words of both axes.
 
     Args:
       name: title of the grid.
@@ -316,10 +316,11 @@ class PairView(View):
     def _program(self) -> Any:
         """A compiled function of (params, batch) for a pair.
 
-        `batch` has B pairs, see `pad_texts`. The function returns the probabilities [B, C] of C
-        classes; a tuple with the mask of the open words, a bool [B, T], of each text of T words;
-        the density [B], the share of selected pairs of words; and the outputs of the attention
-        layer for both texts, with the fields `weights` and `gates`.
+        `batch` has B pairs: the first texts in "tokens" [B, T] and "lengths" [B], the second in
+        "hypothesis" [B, T] and "hypothesis_lengths" [B]. The function returns the probabilities [B,
+        C] of C classes; a tuple with the mask of the open words, a bool [B, T], of each text of T
+        words; the density [B], the share of selected pairs of words; and the outputs of the
+        attention layer for both texts, with the fields `weights` and `gates`.
         """
 
         def run(params: Params, batch: Tree) -> Tree:
@@ -369,8 +370,9 @@ class PairView(View):
         """Computes the class of the pair of texts in a state.
 
         Returns (notes, answer): a list of sentences for the user, and a dict for JSON with the keys
-        of `View.answer`, or None if a text has no word. "lines" has a dict that `line` makes for
-        each text, with its selected words if the model has a selector.
+        of `View.answer`, or None if a text has no word. They include "title" (the predicted class),
+        "share" (its probability), "classes" with "probabilities", and "lines", with a dict that
+        `line` makes for each text, with its selected words if the model has a selector.
         """
         notes, texts = self._texts(state)
         if not all(texts):
@@ -470,8 +472,10 @@ class ReaderView(View):
     def _program(self) -> Any:
         """A compiled function of (params, batch) that returns the output of the GA Reader.
 
-        `batch` is a batch of `ClozeBatches` with a single question. The output is a struct with the
-        scores of the candidates and the attention of each hop.
+        `batch` is a batch of `ClozeBatches` with a single question: padded ids of the document and
+        the query, their lengths, and the occurrences of the candidates. The output is a
+        `GAReaderOutput` with log-probabilities of the candidates ("logits"), the attention to the
+        words of the query in each layer but the last, and that of the last layer to the document.
         """
         config = self._reader.config
         letters = len(self._reader.characters) if config.characters.char_dim else 0
@@ -573,9 +577,9 @@ class ReaderView(View):
         missing or unsuitable input, else a dict for JSON with "title" (the predicted candidate),
         "share" (its probability), "classes" (the candidates) with "probabilities", "details" (how
         often each occurs), texts for the page, and "lines". A line is a dict of `line` with numbers
-        for the words of the document: first a line for each hop, whose "values" have for each word
-        of the question the attention of every document word to it; then the attention of the last
-        hop to the words of the document.
+        for the words of the document: first a line for each hop (layer of the reader) but the last,
+        whose "values" have for each word of the question the attention of each document word to it;
+        then the attention of the last hop to the words of the document.
         """
         words = tuple(self._split(" ".join(state.text.split())))
         query = tuple(self._split(state.question.replace("XXXXX", PLACEHOLDER)))
@@ -661,7 +665,7 @@ class ReaderView(View):
         return ""
 
     def layers(self, state: State) -> list[Json] | None:
-        """Returns None, because the answer already has all hops."""
+        """Returns None, because `answer` already has the attention of all layers."""
         return None
 
     def warm_up(self, closed: Callable[[], bool]) -> None:
@@ -728,8 +732,9 @@ class TranslatorView(View):
     def _search(self) -> Any:
         """A compiled function of (params, batch) that returns the ids of the translation.
 
-        `batch` is that of `_batch`, a single sentence. The ids are an int array [L] for the pieces
-        of the longest possible translation; the ids after the stop token have no meaning.
+        `batch` has the ids of a single sentence, "tokens" [1, T] and "lengths" [1]. The result is
+        an int array [L] for the L pieces of the longest possible translation; the ids after the
+        stop token have no meaning.
         """
         decode = self._translator.decode
         return jax.jit(lambda params, batch: decode(params, batch)[0])
@@ -827,7 +832,8 @@ class TranslatorView(View):
         """Computes the translation of the text of a state.
 
         Returns (notes, answer): a list of sentences for the user, and a dict for JSON with the keys
-        of `View.answer`, or None for a text that is empty or too long. "title" is the translation.
+        of `View.answer`, or None for a text that is empty or too long. "title" is the translation,
+        "lines" has the subword pieces of the text, and "classes" and "probabilities" are empty.
         """
         wrong, ids = self._ids(state)
         if wrong:

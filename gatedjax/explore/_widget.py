@@ -26,7 +26,8 @@ def explorer(model: Any, against: Any = None, *, text: str = "", data: object = 
       against: a second model, which is shown for comparison.
       text: the text that is shown first. By default it is the sentence of `data` with the largest
         error, or without `data` an example of words that the model knows.
-      data: labelled texts to browse, in a form that `TextClassifier.evaluate` accepts.
+      data: labelled texts to browse: the path of a file (.csv, .jsonl, ...), rows (text, label), a
+        frame or a dict of columns, or another form that `TextClassifier.evaluate` accepts.
 
     Returns:
       A widget of anywidget; its attribute `state` is the current state of the page.

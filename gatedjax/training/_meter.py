@@ -136,8 +136,8 @@ class Meter:
     """The metrics of a run, or of several runs side by side, since their last lines.
 
     Args:
-      work: the work folder with the metrics.jsonl that receives the lines.
-      records: the progress of each run.
+      work: the `Workdir` with the metrics.jsonl that receives the lines.
+      records: the progress of each run, a list of `Record`s.
       names: for each run the entries that identify it in its lines, such as {"seed": 1}; [{}] for a
         single run.
       pending: a `Ratio` (a sum and a count) of each metric by name since the last line, with an
@@ -165,9 +165,9 @@ class Meter:
         return [number for number, record in enumerate(self.records) if record.finished is None]
 
     def add(self, step: int, metrics: Metrics, batches: list[Batch]) -> None:
-        """Adds the metrics of an update to the sums, and waits for the update `IN_FLIGHT` earlier.
+        """Adds the metrics of an update to the sums, and waits for the update two steps earlier.
 
-        At most `IN_FLIGHT` updates are therefore queued on the devices.
+        At most two updates (`IN_FLIGHT`) are therefore queued on the devices.
 
         Args:
           step: the number of steps before the update.

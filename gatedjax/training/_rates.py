@@ -23,7 +23,8 @@ class LearningRates:
 
     Args:
       tx: the optimizer.
-      config: the configuration that `tx` is built from; None for another transformation.
+      config: the `OptimizerConfig` from which `make_optimizer` built `tx`; None if `tx` is another
+        transformation of Optax.
       num_steps: the number of steps of the run.
     """
 

@@ -157,7 +157,7 @@ class Workdir:
         return self._log
 
     def begin_without_files(self) -> None:
-        """Begins a run that has no folder, as `take` begins one with a folder."""
+        """Begins a run without a folder: from now on `write` passes lines to `on_log`."""
         self._is_open = True
 
     def show(self, step: int, resumed: bool) -> None:

@@ -26,7 +26,8 @@ def run_evaluation(
 ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
     """Computes the metrics of a pass over data, and collects the predictions for the real rows.
 
-    Rows are real if their weight is above 0.
+    Real rows are the examples, of weight above 0; filler rows, which complete a batch, have weight
+    0.
 
     Args:
       task: the task, with the method `evaluate`.

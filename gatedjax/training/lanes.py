@@ -76,7 +76,8 @@ class Lane:
 
     Attributes:
       seed: the seed of the run.
-      value: the value of `sweep_over` in the run; None without a sweep.
+      value: the value of the hyperparameter that `TrainConfig.sweep_over` names, such as the learning
+        rate, in this run; None without a sweep.
       config: the configuration with which `fit` would train the same run. It lacks a swept number
         that belongs to the task.
     """

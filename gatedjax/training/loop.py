@@ -276,8 +276,9 @@ def train(run: TrainingRun, signals: Signals) -> int | None:
 def _evaluates(run: TrainingRun, at_end: bool) -> bool:
     """Returns True if the runs are evaluated after this step, and have not been at this step.
 
-    They are evaluated at multiples of `eval_every` and, with `at_end` True, after the last step; a
-    run without evaluation data never is.
+    `run` are the variables of the training loop. The runs are evaluated at multiples of
+    `eval_every` and, with `at_end` True, after the last step; without evaluation data they never
+    are.
     """
     if run.engine.eval_data is None or not (at_end or run.step % run.work.config.eval_every == 0):
         return False

@@ -429,9 +429,10 @@ class Parallel:
     def eval_step(self, task: AnyTask) -> Callable[..., Any]:
         """Compiles the evaluation of a task.
 
-        It maps (params, batch, carry, model_state) to (metrics, predictions, carry). The rows of
-        the predictions are in the order of the batch. The carry and the model state are None for a
-        task without them. The function is cached for each task, so that a test after training does
+        The result is a function from (params, batch, carry, model_state) to (metrics, predictions,
+        carry). The metrics are `Ratio`s by name. The predictions are arrays [B, ...] by name, in
+        the order of the B rows of the batch. The carry and the model state are None for a task
+        without them. The function is cached for each task, so that a test after training does
         not compile the evaluation again.
         """
         if id(task) not in self._eval_steps:

@@ -68,7 +68,7 @@ class _Single:
       config: the training options.
       parallel: the devices.
       initial: a `Restored` with the train state and the best parameters at the start.
-      rates: finds the learning rates in the state of the chain.
+      rates: a `LearningRates`, which finds the learning rates in the state of the chain.
       point: maps (params, opt_state) to the parameters to evaluate.
 
     Attributes:
