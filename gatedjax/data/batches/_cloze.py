@@ -319,7 +319,11 @@ class ClozeBatches(PlannedBatches):
                     )
 
     def _dense(self, shape: ClozeShape) -> bool:
-        """Returns True if batches of this shape have an occurrence mask instead of positions."""
+        """Returns True if batches of this shape have the mask "occurrence" [B, N, K].
+
+        It is True for the tokens of the document that belong to a candidate. False means that the
+        batches have "candidate_positions" [B, K, P], the positions of these tokens.
+        """
         return self.batch_size * shape.document * shape.candidates <= self.dense_cells
 
     def _occurrence(self, rows: np.ndarray, shape: ClozeShape) -> Batch:

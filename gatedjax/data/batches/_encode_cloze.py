@@ -14,10 +14,11 @@ BEGIN, END = "@begin", "@end"
 
 
 class _Words(Source):
-    """Cloze questions as texts, for counts of words; it is constructed like a `Source`.
+    """Cloze questions as texts, for counts of words.
 
-    It yields {"tokens"} for each question: the tokens of the document and of the query with its
-    markers.
+    Construct it with a sequence of questions, dicts with "tokens" (the document) and "query", and
+    their `SourceInfo`. An iteration yields a dict {"tokens": tuple of words} for each question: the
+    tokens of the document, "@begin", the tokens of the query, and "@end".
     """
 
     def __iter__(self) -> Iterator[Example]:
@@ -116,7 +117,10 @@ class EncodedCloze:
         return np.array(occurs, bool)
 
     def example(self, index: int) -> Example:
-        """Returns the question at position `index` as the dict of words and label in its source."""
+        """Returns the question at position `index`, the dict of the example in `source`.
+
+        Its keys include "tokens" (the document), "query", "candidates", "answer" and "label".
+        """
         return self.source[int(self.rows[index])]
 
     def take(self, rows: np.ndarray) -> "EncodedCloze":

@@ -124,7 +124,7 @@ class Source(Sequence[Example]):
 
     @property
     def quarantine(self) -> tuple[Quarantined, ...]:
-        """The lines that were set aside."""
+        """The lines that were set aside, each with its file, line number and the reason."""
         return self.report.quarantine
 
     def __len__(self) -> int:

@@ -175,9 +175,12 @@ def cloze_set(*, description: str, **declared: Any) -> DataSet:
     """Declares a set of cloze questions. Its classes are the status of the answer.
 
     Args:
-      description: the description of its TFDS form.
+      description: a text about the set, which TFDS shows for the set that it stores.
       **declared: the fields of `DataSet` that differ between the sets, such as name, files and
         read_rows.
+
+    Returns:
+      The declaration of the data set.
     """
     return DataSet(
         **declared,

@@ -32,7 +32,8 @@ ReadPart = Callable[[str], FileRows]
 class TfdsForm:
     """The TFDS form of a data set that gatedjax builds without TensorFlow: a record per row.
 
-    A record is a dict with a value for each key of `features`.
+    A row is a `FileRow`, a line or text of the data set with its label and content. A record is a
+    dict with a value for each key of `features`.
 
     Attributes:
       description: the description of the data set.

@@ -37,7 +37,7 @@ class Corpus(Places):
       folders: folders below manual_dir that may contain the files; manual_dir may contain them too.
       official: lines per part; None if no number is published.
       where: the address, for messages.
-      description: the description of its TFDS form.
+      description: a text about the corpus, which TFDS shows for the set that it stores.
       archive: name of the downloaded archive, and the folder inside it; None if there is
         no archive.
       url: the address to which the name of a file or of the archive is appended; None if there is

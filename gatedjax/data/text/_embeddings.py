@@ -318,12 +318,18 @@ def _vectors(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _has_space(line: bytes, width: int) -> bool:
-    """Returns True for a line with a word that contains spaces, then `width` numbers."""
+    """Returns True for a line with a word that contains spaces, then `width` numbers.
+
+    `line` is a line of a text file of word vectors, and `width` the width of the vectors.
+    """
     return line.count(b" ") > width and not _is_number(line.rsplit(b" ", width)[0])
 
 
 def _width(line: bytes) -> int:
-    """Returns how many numbers are at the end of a line, after its first word."""
+    """Returns how many numbers are at the end of a line, after its first word.
+
+    `line` is a line of a text file of word vectors: a word and its numbers, between spaces.
+    """
     numbers = itertools.takewhile(_is_number, reversed(line.split(b" ")[1:]))
     return sum(1 for _ in numbers)
 
