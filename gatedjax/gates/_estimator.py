@@ -40,8 +40,16 @@ class Estimator(Protocol):
         >>> isinstance(ARM(), Estimator), ARM().unbiased, ARM().evaluations(5)
         (True, True, 2)
 
-    An object with the five members `unbiased`, `needs_gradient`, `rows`, `evaluations` and
-    `surrogate` needs no base class. `Pathwise` and `ByValues` define most of them.
+    An object with these five members needs no base class. `Pathwise` and `ByValues` define most of
+    them.
+
+    Attributes:
+      unbiased: True if the mean of the estimates is the gradient.
+      needs_gradient: True if the estimator needs the derivative of the loss by the gates.
+      rows: the number of rows of logistic noise [rows, n] that an estimate needs.
+      evaluations: a method of the number n of gates; returns the number of evaluations of the loss.
+      surrogate: a method of (loss as a function of the gates, logits [n], noise [rows, n]); returns
+        a scalar, the estimate of E f(b), whose derivative is the estimate of the gradient.
     """
 
     @property
@@ -77,7 +85,8 @@ class Estimator(Protocol):
 class Pathwise(Estimator, Protocol):
     """An estimator that evaluates the loss once and differentiates it through the gates.
 
-    A subclass defines `gates`, which takes arrays of any shape. The other members have defaults.
+    A subclass defines `gates(logits, noise)`, which returns the gates, in [0, 1]. All three are
+    arrays of one shape, which may be any. The other members have defaults.
 
         >>> class Flat(Pathwise):
         ...     def gates(self, logits, noise):
@@ -122,10 +131,10 @@ class ByValues(Estimator, Protocol):
     """An estimator that takes values of the loss at patterns computed from logits and noise.
 
     A pattern has 0 or 1 for each of the n gates. There are k patterns, [k, n], and the values of
-    the loss at them are [k]. A subclass defines `gradient`, and `patterns` unless the patterns are
-    independent draws. The value of the estimate is the mean loss of the first `live` patterns. The
-    other patterns are evaluated without derivatives with respect to the other arguments of the
-    loss.
+    the loss at them are [k]. A subclass defines `gradient`, which returns the estimate [n] of the
+    gradient from the values, and `patterns` unless the patterns are independent draws. The value of
+    the estimate is the mean loss of the first `live` patterns. The other patterns are evaluated
+    without derivatives with respect to the other arguments of the loss.
 
         >>> class Score(ByValues):
         ...     def gradient(self, logits, noise, patterns, values):

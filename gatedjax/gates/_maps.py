@@ -511,8 +511,9 @@ def _select_best(z: Array, keep: Array, k: Array) -> Array:
     def set_bit(place: Array, bound: Array) -> Array:
         """Returns the bound [..., 1] with a further bit in rows where k scores still reach it.
 
-        `place` is the position of the bit, from 0 for the highest. At least k scores must be equal
-        to or above the new bound; other rows keep their bound.
+        `place` is the position of the bit, from 0 for the highest, and k is the number of positions
+        that `_select_best` opens in a row. At least k scores must be equal to or above the new
+        bound; other rows keep their bound.
         """
         candidate = bound | (sign >> jnp.asarray(place, unsigned))
         return jnp.where(reach(candidate) >= k, candidate, bound)

@@ -182,7 +182,8 @@ class Measured:
     """The results of several estimators over texts.
 
     Attributes:
-      rows: the bias, variance and cost of each estimator, in the order of the table.
+      rows: a `Measure` for each estimator, with its bias, variance and cost, in the order of the
+        table.
       texts: the number of texts.
       draws: the number of estimates per text and estimator.
       gradient: the root mean square over texts of the norm of the exact gradient.
@@ -199,8 +200,8 @@ class Report:
     """The results of `report`; `str` of it is a Markdown table.
 
     Attributes:
-      truth: the exact gradient and moments of the loss.
-      rows: the bias, variance and cost of each estimator, in the order of the call.
+      truth: a `Truth`, the exact gradient and moments of the loss.
+      rows: a `Row` for each estimator, with its bias, variance and cost, in the order of the call.
       draws: the number of estimates per estimator.
     """
 
