@@ -209,7 +209,10 @@ def _draw_line_with_bars(axes: "Axes", i: int, points: Points) -> None:
 
 
 def _line_style(i: int) -> Keywords:
-    """Returns Matplotlib's options for the line with index i: colour, marker, dashes and sizes."""
+    """Returns the style of the line with index i, from 0, as a dict of options of `Axes.plot`.
+
+    The options are colour, marker, dashes and sizes.
+    """
     return {
         "color": PALETTE[i % len(PALETTE)],
         "marker": MARKERS[i % len(MARKERS)],

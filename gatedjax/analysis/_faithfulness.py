@@ -108,8 +108,9 @@ class Faithfulness:
       probability: [N] probability of the predicted class.
       density: [N] share of the words that are open; None without gates.
       shares: the K shares of the words.
-      rationales: the measures by name; "own" is the model's rationale.
-      comparisons: tests of the model's rationale against each other rationale.
+      rationales: name of a rationale -> its measures, a `Rationale`; "own" is the model's.
+      comparisons: a `Comparison` for each measure and each other rationale: the test of the model's
+        rationale against it.
     """
 
     rows: np.ndarray
