@@ -30,7 +30,9 @@ class Words(NamedTuple):
 
 
 class Spelling(NamedTuple):
-    """The character n-grams of V words, with repetitions, as columns of the matrix of features.
+    """The character n-grams of V words, as columns of the matrix of features [texts, F].
+
+    An n-gram that a word has twice is listed twice.
 
     Attributes:
       columns: int64 [N], the columns of the n-grams of all words, one word after the other.
@@ -124,9 +126,11 @@ def find_pairs(ids: np.ndarray, rows: np.ndarray, width: int) -> tuple[np.ndarra
     """Returns the keys of the pairs of neighbours in texts, and the position of their first word.
 
     Args:
-      ids: int64 [T], the words of all texts, with closed words left out; -1 has no pair.
-      rows: int64 [T], the text of each word.
-      width: the factor in the keys a * width + b.
+      ids: int64 [T], the numbers of the words of all texts, with closed words left out; a word with
+        the number -1 is in no pair.
+      rows: int64 [T], the index of the text of each word, sorted.
+      width: the factor in the key a * width + b of the pair of the words with the numbers a and b;
+        it is larger than all numbers.
 
     Returns:
       int64 [P], the keys, and int64 [P], the positions in `ids` of the first word of each pair.
@@ -202,9 +206,17 @@ def _count_with_scipy(
 ) -> Cells:
     """Counts features like `count_features`, by a product of two sparse matrices.
 
-    `row_parts` and `column_parts` are lists of arrays: the text and the column of each occurrence
-    of a word or a pair that is a feature. See `count_features` for the other arguments and the
-    result.
+    Args:
+      ids: int64 [T], the open words of all texts, as positions in `spelling`.
+      rows: int64 [T], the index of the text of each open word, sorted.
+      num_texts: the number of texts.
+      row_parts, column_parts: lists of int arrays, the text and the column of each occurrence of a
+        word or a pair that is a feature.
+      spelling: the columns of the n-grams of each word.
+      num_columns: the number of columns F.
+
+    Returns:
+      The `Cells` of the matrix [num_texts, F] of counts.
     """
     from scipy.sparse import csr_matrix
 

@@ -36,11 +36,11 @@ class Head(abc.ABC):
     @property
     @abc.abstractmethod
     def num_columns(self) -> int:
-        """The number K of columns of W."""
+        """The number K of scores of a text, of columns of the weights [F, K] of F features."""
 
     @property
     def num_biases(self) -> int:
-        """The number B of biases."""
+        """The number B of biases, which are added to the scores or are thresholds of grades."""
         return self.num_columns
 
     @property
@@ -114,16 +114,18 @@ class Head(abc.ABC):
         return self.expand(scores + bias)
 
     def expand(self, weights: np.ndarray) -> np.ndarray:
-        """Returns the shares [F, C] in the logits of F features with the weights [F, K].
+        """Returns the shares [F, C] of F features in the C logits, from their weights [F, K].
 
-        They are the weights themselves unless K differs from C or the logits have another unit.
+        The share of a feature is the number that it adds to a logit where its value is 1. The
+        shares are the weights themselves unless K differs from C or the logits have another unit.
         """
         return weights
 
     def centre(self, weights: np.ndarray) -> np.ndarray:
-        """Returns the shares [F, C] in the logits of F features with the weights [F, K].
+        """Returns the shares [F, C] of F features in the C logits, from their weights [F, K].
 
-        A part that is common to all logits, and therefore has no effect, is subtracted.
+        The share of a feature is the number that it adds to a logit where its value is 1. A part
+        that is common to the logits of all classes, and therefore has no effect, is subtracted.
         """
         return self.expand(weights)
 
@@ -185,12 +187,12 @@ class ClassHead(Head):
     kind: ClassVar[str] = "classes"
 
     def __post_init__(self) -> None:
-        """Checks the number of classes."""
+        """Raises ValueError unless `num_classes` is an int of at least 2."""
         _check_count("num_classes", self.num_classes, 2)
 
     @property
     def num_columns(self) -> int:
-        """The number K of columns of W: C, but 1 for two classes."""
+        """The number K of scores of a text: the number of classes, but 1 for two classes."""
         return 1 if self.num_classes == 2 else self.num_classes
 
     @property
@@ -217,9 +219,13 @@ class ClassHead(Head):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Computes the losses of n texts and their derivatives, for the solver.
 
-        `scores`, [n, K], are the scores of n texts without the biases, `free`, [B], are the free
-        parameters of the biases, and `targets` the targets of the texts. The results are the losses
-        [n], and their derivatives by the scores, [n, K], and by `free`, [n, B].
+        Args:
+          scores: [n, K], the scores without the biases; K is the number of classes, but 1 for two.
+          free: [K], the biases.
+          targets: int [n], the class of each text, from 0.
+
+        Returns:
+          The losses [n], and their derivatives by the scores, [n, K], and by the biases, [n, K].
         """
         scores = scores + free
         if scores.shape[1] == 1:
@@ -239,16 +245,21 @@ class ClassHead(Head):
         return losses, wrong, wrong
 
     def expand(self, weights: np.ndarray) -> np.ndarray:
-        """Returns the shares [F, C] of F features in the logits, from weights [F, K].
+        """Returns the shares [F, C] of F features in the C logits, from their weights [F, K].
 
-        For two classes K is 1, and a single column z becomes (-z/2, z/2).
+        The share of a feature is the number that it adds to a logit where its value is 1. It is the
+        weight, but for two classes K is 1, and a single column z becomes (-z/2, z/2).
         """
         if self.num_classes > 2:
             return weights
         return np.concatenate([-weights / 2, weights / 2], 1)
 
     def centre(self, weights: np.ndarray) -> np.ndarray:
-        """Returns the shares [F, C] of weights [F, K], less their mean over the classes."""
+        """Returns the shares [F, C] of F features in the logits of C classes, with a mean of 0.
+
+        The share of a feature is the number that it adds to a logit where its value is 1, here less
+        its mean over the classes. `weights` are [F, K], K equal to C, but 1 for two classes.
+        """
         shares = self.expand(weights)
         return np.asarray(shares - shares.mean(1, keepdims=True))
 
@@ -300,12 +311,12 @@ class LabelHead(Head):
     inverse_penalty: ClassVar[float] = 10.0
 
     def __post_init__(self) -> None:
-        """Checks the number of labels."""
+        """Raises ValueError unless `num_labels` is an int of at least 1."""
         _check_count("num_labels", self.num_labels, 1)
 
     @property
     def num_columns(self) -> int:
-        """The number of labels L."""
+        """The number K of scores of a text, which is the number of labels."""
         return self.num_labels
 
     def check_targets(self, targets: np.ndarray) -> None:
@@ -331,9 +342,13 @@ class LabelHead(Head):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Computes the losses of n texts and their derivatives, for the solver.
 
-        `scores`, [n, K], are the scores of n texts without the biases, `free`, [B], are the free
-        parameters of the biases, and `targets` the targets of the texts. The results are the losses
-        [n], and their derivatives by the scores, [n, K], and by `free`, [n, B].
+        Args:
+          scores: [n, L], the scores of L labels without the biases.
+          free: [L], the biases.
+          targets: bool [n, L], True where a text has a label.
+
+        Returns:
+          The losses [n], and their derivatives by the scores, [n, L], and by the biases, [n, L].
         """
         logits = scores + free
         # A single exponential gives the loss and its derivative, the error of the probability.
@@ -388,7 +403,7 @@ class RealHead(Head):
     inverse_penalty: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
-        """Checks that both numbers are finite, and that the unit is positive."""
+        """Raises ValueError unless both fields are finite numbers, and `unit` is above 0."""
         if not (np.isfinite(self.centre_of_targets) and 0 < self.unit < np.inf):
             raise ValueError(
                 "centre_of_targets must be finite and unit positive, got "
@@ -437,7 +452,10 @@ class RealHead(Head):
         return np.asarray(targets > np.median(targets))[:, None]
 
     def _standardise(self, values: np.ndarray) -> np.ndarray:
-        """Returns (values - m) / u, the numbers in units of the standard deviation."""
+        """Returns (values - m) / u, an array of the same shape as `values`.
+
+        m is the mean and u the standard deviation of the training targets.
+        """
         return (values - self.centre_of_targets) / self.unit
 
     def compute_slopes(
@@ -445,9 +463,13 @@ class RealHead(Head):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Computes the losses of n texts and their derivatives, for the solver.
 
-        `scores`, [n, K], are the scores of n texts without the biases, `free`, [B], are the free
-        parameters of the biases, and `targets` the targets of the texts. The results are the losses
-        [n], and their derivatives by the scores, [n, K], and by `free`, [n, B].
+        Args:
+          scores: [n, 1], the scores without the bias.
+          free: [1], the bias.
+          targets: float [n], the number of each text.
+
+        Returns:
+          The losses [n], and their derivatives by the scores, [n, 1], and by the bias, [n, 1].
         """
         wrong = scores + free - self._standardise(targets)[:, None]
         return 0.5 * wrong[:, 0] ** 2, wrong, wrong
@@ -458,7 +480,10 @@ class RealHead(Head):
         return self.centre_of_targets + self.unit * (scores + bias).astype(np.float64)
 
     def expand(self, weights: np.ndarray) -> np.ndarray:
-        """Returns the shares [F, 1] in the unit of the target, of features with weights [F, 1]."""
+        """Returns the weights [F, 1] of F features in the unit of the target: [F, 1].
+
+        They are the numbers that the features add to the prediction where their value is 1.
+        """
         return weights * self.unit
 
     def compute_losses(
@@ -504,7 +529,7 @@ class OrdinalHead(Head):
     inverse_penalty: ClassVar[float] = 2.0
 
     def __post_init__(self) -> None:
-        """Checks the number of grades."""
+        """Raises ValueError unless `num_grades` is an int of at least 2."""
         _check_count("num_grades", self.num_grades, 2)
 
     @property
@@ -514,17 +539,17 @@ class OrdinalHead(Head):
 
     @property
     def num_biases(self) -> int:
-        """The number of thresholds, G - 1."""
+        """The number of thresholds between the grades, the number of grades less 1."""
         return self.num_grades - 1
 
     @property
     def num_probabilities(self) -> int:
-        """The number of grades G."""
+        """The number of probabilities of a text, which is the number of grades."""
         return self.num_grades
 
     @property
     def num_groups(self) -> int:
-        """The number G - 1 of groups of texts: the texts above each grade but the highest."""
+        """The number of groups of texts: the texts above each grade but the highest."""
         return self.num_grades - 1
 
     def check_targets(self, targets: np.ndarray) -> None:
@@ -537,14 +562,15 @@ class OrdinalHead(Head):
     def group_texts(self, targets: np.ndarray) -> np.ndarray:
         """Returns a bool [n, G - 1], True at k for the targets above the grade k.
 
-        `targets`, int [n], are the grades from 0.
+        `targets`, int [n], are the grades of n texts, from 0; G is the number of grades.
         """
         return np.asarray(targets[:, None] > np.arange(self.num_groups))
 
     def start_free(self, targets: np.ndarray) -> np.ndarray:
-        """Returns the free parameters for which P(y > k) is the frequency in the targets.
+        """Returns the free parameters [G - 1] from which the solver starts, for G grades.
 
-        They are [G - 1], for the targets int [n].
+        With them P(y > k) at the score 0 is the frequency of the grades above k in the targets, int
+        [n], to which a text of each grade is added.
         """
         # A text is added to each grade, because a grade without a text would have no threshold.
         counts = np.bincount(targets, minlength=self.num_grades) + 1.0
@@ -552,13 +578,19 @@ class OrdinalHead(Head):
         return self.make_free(np.log(below / (1 - below)))
 
     def make_bias(self, free: np.ndarray) -> np.ndarray:
-        """Returns the thresholds [G - 1] of the free parameters (t_0, log(t_1 - t_0), ...)."""
+        """Returns the G - 1 thresholds t of G grades, in ascending order.
+
+        `free`, [G - 1], are the parameters of the solver: t_0, log(t_1 - t_0), log(t_2 - t_1), ...
+        """
         # The line search of the solver may try a step that would overflow.
         steps = np.exp(np.clip(free[1:], -_LARGEST, 50.0))
         return np.cumsum(np.concatenate([free[:1], steps]))
 
     def make_free(self, bias: np.ndarray) -> np.ndarray:
-        """Returns the free parameters (t_0, log(t_1 - t_0), ...) of thresholds `bias`, [G - 1]."""
+        """Returns the parameters of the solver, [G - 1], for the G - 1 thresholds t of G grades.
+
+        They are t_0, log(t_1 - t_0), log(t_2 - t_1), ...; `bias` are the thresholds, [G - 1].
+        """
         # Two thresholds of a rare grade may be equal after rounding to 32 bits.
         return np.concatenate([bias[:1], np.log(np.maximum(np.diff(bias), 1e-6))])
 
@@ -567,9 +599,13 @@ class OrdinalHead(Head):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Computes the losses of n texts and their derivatives, for the solver.
 
-        `scores`, [n, K], are the scores of n texts without the biases, `free`, [B], are the free
-        parameters of the biases, and `targets` the targets of the texts. The results are the losses
-        [n], and their derivatives by the scores, [n, K], and by `free`, [n, B].
+        Args:
+          scores: [n, 1], the scores z, without the thresholds t.
+          free: [G - 1], the parameters t_0, log(t_1 - t_0), ... of the thresholds of G grades.
+          targets: int [n], the grade of each text, from 0.
+
+        Returns:
+          The losses [n], and their derivatives by the scores, [n, 1], and by `free`, [n, G - 1].
         """
         thresholds = self.make_bias(free)
         has_lower, has_upper = targets > 0, targets < self.num_grades - 1

@@ -200,7 +200,7 @@ class _Chunk(NamedTuple):
 
     Attributes:
       vectors: float64 [T, D], their vectors.
-      tokens: their positions among the tokens of all texts.
+      tokens: the slice of their positions among the tokens of all texts.
     """
 
     vectors: np.ndarray
@@ -339,6 +339,9 @@ def _fit_classifier(
       is_open: bool [T], the gate of each token.
       gate, cut, density: the fields of the result, which this function does not fit.
       sample_weight: [n], the weight of each text.
+
+    Returns:
+      The fitted classifier of pooled vectors.
     """
     counts = np.bincount(rows[is_open], minlength=len(texts))
     means = np.zeros((len(texts), texts[0].shape[1]))
@@ -373,7 +376,10 @@ def _fit_gate(
     pooling: GatedPooling,
     sample_weight: np.ndarray,
 ) -> np.ndarray:
-    """Fits the vector u [D] by ridge regression of the gains of the tokens.
+    """Fits the vector u [D] of the gates by ridge regression of the gains of the tokens.
+
+    u . h predicts the gain of a token from its vector h. The gain is n (loss of the text without
+    the token - loss with it), for the mean of n vectors.
 
     Args:
       texts: for each of n texts the vectors [., D] of its tokens.
@@ -443,7 +449,8 @@ def _compute_gains(
     def measure(sums: np.ndarray, counts: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """Computes the loss of each text from the sum and the number of its open tokens.
 
-        `sums` are [m, K], `counts` int [m] and `labels` int [m], for m texts; the result is [m].
+        `sums` [m, K] are the sums of the scores of the open tokens of m texts, `counts` int [m] are
+        their numbers, and `labels` int [m] the classes of the texts; the result is [m].
         """
         # The mean of no vector is zero.
         logits = head.add_bias(sums / np.maximum(counts, 1)[:, None], bias)
