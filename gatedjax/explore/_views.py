@@ -402,7 +402,8 @@ class PairView(View):
     def layers(self, state: State) -> list[Json] | None:
         """Computes a grid for each of the two texts and each head: the weights of its words.
 
-        Returns the grids, a list of dicts for JSON that `grid` makes; None if a text has no word.
+        Returns the grids, a list of dicts for JSON that `grid` makes, with the words of the "rows"
+        and "columns" and a number for each pair of them in "pairs"; None if a text has no word.
         """
         _, texts = self._texts(state)
         if not all(texts):

@@ -188,7 +188,7 @@ def open_batches(train_data: Any, num_steps: int, repeatable: bool = True) -> Ba
 
 
 def first_batch(train_data: Any, num_steps: int) -> Batch:
-    """Returns the batch of step 0 of data with `train_data[step]`, after checking the data.
+    """Returns the batch of step 0, a dict of arrays, after checking the data `train_data[step]`.
 
     Args:
       train_data: the training data of a lane, a run that is trained side by side with other runs.

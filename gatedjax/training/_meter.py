@@ -216,7 +216,8 @@ class Meter:
           The entries of the line by name; for several runs their means.
 
         Raises:
-          NonFiniteError: if a run skipped more than `max_skipped` updates in a row.
+          NonFiniteError: if a run skipped more updates in a row than the training option
+            `max_skipped`.
         """
         self.check_skipped()
         values = floats_of(self.pending)
@@ -242,7 +243,8 @@ class Meter:
         """Writes a line of metrics.jsonl for each update that was skipped since the last call.
 
         Raises:
-          NonFiniteError: if a run skipped more than `max_skipped` updates in a row.
+          NonFiniteError: if a run skipped more updates in a row than the training option
+            `max_skipped`.
         """
         updates, self._updates = self._updates, []
         # All flags are fetched in a single transfer, because each transfer waits for the device.
@@ -258,8 +260,8 @@ class Meter:
     def _report_skipped(self, number: int, record: Record, update: Update) -> None:
         """Writes a line of metrics.jsonl about a skipped update of run `number`, from 0.
 
-        `record` is the progress of this run. Raises NonFiniteError if it has more than
-        `max_skipped` skipped updates in a row.
+        `record` is the progress of this run. Raises NonFiniteError if it has more skipped updates
+        in a row than the training option `max_skipped`.
         """
         step, limit = update.step + 1, self._work.config.max_skipped
         example_ids = update.example_ids[number]

@@ -285,7 +285,8 @@ class CheckpointStore:
           arrays: True also checks the hashes of all arrays.
 
         Returns:
-          The manifest, the dict that the method `manifest` describes.
+          The manifest, a dict with "step", "time", "files" (size and hash of each file) and
+          "leaves" (shape and hash of each array), see the method `manifest`.
 
         Raises:
           CheckpointDamaged: if a file or an array differs from the save; the message names it.

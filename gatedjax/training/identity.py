@@ -97,9 +97,9 @@ def _mapping(name: str, source: object) -> dict[str, Any]:
 def saved_settings(record: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the settings in the record of a checkpoint, nested dicts by name.
 
-    The result is {} if another program wrote the record. Before 0.1.0 the settings were in the
-    metadata of the record, and a run of `experiments` had its training options below "config". They
-    are returned in the present layout.
+    `record` is the JSON record of the checkpoint, a dict. The result is {} if another program wrote
+    it. Before 0.1.0 the settings were in the metadata of the record, and a run of `experiments` had
+    its training options below "config". They are returned in the present layout.
     """
     if "settings" in record:
         return record["settings"]

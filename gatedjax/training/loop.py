@@ -158,7 +158,7 @@ class Engine(Protocol):
         run its best parameters are the last ones.
 
         Args:
-          carry: the result of `fetch_carry`.
+          carry: the carried state, a tree of NumPy arrays or None, as from `fetch_carry`.
           records: the progress of each run.
         """
 
@@ -184,18 +184,20 @@ class TrainingRun:
     """The variables of the training loop.
 
     Attributes:
-      engine: the arrays of the run, or of several runs side by side.
-      work: the work folder.
-      meter: the metrics since the last line of metrics.jsonl.
-      shared: the settings, metadata and digests that all checkpoints of the run record.
+      engine: the `Engine` with the arrays of the run, or of several runs side by side.
+      work: the `Workdir` with the training options, the log and the checkpoints.
+      meter: the `Meter` of the metrics since the last line of metrics.jsonl.
+      shared: the `Shared` settings, metadata and digests that all checkpoints of the run record.
       step: the number of steps so far.
       resumed: True if the run continues from a checkpoint.
-      stop_when: maps the number of steps so far to True if the run ends there, before `num_steps`.
+      stop_when: maps the number of steps so far to True if the run ends there, before `num_steps`;
+        None ends no run early.
       callbacks: functions (step, state, metrics) that are called after each step that is logged or
         evaluated.
-      shapes: the shapes of the batches so far, because each new shape is compiled.
-      reach: a search for parameters that no gradient reaches, until the first line of a new run.
-      seen: hashes of the batches since the processes of the run last compared them.
+      shapes: a set of the shapes of the batches so far, because each new shape is compiled.
+      reach: a `Reach`, which searches for parameters that no gradient reaches, until the first line
+        of a new run; then None.
+      seen: a `Seen`, the hashes of the batches since the processes of the run last compared them.
     """
 
     engine: Engine

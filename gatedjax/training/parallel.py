@@ -361,7 +361,8 @@ class Parallel:
 
         Args:
           state: the train state with its arrays on the devices, as from `place`.
-          carry: the result of `fetch_carry`, which becomes the carry of the returned state.
+          carry: the carried state as NumPy arrays or None, as from `fetch_carry`. It becomes the
+            carry of the returned state.
         """
         return dataclasses.replace(self.host(dataclasses.replace(state, carry=None)), carry=carry)
 
