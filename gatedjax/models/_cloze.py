@@ -200,8 +200,8 @@ class ClozeTask(ClassifierTask):
 
         Returns:
           (loss, metrics): the loss summed over the examples with an answer, a scalar, and a dict
-          with "loss", "accuracy" and "unanswerable" (see `evaluate`), each a `Ratio` of a sum and a
-          count.
+          with "loss", "accuracy" and "unanswerable" (the share of examples whose answer is no
+          candidate or does not occur), each a `Ratio` of a sum and a count.
         """
         output: Output = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
         losses, _ = _answers(output.logits, batch["label"])
@@ -226,7 +226,11 @@ class ClozeTask(ClassifierTask):
 
 
 def _score(log_probs: Float[Array, "B C"], batch: Batch) -> tuple[Metrics, Predictions]:
-    """Returns the metrics and the predictions of `ClozeTask.evaluate` for a batch, two dicts.
+    """Returns (metrics, predictions) of a batch, two dicts.
+
+    The metrics are "loss", "accuracy" and "unanswerable", each a `Ratio` of a sum and a count. The
+    predictions are arrays [B]: "example_id", "label", "predicted" (the index of the most probable
+    candidate), "correct" (1.0 or 0.0) and "weight".
 
     log_probs are the log-probabilities of the C candidates, and the batch has "label", "weight",
     "example_id" [B] and "candidate_mask" [B, C].

@@ -32,7 +32,8 @@ class GANetOutput:
       gates: the gates g of this pass [B, T], 0 at padding.
       gate_logits: the log-odds a of open gates [B, T], -inf at padding.
       scores: the attention scores e [B, T]; None for "bilstm".
-      closed: bool [B], True for texts with all gates closed before the `empty` rule.
+      closed: bool [B], True for texts with all gates closed, before the option `gates.empty` opens
+        the most probable gate ("max_gate") or shows all words to attention ("soft").
     """
 
     logits: Array

@@ -229,7 +229,10 @@ class GANetTask:
             """
 
             def run(pattern):
-                """Returns the `GANetOutput` under a pattern of gates [B, T] for the T words."""
+                """Returns the `GANetOutput` of the encoded texts under given gates.
+
+                pattern [B, T] has a gate in [0, 1] for each of the T words of B texts.
+                """
                 arguments = {"params": params}, encoded, pattern, rows
                 return self.model.apply(*arguments, train=True, rngs=head_rngs, method=GANet.read)
 
@@ -248,6 +251,9 @@ class GANetTask:
     def evaluate(self, params: Params, batch: Batch) -> tuple[Metrics, Predictions]:
         """Evaluates a batch; GA-Net under all gate modes.
 
+        The modes are "sample" (drawn gates, 0 or 1), "threshold" (open with a probability above
+        0.5), "expected" (the open probabilities as gates) and "relaxed" (drawn soft gates).
+
         Args:
           params: the parameters, as from `init`.
           batch: "tokens" int [B, T] (T words per text), and "lengths", "label", "weight" and
@@ -256,8 +262,8 @@ class GANetTask:
         Returns:
           (metrics, predictions): a dict of `Ratio`s and a dict of arrays [B]. The metrics are
           "loss" (cross-entropy) and "accuracy" under `gates.test_gate`. For GA-Net they also have
-          "density" and, for each gate mode * ("sample", "threshold", "expected", "relaxed") and
-          averaged over the draws, loss_*, accuracy_*, density_* (mean over sentences),
+          "density" and, for each gate mode * and averaged over the draws of the mode, loss_*,
+          accuracy_*, density_* (mean over sentences),
           density_tok_* (mean over tokens) and, for "sample" and "threshold", closed_* (share of
           texts with all gates closed). The predictions are "example_id", "label", "predicted",
           "correct", "attended" (the number of tokens that attention sees) and "length".

@@ -257,7 +257,8 @@ class RAULanguageTask:
 
         Args:
           params: the parameters, as from `init`.
-          batch: the window, as for `loss`, with "example_id" [B] in addition.
+          batch: the window, "tokens" and "targets" int [B, T], "lengths" and "example_id" int [B],
+            optionally "reset" bool [B], and "token_weight" [B, T], 1 at words and 0 at padding.
           carry: the state before the window, as from `init_carry`.
 
         Returns:
@@ -278,8 +279,9 @@ class RAULanguageTask:
     def _score(self, params: Params, batch: Batch, carry: Carry, **options: Any) -> Tree:
         """Returns (negative log-likelihoods [B, T] of T words, carry for the next window).
 
-        params are the parameters, batch and carry are the arguments of `RAULanguageModel.score`,
-        and options are further keywords: train, and the PRNG keys `rngs` of Flax.
+        params are the parameters, batch is a window with "tokens" and "targets" int [B, T] and
+        "lengths" int [B], carry is the state before the window, and options are further keywords:
+        train, and the PRNG keys `rngs` of Flax.
         """
         return self.model.apply(
             {"params": params}, batch, carry, method=RAULanguageModel.score, **options

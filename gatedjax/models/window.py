@@ -304,8 +304,8 @@ def _loss(
 ) -> Float[Array, ""]:
     """Computes the loss of a batch of texts under a draw of the gates: a scalar.
 
-    params are the parameters of gates and reader. squares are q, the squared lengths of the
-    features of V words. edge is the index of the edge of a text in the arrays of gate logits,
+    params are the parameters of gates and reader, and batch has the B texts of a step. squares are
+    q, the squared lengths of the features of V words. edge is the index of the edge of a text in the arrays of gate logits,
     density is the target of this step, and key draws the noise.
     """
     mask = F.length_mask(batch.lengths, batch.words.shape[1])

@@ -47,9 +47,9 @@ TokenAttention = Literal["dot", "multi_dim"]
 class SSANNLIConfig:
     """The configuration of an `SSANNLI`, as keywords with defaults.
 
-    `gates` is a `SelectorConfig`. `t2t` is the attention between tokens: "dot", with `num_heads`
-    heads, or "multi_dim". `hidden` is the width of the layers, and `embedding_dim` that of the word
-    vectors.
+    `gates` is a `SelectorConfig`. `t2t` is the attention between tokens: "dot", scaled dot products
+    of `num_heads` heads, or "multi_dim", additive scores with a softmax for each feature. `hidden`
+    is the width of the layers, and `embedding_dim` that of the word vectors.
 
     >>> SSANNLIConfig(t2t="multi_dim", exclude_self=True).num_heads
     1
@@ -106,8 +106,9 @@ class SSANNLIOutput:
 
     Attributes:
       logits: class scores [B, C], float32.
-      premise: attention weights and selections between the tokens of the first sentence.
-      hypothesis: attention weights and selections between the tokens of the second sentence.
+      premise: an `nn.Selection`, the attention weights and selections between the tokens of the
+        first sentence.
+      hypothesis: an `nn.Selection` for the tokens of the second sentence.
       baseline: the expected reward of the estimator "reinforce", a scalar; None for other
         estimators.
     """

@@ -35,9 +35,9 @@ Pool = Literal["mean", "max", "first", "s2t"]
 class SSANProbeConfig(SSANConfig):
     """The configuration of encoder and head, as keywords with defaults.
 
-    The options of the encoder are the fields of `SSANConfig`. `pool` is "mean", "max", "first" or
-    "s2t", and `head_hidden` has the widths of the layers between the pooled states and the class
-    layer.
+    The options of the encoder are the fields of `SSANConfig`. `pool`, the pooling of the states of
+    the words, is "mean", "max", "first" (the first word) or "s2t" (source2token attention), and
+    `head_hidden` has the widths of the layers between the pooled states and the class layer.
 
     >>> SSANProbeConfig(pool="max", num_layers=3).head_hidden
     (128, 128)

@@ -164,7 +164,8 @@ class WordReorderingTask(SelectorTask):
     def frozen(self) -> tuple[str, ...]:
         """Paths of the parameters that training does not change.
 
-        They are ("encoder",) with `freeze_encoder`; otherwise the frozen word vectors or ().
+        They are ("encoder",) with `freeze_encoder`, otherwise ("encoder/embed/embedding",) if the
+        network freezes its word vectors, else ().
         """
         return ("encoder",) if self.model.config.freeze_encoder else super().frozen
 

@@ -346,7 +346,8 @@ class SelectorTask:
     def frozen(self) -> tuple[str, ...]:
         """Paths of the parameters that training does not change.
 
-        They are (`table`,) if the network freezes its word vectors, else ().
+        They are the path of the word vectors, such as ("encoder/embed/embedding",), if the network
+        freezes them, else ().
         """
         return frozen_embeddings(self.model, self.table)
 
@@ -447,9 +448,11 @@ class SelectorTask:
             the task.
 
         Returns:
-          (metrics, predictions): the metrics of the task, a dict of `Ratio`s, with "selected_1" and
-          "empty_1" for layer 1 (see `selector_metrics`), and its predictions, a dict of arrays
-          [B, ...], with "selected_heads" and "empty_heads", for layers with a selector.
+          (metrics, predictions): the metrics of the task, a dict of `Ratio`s, and its predictions,
+          a dict of arrays [B, ...]. For a layer with a selector, such as layer 1, the metrics have
+          "selected_1", the share of pairs of tokens that it selects, and "empty_1", the share of
+          tokens that select no token. The predictions have these shares for each of the M heads of
+          the S layers with a selector, as "selected_heads" and "empty_heads" [B, S, M].
         """
         output: Output = self.model.apply({"params": params}, batch)
         metrics = self._metrics(output, batch) | self._selector_metrics(output, batch["weight"])
@@ -506,7 +509,10 @@ class SelectorTask:
         return self._selections(output)
 
     def _selector_metrics(self, output: Output, weight: Float[Array, " B"]) -> Metrics:
-        """Returns the `Ratio`s of `selector_metrics`, such as "selected_1" and "empty_1".
+        """Returns the metrics of the layers with a selector, a dict of `Ratio`s.
+
+        For layer 1 they are "selected_1", the share of pairs of tokens that are selected, and
+        "empty_1", the share of tokens that select no token.
 
         output is the result of a call of the network, such as an `SSANOutput`, and weight is 0 at
         filler rows.

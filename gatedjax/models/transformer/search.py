@@ -106,7 +106,10 @@ def beam_search(
     def body(s: dict[str, Tree]) -> dict[str, Tree]:
         """Returns the state of the search after another step.
 
-        `s` and the result are dicts of arrays, as `_beginning` returns them.
+        `s`, the state before the step, and the result are dicts of arrays, for R rows and K targets
+        of at most T tokens: "position" (a scalar), "last" tokens [R, K], unfinished targets "alive"
+        and finished targets "ended" [R, K, T] with "alive_scores" and "ended_scores" [R, K],
+        "count" (of finished targets) and "done" [R], and the "cache" of the model.
         """
         at = s["position"]
         log_probs, cache = step(s["last"], s["cache"], at)
@@ -149,7 +152,11 @@ def beam_search(
         }
 
     def is_unfinished(s: dict[str, Tree]) -> Array:
-        """Returns True, as a scalar, while a row is not done; `s` is a dict as in `body`."""
+        """Returns True, as a scalar, while a row has to go on.
+
+        `s` is the state of the search, of which "position", a scalar, and "done", True for each
+        row that has its targets, are used.
+        """
         return (s["position"] < size) & ~jnp.all(s["done"])
 
     state = lax.while_loop(is_unfinished, body, state)
@@ -225,8 +232,9 @@ def greedy_search(
     def body(s: dict[str, Tree]) -> dict[str, Tree]:
         """Returns the state of the search after another step.
 
-        `s` and the result are dicts: "position", "last" and "tokens", "score" and "done" of each
-        row, and "cache".
+        `s`, the state before the step, and the result are dicts of arrays for R rows: "position" (a
+        scalar), the "last" token [R, 1], all "tokens" [R, T] of the target, its "score", a
+        log-probability, and "done" [R], True after the stop token, and the "cache" of the model.
         """
         at = s["position"]
         log_probs, cache = step(s["last"], s["cache"], at)
@@ -245,7 +253,11 @@ def greedy_search(
         }
 
     def is_unfinished(s: dict[str, Tree]) -> Array:
-        """Returns True, as a scalar, while a row is not done; `s` is a dict as in `body`."""
+        """Returns True, as a scalar, while a row has to go on.
+
+        `s` is the state of the search, of which "position", a scalar, and "done", True for each
+        row with a stop token, are used.
+        """
         # The loop runs until the last row is done; rows that are done do not change.
         return (s["position"] < size) & ~jnp.all(s["done"])
 
