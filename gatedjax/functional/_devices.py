@@ -110,7 +110,7 @@ def compile_outside_jit(*static: int) -> Callable[..., Tree]:
     compile again in each call, because its body closes over the arrays of that call.
 
     Args:
-      *static: the positions of hashable arguments that are known while tracing.
+      *static: the positions, from 0, of hashable arguments that are known while tracing.
     """
     return functools.partial(jax.jit, static_argnums=static, inline=True)
 

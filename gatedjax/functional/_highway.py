@@ -139,10 +139,10 @@ def _gated_stack(selected: Array, weights: GatedStackWeights) -> tuple[Array, Ar
     def layer(carry: Array, inputs: tuple[Array, Array, Array]) -> tuple[Array, Array]:
         """Computes a layer: (state below, arrays of the layer) -> (state, state).
 
-        The state below, `carry`, and the state are [*B, D]; `inputs` are the recurrent kernel [D,
-        D], the gate T_l [*B, D], and the part [*B, D] of the candidate's sum that the selection
-        vector s_l of the layer contributes, with its bias. The scan stacks the second result over
-        the layers.
+        The state below, `carry`, and the state are [*B, D], of width D; `inputs` are the recurrent
+        kernel [D, D], the gate T_l [*B, D], and the part [*B, D] of the candidate's sum that the
+        selection vector s_l of the layer contributes, with its bias. The scan stacks the second
+        result over the layers.
         """
         kernel, gate, input_sum = inputs
         # The operands have the dtype of the inputs, but the carry stays in the wide dtype, because
@@ -195,7 +195,7 @@ def highway_stack(
 def _highway_stack(inputs: Array, weights: HighwayWeights) -> tuple[Array, Array]:
     """Computes `highway_stack` of `inputs` [*B, D] without checks; returns (states, gates).
 
-    Both are [*B, L, D], for the L layers of `weights`.
+    Both are [*B, L, D], for the L layers of `weights` and states of width D.
     """
     dtype, wide, width = inputs.dtype, wide_dtype(inputs), inputs.shape[-1]
 
@@ -204,7 +204,7 @@ def _highway_stack(inputs: Array, weights: HighwayWeights) -> tuple[Array, Array
 
         `weights` belong to the layer, a kernel [D, 2D] and a bias [2D], with the columns of the
         gate first and of the candidate second. The scan stacks the second result over the layers.
-        `carry` is the state below.
+        `carry` is the state below, of width D.
         """
         # Gate and candidate share a product, because both read the layer below.
         both = _product(carry, weights.recurrent, dtype)

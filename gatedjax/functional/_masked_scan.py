@@ -120,9 +120,9 @@ def scan_steps(
     def body(carry: Carry, inputs: Tree) -> tuple[Carry, Tree]:
         """Computes a step: (carry, (x, is real, goes on)) -> (carry, output), for all rows.
 
-        x is a tree of arrays [B, ...]. "is real" is bool [B], or None for all rows. "goes on" is
-        bool [B], False in rows that start with a new carry, or None if no row does. `inputs` has
-        the three of them for the step.
+        x is a tree of arrays [B, ...]. "is real" is bool [B] for B rows, or None for all rows.
+        "goes on" is bool [B], False in rows that start with a new carry, or None if no row does.
+        `inputs` has the three of them for the step.
         """
         x, real, goes_on = inputs
         if goes_on is not None:

@@ -189,9 +189,9 @@ def _fill_closed(gates: Array, keep: Array | None, empty: Empty, positions: Arra
 
     A row has the gates of one of Q queries for N keys. The rule is "self" or "all".
 
-    With "self" the key at the position of the query opens, and with "all" each key. keep is True at
-    the keys that may be selected, or None for all. positions [Q] are the positions of the
-    queries among the keys; None means 0 .. Q - 1. Returns gates of the same shape.
+    With "self" the key at the position of the query opens, and with "all" each key. keep broadcasts
+    to the gates and is True at the keys that may be selected; None means all. positions [Q] are the
+    positions of the queries among the keys; None means 0 .. Q - 1. Returns gates of the same shape.
     """
     none = jnp.all(gates <= 0, axis=-1, keepdims=True)  # False in a row with a gate of NaN
     if empty == "self":
@@ -322,8 +322,9 @@ def attention_scores(
 ) -> tuple[Array, Array | None, Array]:
     """Returns (scores, mask, value) of an attention, with the checks of its arguments.
 
-    query is [..., Q, H], key [..., N, H] and value [..., N, D], for Q queries and N keys; mask is
-    True at real keys, [*B, N] or [*B, M, N] with an axis of M heads, or None for all.
+    query is [..., Q, H], key [..., N, H] and value [..., N, D], for Q queries and N keys with
+    vectors of width H, and values of width D; mask is True at real keys, [*B, N] or [*B, M, N] with
+    an axis of M heads, or None for all.
 
     Returns:
       The scores query key^T / sqrt(H) [..., Q, N] in float32 or wider; the mask [..., 1, N] with
@@ -358,8 +359,8 @@ def _key_mask(mask: Array, shape: tuple[int, ...]) -> Array:
 def weighted_values(weights: Array, value: Array) -> Array:
     """Computes W value [..., Q, D] from weights W [..., Q, N] and values [..., N, D].
 
-    Q is the number of queries, and N that of the keys. The sum is formed in float32 or wider, and
-    the result has the dtype of value.
+    Q is the number of queries, N that of the keys, and D the width of a value. The sum is formed in
+    float32 or wider, and the result has the dtype of value.
     """
     wide = wide_dtype(value)
     output = jnp.einsum(

@@ -287,7 +287,7 @@ def _sum_over_keys(values: Array, mask: Array | None, pair_mask: Array | None) -
     """Returns the sum of values [B, M, Q, N] over the keys that count: [B, M, Q].
 
     The axes are B examples, M heads, Q queries and N keys. `mask` [B, N] is True at real keys and
-    `pair_mask` at pairs that count; None means all.
+    `pair_mask`, [B, Q, N] or with an axis of heads, at pairs that count; None means all.
     """
     return jnp.sum(_zero_elsewhere(values, mask, pair_mask), axis=-1)
 

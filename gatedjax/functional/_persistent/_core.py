@@ -24,14 +24,16 @@ from gatedjax.functional._types import Tree
 class Static(NamedTuple):
     """The arguments of a recurrence that are known while tracing.
 
-    B is the number of rows, T that of steps, and H the hidden width.
+    B is the number of rows, T that of steps, D the width of the inputs, and H the hidden width.
 
     Attributes:
       variant: the properties that the kernels are compiled for, such as the kind of recurrence.
       reverse: for each direction, True if it runs from the last step to the first.
       core: the scan of a direction d with its backward pass. It maps (*scan_static[d], weights, xs,
-        mask, initial, dropout, begins) to (final, outputs), the final carry and the outputs [B, T,
-        H]. The arguments are those of `Recurrence.arguments`.
+        mask, initial, dropout, begins) to (final, outputs), the final carry and the outputs
+        [B, T, H]. The arguments are the weights; the inputs [B, T, D]; the mask [B, T] of real
+        steps or None; the first carry; the mask of recurrent dropout [B, H] or None; and the
+        `Restarts` of segments.
       forward: the same scan, which JAX can differentiate in all modes.
       scan_static: for each direction, the first arguments of `core` and `forward`, hashable values
         that are known while tracing.
@@ -447,8 +449,9 @@ def _pull_kernel(
     def carry(like: Tree, d: int, *leaves: jax.Array) -> Tree:
         """Returns the gradients of direction `d` as a carry with the structure of `like`.
 
-        `leaves` are the gradients of the hidden and of the cell state, [directions, B, H] each.
-        Without cell states only the first is used.
+        `like` is the carry of this direction, an array [B, H] for B rows and H hidden units, an
+        `LSTMState`, or a tree of None. `leaves` are the gradients of the hidden and of the cell
+        state, [directions, B, H] each. Without cell states only the first is used.
         """
         count = len(jax.tree.leaves(like))
         return jax.tree.unflatten(jax.tree.structure(like), [leaf[d] for leaf in leaves[:count]])
