@@ -106,7 +106,7 @@ def read_metrics(path: str | Path) -> list[dict[str, Any]]:
       path: the file that training writes in its work folder.
 
     Returns:
-      A dict per line, in the order of the file.
+      A dict per line, in the order of the file, such as "split", "step" and the numbers of a step.
 
     Raises:
       FileNotFoundError: if the file does not exist.

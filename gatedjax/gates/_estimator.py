@@ -49,7 +49,7 @@ class Estimator(Protocol):
       rows: the number of rows of logistic noise [rows, n] that an estimate needs.
       evaluations: a method of the number n of gates; returns the number of evaluations of the loss.
       surrogate: a method of (loss as a function of the gates, logits [n], noise [rows, n]); returns
-        a scalar, the estimate of E f(b), whose derivative is the estimate of the gradient.
+        a scalar, the estimate of E f(b), with the estimate of the gradient as its derivative.
     """
 
     @property

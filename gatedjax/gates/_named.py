@@ -37,8 +37,8 @@ def current_name(option: Literal["relax", "selector"], name: str) -> Any:
     """Returns the current name of an estimator, a string such as "st_gumbel".
 
     Args:
-      option: the option of a network whose value is the name, "relax" of GA-Net or "selector" of
-        SSAN.
+      option: the option of a network that has the name as its value, "relax" of GA-Net or
+        "selector" of SSAN.
       name: the name. The older names "soft" and "straight_through" of "relax", and "st", "soft" and
         "expect" of "selector", are replaced; other names are returned unchanged.
     """

@@ -140,7 +140,7 @@ def _difference(sums: Array, total: Array, a: Array | None) -> Array:
     """Returns the numerator of the Newton step for sum phi = total, which is sums - total.
 
     sums [..., 1] are the sums of the gates phi of each row, and total [..., 1] are the sums that
-    are wanted; a is not used.
+    are wanted; a is not used. The result is [..., 1].
     """
     del a
     return sums - total
@@ -159,10 +159,9 @@ def _square_excess(sums: Array, total: Array, a: Array | None) -> Array:
 def _power_excess(sums: Array, total: Array, a: Array | None) -> Array:
     """Returns the numerator of the Newton step for (sum phi)^a = 1, [..., 1].
 
-    It is divided by the sum of the slopes of phi.
-
-    The left side is convex in theta for a <= 1 and linear at a = 0. sums [..., 1] are the sums of
-    the gates phi of each row, a is the exponent, a scalar or [..., 1], and total is not used.
+    It is divided by the sum of the slopes of the gates phi. The left side is convex in theta, the
+    threshold of a row, for a <= 1 and linear at a = 0. sums [..., 1] are the sums of the gates of
+    each row, a is the exponent, a scalar or [..., 1], and total is not used.
     """
     del total
     assert a is not None
@@ -202,8 +201,9 @@ def _beyond(z: Array, keep: Array, total: Array, a: Array | None) -> tuple[Array
     """Returns bounds (low, high) of theta [..., 1] from the tails of the Laplace distribution.
 
     theta is the threshold of a row of gates phi(z - theta). z are scores [..., n], keep is True at
-    real positions, total [..., 1] is the sum of the gates, and a is the scale. With low and high of
-    `_around` and n real positions the bounds follow from
+    real positions, total [..., 1] is the sum of the gates, and a is the scale, a scalar or
+    [..., 1]. With the result (low, high) of `_around`, the smallest and the largest real score with
+    a margin, and n real positions the bounds follow from
 
         sum phi <= n/2 exp((high - theta) / a),  n - sum phi <= n/2 exp((theta - low) / a)
     """

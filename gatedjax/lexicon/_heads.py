@@ -110,7 +110,7 @@ class Head(abc.ABC):
         return bias
 
     def add_bias(self, scores: np.ndarray, bias: np.ndarray) -> np.ndarray:
-        """Returns the logits [n, C] of scores [n, K] with the biases `bias`, [B]."""
+        """Returns the C logits of each of n texts, [n, C], from scores [n, K] and B biases `bias`."""
         return self.expand(scores + bias)
 
     def expand(self, weights: np.ndarray) -> np.ndarray:
@@ -268,8 +268,8 @@ class ClassHead(Head):
     ) -> np.ndarray:
         """Computes the cross-entropy of each text: [n].
 
-        `logits` are [n, C] and `targets` int [n]; `bias` is not used, because the logits contain
-        it.
+        `logits` are [n, C] for n texts and C classes, and `targets` int [n] the classes; `bias` is
+        not used, because the logits contain it.
         """
         top = logits.max(1)
         total = np.exp(logits - top[:, None]).sum(1)
@@ -278,7 +278,8 @@ class ClassHead(Head):
     def compute_probabilities(self, logits: np.ndarray, bias: np.ndarray) -> np.ndarray:
         """Computes the probability of each class: [n, C]; the rows sum to 1.
 
-        `logits` are [n, C]; `bias` is not used, because the logits contain it.
+        `logits` are [n, C] for n texts and C classes; `bias` is not used, because the logits
+        contain it.
         """
         exponentials = np.exp(logits - logits.max(1, keepdims=True))
         # The sum is taken class by class, so that its bits do not depend on the number of texts.
@@ -362,15 +363,16 @@ class LabelHead(Head):
     ) -> np.ndarray:
         """Computes the sum of the cross-entropies of the labels of each text: [n].
 
-        `logits` are [n, L] and `targets` bool [n, L]; `bias` is not used, because the logits
-        contain it.
+        `logits` are [n, L] for n texts and L labels, and `targets` bool [n, L], True where a text
+        has a label; `bias` is not used, because the logits contain it.
         """
         return np.asarray(np.logaddexp(0, np.where(targets, -logits, logits)).sum(1))
 
     def compute_probabilities(self, logits: np.ndarray, bias: np.ndarray) -> np.ndarray:
         """Computes the probability of each label: [n, L].
 
-        `logits` are [n, L]; `bias` is not used, because the logits contain it.
+        `logits` are [n, L] for n texts and L labels; `bias` is not used, because the logits contain
+        it.
         """
         return compute_sigmoid(logits)
 
@@ -475,7 +477,7 @@ class RealHead(Head):
         return 0.5 * wrong[:, 0] ** 2, wrong, wrong
 
     def add_bias(self, scores: np.ndarray, bias: np.ndarray) -> np.ndarray:
-        """Returns the predictions v, [n, 1], of scores [n, 1] and the bias [1]."""
+        """Returns the predictions of n texts, [n, 1], from their scores [n, 1] and the bias [1]."""
         # The mean may be large against the scores, so that 32 bits would be too few for the sum.
         return self.centre_of_targets + self.unit * (scores + bias).astype(np.float64)
 
@@ -491,7 +493,8 @@ class RealHead(Head):
     ) -> np.ndarray:
         """Computes half of the squared error in units of the standard deviation: [n].
 
-        `logits`, [n, 1], are the predictions and `targets`, [n], the numbers; `bias` is not used.
+        `logits`, [n, 1], are the predictions for n texts, and `targets`, [n], their numbers; `bias`
+        is not used.
         """
         return np.asarray(0.5 * ((logits[:, 0] - targets) / self.unit) ** 2)
 
@@ -630,7 +633,7 @@ class OrdinalHead(Head):
     def add_bias(self, scores: np.ndarray, bias: np.ndarray) -> np.ndarray:
         """Returns the scores z, because the thresholds are no part of them: [n, 1].
 
-        `scores` are [n, 1] and `bias`, [G - 1], the thresholds.
+        `scores` are [n, 1] for n texts, and `bias`, [G - 1], the thresholds of G grades.
         """
         return scores + np.zeros(1, bias.dtype)
 
@@ -640,8 +643,8 @@ class OrdinalHead(Head):
         """Computes -log P(y) of each text, without the difference of two near numbers: [n].
 
         sigmoid(b) - sigmoid(a) = sigmoid(b) sigmoid(-a) (1 - exp(a - b)) for the thresholds a below
-        and b above the grade, less the score. `logits`, [n, 1], are the scores, `bias`, [G - 1],
-        the thresholds, and `targets`, int [n], the grades.
+        and b above the grade, less the score. `logits`, [n, 1], are the scores of n texts, `bias`,
+        [G - 1], the thresholds of G grades, and `targets`, int [n], the grades from 0.
         """
         score = logits[:, 0]
         # The lowest grade has no threshold below it, and the highest none above it.
@@ -654,7 +657,8 @@ class OrdinalHead(Head):
     def compute_probabilities(self, logits: np.ndarray, bias: np.ndarray) -> np.ndarray:
         """Computes the probability of each grade: [n, G]; the rows sum to 1.
 
-        `logits`, [n, 1], are the scores z, and `bias`, [G - 1], the thresholds t.
+        `logits`, [n, 1], are the scores z of n texts, and `bias`, [G - 1], the thresholds t of G
+        grades.
         """
         above = compute_sigmoid(logits - bias)
         edge = np.ones((len(logits), 1))
@@ -663,7 +667,10 @@ class OrdinalHead(Head):
         return np.maximum(bounds[:, :-1] - bounds[:, 1:], 0.0)
 
     def check_bias(self, bias: np.ndarray) -> None:
-        """Raises ValueError unless the thresholds `bias`, [G - 1], are finite and in order."""
+        """Raises ValueError unless the thresholds `bias` of G grades, [G - 1], are in order.
+
+        They must also be finite.
+        """
         super().check_bias(bias)
         if not (np.diff(bias) >= 0).all():
             raise ValueError(f"the thresholds of the grades must be in order, got {bias[:8]}")

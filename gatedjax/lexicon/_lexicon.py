@@ -225,8 +225,8 @@ class Lexicon:
         """The strength of each of the V stored words, and a 0 behind them: float64 [V + 1].
 
         The strength of a word is the largest absolute value of its weights r W in the logits; it is
-        0 for stored words without weights. The last entry, which the index -1
-        selects, belongs to the words that are not stored.
+        0 for stored words without weights. The last entry, which the index -1 selects, belongs to
+        the words that are not stored.
         """
         strengths = np.zeros(len(self.words) + 1)
         count = len(self.counts)
@@ -339,7 +339,7 @@ class Lexicon:
         """Returns (number or -1, gate, columns of its n-grams) for each word.
 
         The number is the position in `Lexicon.words`, -1 if the word is not stored. The gate is
-        True if the word is open. The columns are those of the matrix of features.
+        True if the word is open. The columns belong to the matrix of features.
         """
         seen, column_of = self._seen, self._column_of
         new = [word for word in words if word not in seen]

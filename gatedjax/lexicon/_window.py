@@ -158,7 +158,7 @@ class WindowLexicon:
           words: the words of the text.
 
         Returns:
-          The parts, whose sum is equal to the logits; closed words have the part 0.
+          The parts, which sum to the logits; closed words have the part 0.
         """
         (gates,), _ = self.select([words])
         places = np.flatnonzero(gates)
