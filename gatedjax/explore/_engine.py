@@ -539,7 +539,7 @@ class Programs:
     def _run_forced(
         self, tokens: tuple[str, ...], gates: Sequence[np.ndarray], soft: bool
     ) -> tuple[np.ndarray, ...]:
-        """Runs `run_patterns` on a text of T words with S patterns of gates, each [T].
+        """Runs `run_patterns` on a text of T words, `tokens`, with S patterns of gates, each [T].
 
         `soft` is True if gates may also be between 0 and 1. The results belong to a batch with
         this text only, padded to T': the class probabilities [S, 1, C], the attention and the gates
@@ -573,7 +573,7 @@ class Programs:
         return all([*acquired, self.removal.close(seconds)])
 
     def _open_probabilities(self, tokens: tuple[str, ...]) -> np.ndarray:
-        """Returns float [T]: the probability of each of the T words that its gate is open."""
+        """Returns float [T]: the probability that the gate of each of the T words `tokens` is open."""
         closed = np.zeros(len(tokens), np.float32)
         # Two patterns are passed, because `answer` passes two as well and the program has their
         # number in its shape.

@@ -164,8 +164,8 @@ def _patterns(programs: Programs, tokens: tuple[str, ...]) -> Json:
 def _run_patterns(programs: Programs, tokens: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Returns (class probabilities [2^T, C], attention [2^T, T]) of all patterns of the gates.
 
-    `tokens` are the T words of a text, and C is the number of classes. The patterns are in the
-    order of `patterns_of`.
+    `programs` are those of the model, `tokens` are the T words of a text, and C is the number of
+    classes. The patterns are in the order of `patterns_of`.
     """
     gates = patterns_of(len(tokens))
     parts: list[Any] = []
@@ -182,9 +182,10 @@ def _run_patterns(programs: Programs, tokens: tuple[str, ...]) -> tuple[np.ndarr
 def _removed_words(programs: Programs, tokens: tuple[str, ...]) -> Json | None:
     """Returns "removed" of `payload`: the results for the text without each of its words.
 
-    It is a dict: "open", lists [T, T - 1] of the open probabilities of T words, or None without
-    gates; and "probabilities" [T, 2^(T-1), C - 1], or without gates [T, C - 1], the last of C
-    classes left out, as a base64 text that `_shares` makes. The result is None for a single word.
+    `programs` are the compiled programs of the model, and `tokens` the T words of the text. The
+    result is a dict: "open", lists [T, T - 1] of the open probabilities, or None without gates; and
+    "probabilities" [T, 2^(T-1), C - 1], or without gates [T, C - 1], the last of C classes left
+    out, as a base64 text that `_shares` makes. The result is None for a single word.
     """
     if len(tokens) < 2:
         return None

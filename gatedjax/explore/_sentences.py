@@ -107,7 +107,8 @@ def read_sentences(
 
     Args:
       explorer: the explorer of the models.
-      table: the sentences; a sentence with a label that a model does not have is skipped.
+      table: the sentences with their labels, a `Table` as from `open_table`; a sentence with a
+        label that a model does not have is skipped.
       most: largest number of sentences that are read.
       leaks: number of sentences for which the gate leak is measured: the change of the prediction
         when the words with closed gates are removed.
@@ -260,9 +261,9 @@ class _Results:
     ) -> "_Results":
         """Runs the model on texts, each a tuple of words, with a program for each padded length.
 
-        Words after the `max_len` of the model are not read. `check` is called between batches; an
-        exception from it ends the work. Returns the `_Results`, with a single threshold -1 for a
-        model without gates.
+        `programs` are the compiled programs of the model. Words after its `max_len` are not read.
+        `check` is called between batches; an exception from it ends the work. Returns the
+        `_Results`, with a single threshold -1 for a model without gates.
         """
         model = programs.model
         texts = [words[: model.max_len] for words in texts]
@@ -372,9 +373,10 @@ def _batches(
 ) -> Iterator[tuple[list[int], Tree]]:
     """Yields (positions of the texts, padded batch) for texts of similar length.
 
-    Each text is a tuple of words; its position is its index in `texts`. All batches of a padded
-    length have the same number of rows; rows after the positions repeat texts and must be ignored.
-    A batch is a dict with "tokens" [rows, width] and "lengths" [rows].
+    `programs` are the compiled programs of the model, whose vocabulary the ids belong to. Each text
+    is a tuple of words; its position is its index in `texts`. All batches of a padded length have
+    the same number of rows; rows after the positions repeat texts and must be ignored. A batch is a
+    dict with "tokens" [rows, width] and "lengths" [rows].
     """
 
     shapes = functools.partial(shape_of, longest=programs.model.max_len, widths=COARSE)

@@ -118,7 +118,8 @@ class View:
         if there is no answer, else a dict for JSON: "title", the predicted class, candidate or
         translation; "share", its probability or None; "head", the title of the table of classes;
         "classes" and "probabilities", lists for this table; "details", a text for each class, or
-        None; "note", a remark; and "lines", a list of dicts that `line` makes.
+        None; "note", a remark; and "lines", a list of dicts that `line` makes, each with the words
+        of a text ("tokens") and perhaps numbers for them ("values").
         """
         raise NotImplementedError
 

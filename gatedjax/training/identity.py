@@ -128,9 +128,10 @@ def without_programs(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def saved_description(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the settings and the metadata in the JSON record of a checkpoint, a dict by name.
+    """Returns the settings and the metadata in the JSON record of a checkpoint, a dict.
 
-    config.json has the same entries.
+    The dict has the entries of both by name, such as "train" of the settings and the name of an
+    experiment of the metadata. config.json has the same entries.
     """
     return saved_settings(record) | record.get("metadata", {})
 
