@@ -170,8 +170,8 @@ class ByValues(Estimator, Protocol):
     ) -> PerGate:
         """Returns the estimate of the gradient [n] from the losses of the patterns.
 
-        logits are [n], noise is [rows, n], patterns are the result [k, n] of `patterns`, and values
-        are their losses [k].
+        logits are [n], noise is the logistic noise [rows, n], patterns are the result [k, n] of the
+        method `patterns`, and values are their losses [k].
         """
 
     def evaluations(self, n: int) -> int:

@@ -110,22 +110,24 @@ class Head(abc.ABC):
         return bias
 
     def add_bias(self, scores: np.ndarray, bias: np.ndarray) -> np.ndarray:
-        """Returns the C logits of each of n texts, [n, C], from scores [n, K] and B biases `bias`."""
+        """Returns the logits [n, C] of n texts, from their scores [n, K] and the biases [B]."""
         return self.expand(scores + bias)
 
     def expand(self, weights: np.ndarray) -> np.ndarray:
         """Returns the shares [F, C] of F features in the C logits, from their weights [F, K].
 
-        The share of a feature is the number that it adds to a logit where its value is 1. The
-        shares are the weights themselves unless K differs from C or the logits have another unit.
+        The share of a feature is the number that it adds to a logit where its value is 1. K is the
+        number of scores of a text. The shares are the weights themselves unless K differs from C or
+        the logits have another unit.
         """
         return weights
 
     def centre(self, weights: np.ndarray) -> np.ndarray:
         """Returns the shares [F, C] of F features in the C logits, from their weights [F, K].
 
-        The share of a feature is the number that it adds to a logit where its value is 1. A part
-        that is common to the logits of all classes, and therefore has no effect, is subtracted.
+        The share of a feature is the number that it adds to a logit where its value is 1. K is the
+        number of scores of a text. A part that is common to the logits of all classes, and
+        therefore has no effect, is subtracted.
         """
         return self.expand(weights)
 

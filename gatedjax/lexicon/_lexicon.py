@@ -248,8 +248,8 @@ class Lexicon:
           texts: the words of each text, split by the same rule as the training texts.
 
         Returns:
-          A `Readings`: for n texts the probabilities and the logits [n, C], the gates of each text,
-          bool [T], and flags for texts without an open word.
+          A `Readings`: for n texts and C classes the probabilities and the logits [n, C], the gates
+          of each text, bool [T], and flags for texts without an open word.
         """
         prepared = self._prepare(texts)
         bias = self.bias.astype(np.float64)

@@ -142,8 +142,8 @@ class WindowLexicon:
           texts: the words of each text, split by the same rule as the training texts.
 
         Returns:
-          A `Readings`: for n texts the probabilities and the logits [n, C], the gates of each text,
-          bool [T], and flags for texts without an open word.
+          A `Readings`: for n texts and C classes the probabilities and the logits [n, C], the gates
+          of each text, bool [T], and flags for texts without an open word.
         """
         is_open, had_none = self.select(texts)
         readings = self.reader.read(list(_select_words(texts, is_open)))
