@@ -573,7 +573,7 @@ class Programs:
         return all([*acquired, self.removal.close(seconds)])
 
     def _open_probabilities(self, tokens: tuple[str, ...]) -> np.ndarray:
-        """Returns float [T]: the probability that the gate of each of the T words `tokens` is open."""
+        """Returns float [T]: the probability that the gate of each of the T `tokens` is open."""
         closed = np.zeros(len(tokens), np.float32)
         # Two patterns are passed, because `answer` passes two as well and the program has their
         # number in its shape.

@@ -69,11 +69,12 @@ def payload(explorer: Explorer, text: str) -> Json:
 
     Returns:
       A dict for JSON: "about", the constants of `Explorer.about`; "text"; "tokens", its words; and
-      "models", a list with a dict per model: the results of `_patterns`, with an entry for each
-      pattern in the order of `patterns_of`. Its "removed" has the results for the text without each
-      of its n words, or None for a single word. For a model with gates and C classes it is
-      {"open", "probabilities"}: lists [n, n - 1] of the open probabilities, and the probabilities
-      [n, 2^(n-1), C - 1] of all classes but the last, as a base64 text that `_shares` makes. For a
+      "models", a list with the dict of `_patterns` for each model: "known" (words), "open" (their
+      open probabilities), and "probabilities" and "attention" with an entry for each pattern in the
+      order of `patterns_of`. Its "removed" has the results for the text without each of its n
+      words, or None for a single word. For a model with gates and C classes it is {"open",
+      "probabilities"}: lists [n, n - 1] of the open probabilities, and the probabilities [n,
+      2^(n-1), C - 1] of all classes but the last, as a base64 text that `_shares` makes. For a
       model without gates "open" is None and "probabilities" has the shape [n, C - 1].
 
     Raises:
