@@ -406,10 +406,10 @@ def _gru_fwd(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> Tree:
     """Returns ((final, outputs), residuals): the result, and the arrays that `_gru_bwd` needs.
 
     `arguments` are (weights, xs, mask, initial, dropout, begins), the arrays of a call as in
-    `_gru`. The residuals are (arguments, (states, saved)): the states after each step [T, B, H],
-    and the tuple of the gates and candidates of each step that `_forward` stores. The layout of the
-    loop is the second of `forms`, that of a call with gradients: states [H, B] or [B, H] for B rows
-    and H hidden units. `kind` has the options `reverse`, `reset_after` and `gradient_clip`.
+    `_gru`. The residuals are (arguments, (states, saved)): the states [T, B, H] after each of T
+    steps, and the tuple of the gates and candidates of each step that `_forward` stores. The layout
+    of the loop is the second of `forms`, that of a call with gradients: states [H, B] or [B, H] for
+    B rows and H hidden units. `kind` has the options `reverse`, `reset_after` and `gradient_clip`.
     """
     result, saved = _forward(forms[1], kind, *arguments)
     return result, (arguments, saved)

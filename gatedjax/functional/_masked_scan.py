@@ -54,7 +54,7 @@ def masked_scan(
         close over weights. At padding x is 0, where values and derivatives of the step must be
         finite. Padding is set to zero in xs only, not in inputs from which xs were computed.
       initial: the carry before the first step: a tree of arrays [B, ...].
-      xs: inputs: a tree of arrays [B, T, ...].
+      xs: inputs: a tree of arrays [B, T, ...], for T steps of B rows.
       mask: True at real steps; None means all.
       lengths: instead of mask, the number of real steps of each row (see `length_mask`).
       resets: True at the first step of each segment of a row, see `lstm`; None means one segment.

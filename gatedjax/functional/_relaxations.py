@@ -284,7 +284,7 @@ def sample_gates(logits: Float[Array, "..."], *, key: Key[Array, ""]) -> Float[A
         [1. 0. 0.]
 
     Args:
-      logits: a, log-odds of an open gate, in nats; -inf is closed.
+      logits: a, log-odds of an open gate, in nats; -inf is closed. L is logistic noise.
       key: a PRNG key.
 
     Returns:

@@ -36,6 +36,8 @@ def check_size(**sizes: Any) -> None:
 class Cell(nn.RNNCellBase):
     """The base class of `LSTMCell`, `GRUCell` and `RAUCell`, which define weights and a step.
 
+    The inputs are vectors of width D, and a kernel has a block of H columns for each gate.
+
     Attributes:
       features: hidden width H.
       kernel_init: initialiser of the input kernel, applied to the block [D, H] of each gate.
@@ -81,15 +83,16 @@ class Cell(nn.RNNCellBase):
         """Returns the function that runs the cell over time, with its options.
 
         It is a function such as `functional.gru`, which maps weights and inputs [B, T, D] to the
-        final carry and the outputs [B, T, H], for B rows of T steps and states of width H.
+        final carry and the outputs [B, T, H], for B rows of T steps, inputs of width D and states
+        of width H.
         """
         raise NotImplementedError
 
     def _step(self) -> Callable[..., Tree]:
         """Returns the function that computes a step, with its options.
 
-        It is a function such as `functional.gru_step`, which maps weights, a carry and inputs [B,
-        D], of width D, to the next carry and the output [B, H] of width H.
+        It is a function such as `functional.gru_step`, which maps weights, a carry and inputs
+        [B, D], of width D, to the next carry and the output [B, H] of width H, for B rows.
         """
         raise NotImplementedError
 
@@ -107,11 +110,11 @@ class Cell(nn.RNNCellBase):
 
         Args:
           rng: not used, because the carry is zero; None is enough.
-          input_shape: the shape [..., D] of the inputs of a step.
+          input_shape: the shape [..., D] of the inputs of a step, vectors of width D.
 
         Returns:
-          The carry, zeros [..., H] or a tuple of arrays such as an `LSTMState`. It is float32, or
-          float64 for a float64 `dtype`.
+          The carry, zeros [..., H] for the hidden width H, or a tuple of arrays such as an
+          `LSTMState`. It is float32, or float64 for a float64 `dtype`.
         """
         del rng
         wide = wide_dtype(self.dtype or self.param_dtype)
@@ -202,7 +205,10 @@ class Cell(nn.RNNCellBase):
         lead = inputs.shape[:-1]
 
         def to_rows(x: Array) -> Array:
-            """Reshapes an array [*B, D] to [rows, D], where rows is the product of the axes *B."""
+            """Reshapes an array [*B, D] to [rows, D], where rows is the product of the axes *B.
+
+            D is the width of a vector.
+            """
             # The functions have a single batch axis; cells of Flax may have any number.
             return x if x.ndim == 2 else x.reshape(-1, x.shape[-1])
 

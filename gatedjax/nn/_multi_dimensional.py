@@ -26,8 +26,9 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
 
     Attributes:
       num_heads, features: 1, and D, the width of the output (None means that of the inputs).
-      selector, temperature: the estimator that draws A in training ("none" has no selector), and
-        tau of its relaxation.
+      selector, temperature: the estimator that draws A in training, such as "st_gumbel" or
+        "reinforce" (`SelectiveSelfAttention` lists the names; "none" has no selector), and tau of
+        its relaxation.
       causal: True if no query sees the keys of later positions.
       empty: the rule for a query that selects no key: it attends to no key ("zero"), to the key at
         its position ("self") or to all keys ("all").
@@ -53,8 +54,8 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
     def _check(self, *arguments: Any) -> int:
         """Raises ValueError for options or arguments that do not fit; returns the width D.
 
-        The arguments are the inputs [B, N, E] of N tokens with width E and the mask [B, N] of a
-        call, and its source and source_mask.
+        The arguments are the inputs [B, N, E] of N tokens of B rows with width E and the mask
+        [B, N] of a call, and its source and source_mask.
         """
         features = super()._check(*arguments)
         if self.relative != "none":
@@ -69,10 +70,11 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
     ) -> tuple[Array, Array, Array]:
         """Returns (scores, mask, values), like `SelectiveSelfAttention._scores`.
 
-        `heads` are the projections by name, such as "query" [B, 1, Q, D], and `positions` belong to
-        the Q queries. The mask [B, N] of N keys is True at real keys, or None. The scores are
-        [B, D, Q, N] with the features in the place of heads, the returned mask [B or 1, 1, 1, N] is
-        True at real keys, and the values are [B, N, D], 0 at padding.
+        `heads` are the projections by name, such as "query" [B, 1, Q, D] with D features for B
+        rows, and `positions` belong to the Q queries. The mask [B, N] of N keys is True at real
+        keys, or None. The scores are [B, D, Q, N] with the features in the place of heads, the
+        returned mask [B or 1, 1, 1, N] is True at real keys, and the values are [B, N, D], 0 at
+        padding.
         """
         # The axis of heads has size 1 and is dropped.
         query, key, value = (heads[name][:, 0] for name in ("query", "key", "value"))

@@ -118,7 +118,7 @@ class GatePredictor(Module):
         """Computes the log-odds [B, T] that each gate is open, in nats; -inf (closed) at padding.
 
         Args:
-          xs: a vector of width D for each of T tokens.
+          xs: a vector of width D for each of T tokens of B texts.
           mask: True at real tokens.
         """
         return self._apply(xs, mask)
@@ -284,7 +284,7 @@ class SelectiveSelfAttention(Module):
 
         Args:
           cache: the keys and values of the tokens before, see `initial_cache`.
-          inputs: a vector for each of n new tokens.
+          inputs: a vector of width D for each of n new tokens of B rows.
           mask: True at real tokens; None means that all are real.
 
         Returns:
@@ -421,8 +421,8 @@ class GatedAttentionHop(Module):
 
         Returns:
           An `nn.HopOutput`: the states of the document GRU [B, N, 2H] and of the query GRU
-          [B, Q, 2H], the final states of the query GRU [B, 2H], the gated document
-          [B, N, 2H or 4H], and the attention [B, N, Q] with the sum 1 over the query tokens. The
-          last two are None without gating.
+          [B, Q, 2H], the final states of the query GRU [B, 2H] for B rows and GRUs of width H, the
+          gated document [B, N, 2H or 4H], and the attention [B, N, Q] with the sum 1 over the query
+          tokens. The last two are None without gating.
         """
         return self._apply(document, query, document_mask, query_mask)

@@ -26,7 +26,8 @@ class _Recurrent(Module):
         """Returns the carries before the first step for `rows` rows of a batch, zeros in float32.
 
         They are a tuple with a carry for each layer or, if bidirectional, a pair of carries
-        (forward, backward): arrays [B, H], or a tuple of arrays such as an `LSTMState`.
+        (forward, backward). A carry is an array [B, H], for B = rows and H hidden units, or a tuple
+        of arrays such as an `LSTMState`.
         """
         return self._function.initial_carry(rows)
 
@@ -65,8 +66,9 @@ class _Recurrent(Module):
 
         Returns:
           (carries, outputs): the final carries, a tuple with a carry for each layer or, if
-          bidirectional, a pair of carries (forward, backward); and the states [B, T, H] of the last
-          layer, or [B, T, 2H] if bidirectional, 0 at padding; or only the outputs.
+          bidirectional, a pair of carries (forward, backward); and the outputs: the states
+          [B, T, H], of width H, of the last layer, or [B, T, 2H] if bidirectional, 0 at padding.
+          With return_carry=False only the outputs.
         """
         return self._apply_noisy(
             xs,
@@ -150,15 +152,15 @@ class RAU(_Recurrent):
         The module must have a single layer and a single direction.
 
         Args:
-          xs: inputs, a vector per position.
+          xs: inputs, a vector of width D for each of T positions of B rows.
           mask: True at real positions; None without lengths means that all are real.
           lengths: the number of real positions of each row, instead of mask.
           resets: True at the first step of each segment of a row, where the state is set to zero;
             None means one segment.
 
         Returns:
-          The attention weights, 0 at padding: [B, T, H], a weight for each of H features; concat
-          [B, T, D + H]; matrix [B, T, H, D + H]; time_causal [B, T, 1].
+          The attention weights, 0 at padding: [B, T, H], a weight for each of H features; with the
+          attention "concat" [B, T, D + H], "matrix" [B, T, H, D + H], and "time_causal" [B, T, 1].
         """
         options = {"lengths": lengths, "resets": resets, "method": "attention_weights"}
         return self._apply(xs, mask, **options)
@@ -181,10 +183,10 @@ class _Cell(Module, nnx.RNNCellBase):
     ) -> Any:
         """Returns the carry before the first step.
 
-        It is zeros [..., H], or a tuple of arrays such as an `LSTMState`.
+        It is zeros [..., H] for the hidden width H, or a tuple of arrays such as an `LSTMState`.
 
         Args:
-          input_shape: the shape [..., D] of the inputs of a step.
+          input_shape: the shape [..., D] of the inputs of a step, vectors of width D.
           rngs: not used, because the carry is zero.
           carry_init: must be None.
 
@@ -210,7 +212,7 @@ class _Cell(Module, nnx.RNNCellBase):
         """Computes a step.
 
         Args:
-          carry: the carry after the step before, with arrays [*B, H].
+          carry: the carry after the step before, with arrays [*B, H] for the hidden width H.
           inputs: a vector of width D for each row of the batch.
 
         Returns:
