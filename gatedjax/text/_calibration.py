@@ -116,9 +116,9 @@ def choose_head_temperature(
     Args:
       head: the loss and the link function, for labels, numbers or grades.
       logits: [n, C], the logits of validation texts at the temperature 1.
-      bias: [B], the biases, or for grades the thresholds.
+      bias: the biases: [L] for L labels, [1] for a number, or for G grades their G - 1 thresholds.
       targets: the targets of the texts, int [n] of grades, float [n] of numbers, or bool [n, L + U]
-        of labels, of which the last U columns, of unknown labels, are ignored.
+        of the L labels of the model and U unknown labels, of which the last U columns are ignored.
 
     Returns:
       The temperature to use, which is T if it reduces the mean loss by more than the standard error

@@ -136,7 +136,12 @@ class _Classifier(TextEstimator):
 
     @classmethod
     def _choose_columns(cls, columns: Columns | None) -> Columns:
-        """Returns the columns, with the form of the labels of this class."""
+        """Returns the names of the columns that are read, with the kind of labels of this class.
+
+        `columns` has the names of the columns of the texts and of the label; None means "text" and
+        "label", or for pairs "premise", "hypothesis" and "label". The attribute `target` of the
+        result is "class", "labels" or "number", whatever `columns` has.
+        """
         default = COLUMNS[cls._kind]
         return default if columns is None else dataclasses.replace(columns, target=default.target)
 
@@ -204,11 +209,15 @@ class _Classifier(TextEstimator):
         return self
 
     def _read_targets(self, y: Any) -> list[Any]:
-        """Returns the label of each text in the argument y."""
+        """Returns the labels of n texts as a list; y is a list, an array [n] or a column."""
         return _values(y, "y")
 
     def _check_targets(self, labels: Sequence[Any]) -> None:
-        """Raises ValueError for the first of `labels`, the labels of y, that is no label."""
+        """Raises ValueError for the first of `labels`, the labels of y, that is no label.
+
+        None, NaN, infinite numbers and empty texts are no labels. A regressor accepts only numbers
+        and texts such as "3.5".
+        """
         # A line of a file without a label is set aside, but a hole in y is an error of a program.
         form = COLUMNS[self._kind].target
         for position, label in enumerate(labels):
@@ -222,7 +231,11 @@ class _Classifier(TextEstimator):
                 ) from None
 
     def _check_weights(self, sample_weight: Any, count: int) -> np.ndarray:
-        """Returns the weights of `count` texts as float64 [count], after checks."""
+        """Returns the weights of `count` texts, the numbers `sample_weight`, as float64 [count].
+
+        Raises:
+          ValueError: if there is another number of weights, or the model is a network.
+        """
         if self.options.model not in WITHOUT_NETWORK:
             raise ValueError(
                 "sample_weight must be None unless model is 'lexicon', 'window' or 'states', got "
@@ -239,7 +252,8 @@ class _Classifier(TextEstimator):
     def _list_examples(self, X: Any) -> list[tuple[Any, ...]]:
         """Returns X as a list of examples, each a tuple of one text, or of two for a pair.
 
-        A model of states also accepts texts that are encoded already.
+        X is a list or array of texts, or of pairs of texts. A model of states also accepts a pair
+        (tokens, vectors [T, D]) of T tokens of width D in place of a text.
         """
         network = getattr(self._get_trained(), "network", None)
         return _list_examples(X, self._kind, encoded=network == STATES)

@@ -60,7 +60,11 @@ class Duplicates:
     examples: tuple[tuple[tuple[int, Label], ...], ...]
 
     def to_report(self) -> Json:
-        """Returns the numbers for `report.json`: "copies" and "conflicts", or {} without copies."""
+        """Returns the numbers for `report.json`, a dict, or {} without copies.
+
+        "copies" is the number of lines that repeat an earlier text, and "conflicts" the number of
+        different texts that have several labels.
+        """
         return {"copies": self.copies, "conflicts": self.conflicts} if self.copies else {}
 
     def render(self) -> list[str]:

@@ -232,12 +232,12 @@ def train_any(
     progress: bool = False,
     **arguments: Any,
 ) -> TrainedModel | LexiconModel | StatesModel:
-    """Trains the model that the options name.
+    """Trains the model that the options name, and returns it with its report.
 
     See `train_model`, `train_lexicon` and `train_states`.
 
     Args:
-      kind: "text", "pair", "tags" or one of `TARGETS`.
+      kind: "text", "pair", "tags", "labels", "regression" or "ordinal".
       table: labelled texts, or tagged sentences.
       options: the options.
       folder: the folder of the run of a network.

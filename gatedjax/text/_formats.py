@@ -65,7 +65,10 @@ def _lines(file: TextFile) -> Iterator[tuple[int, str | None, str]]:
 
 @dataclasses.dataclass(frozen=True)
 class JsonLines:
-    """A text file `file` with a JSON object in each line, with columns by name."""
+    """A text file with a JSON object in each line, with columns by name.
+
+    `file` is a `TextFile`: the path and the encoding.
+    """
 
     file: TextFile
 
@@ -116,7 +119,7 @@ class FastText:
     The word "__label__NAME" in a line means that the label of the text is NAME.
 
     Attributes:
-      file: the file.
+      file: the path and the encoding of the file.
       names: None, because the columns have no names.
     """
 

@@ -96,7 +96,10 @@ def explain_with_lexicon(model: LexiconModel, text: str) -> Explanation | Target
 
 
 def _scale_bias(model: LexiconModel) -> np.ndarray:
-    """Returns the biases of the lexicon divided by its temperature, float64 [B]."""
+    """Returns the biases of the lexicon divided by its temperature, float64 [B].
+
+    B is the number of classes or labels (1 for two classes), 1 for a number, or G - 1 for G grades.
+    """
     lexicon = model.lexicon.reader if isinstance(model.lexicon, WindowLexicon) else model.lexicon
     return lexicon.bias.astype(np.float64) / lexicon.temperature
 
@@ -106,9 +109,9 @@ def _rank_reasons(
 ) -> list[tuple[str, tuple[float, ...]]]:
     """Returns (words, parts) of the open words and pairs of a text, the largest effects first.
 
-    Words are a word, or two with a space between; parts are its C shares in the logits. `words` are
-    the words of the text, `reading` the `Readings` of this text only, and `shares` the parts of its
-    words and pairs.
+    Words are a word, or two with a space between; parts are its C shares in the C logits of the
+    model. `words` are the words of the text, `reading` has the probabilities and open words of this
+    text only, and `shares` the parts of its words and of its pairs of open neighbours.
     """
     places = np.flatnonzero(reading.is_open[0]).tolist()
     items = [(words[place], shares.words[place]) for place in places]
@@ -137,7 +140,11 @@ class ReasonedPrediction:
     reasons: tuple[tuple[str, tuple[float, ...]], ...]
 
     def to_json(self) -> Json:
-        """Returns the line of `gatedjax predict --reasons`: a dict for `json.dumps`."""
+        """Returns the line of `gatedjax predict --reasons`: a dict for `json.dumps`.
+
+        It has the fields of the prediction, such as "label" and "probability", "classes", and
+        "reasons", a list of dicts with "words" and "parts".
+        """
         reasons = [
             {"words": words, "parts": [round(part, 6) for part in parts]}
             for words, parts in self.reasons

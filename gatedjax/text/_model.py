@@ -253,7 +253,10 @@ class TrainedModel:
         return f"only the first {most:,} words of a text were read"
 
     def _read_chunk(self, examples: Sequence[Sequence[str]]) -> list[TextOutput | Failure]:
-        """Returns a list with the `TextOutput` of each example, or a `Failure` with the reason."""
+        """Returns a list with the `TextOutput` of each example, or a `Failure` with the reason.
+
+        An example is a tuple of one string, or for pairs of two strings.
+        """
         # A usable example has an empty `Failure` here, which its output replaces at the end.
         failures: list[TextOutput | Failure] = []
         usable: list[tuple[tuple[str, ...], ...]] = []
@@ -525,6 +528,7 @@ class TrainedModel:
 def networks(kind: str) -> dict[str, NetworkEntry]:
     """Returns a dict from the name of each network for a kind of model to its `NetworkEntry`.
 
+    An entry has the default configuration of the network and the functions that build and read it.
     `kind` is "text", "pair" or "tags"; the remaining kinds have no networks.
     """
     return {"text": TEXT, "pair": PAIR, "tags": TAGS}.get(kind, {})
@@ -535,8 +539,12 @@ def _tokenizer(folder: str | Path, kind: object, function: Function | None) -> T
 
     Args:
       folder: the folder of the model.
-      kind: the kind of the tokenizer in config.json; None for the words of older folders.
+      kind: the kind of the tokenizer in config.json, such as "words" or "bpe"; None in older
+        folders, which have no file of a tokenizer and split texts like "words".
       function: the function of a custom tokenizer, or None.
+
+    Returns:
+      The rule that splits texts into words.
     """
     value = None if kind is None else json.loads(export.read_file(folder, TOKENS))
     return Tokenizer.from_json(value, function)
@@ -564,7 +572,11 @@ def take_row(tokens: tuple[tuple[str, ...], ...], out: Reading, row: int) -> Tex
 
 
 def join_windows(outputs: Sequence[TextOutput]) -> TextOutput:
-    """Returns the `TextOutput` of a text from the outputs of its windows, see `pool_windows`."""
+    """Returns the `TextOutput` of a long text from the outputs of its windows.
+
+    A window is a part of the text that the network reads at once. `outputs` are in the order of the
+    windows; `pool_windows` computes the probabilities of the text from those of its windows.
+    """
     lengths = np.array([len(output.tokens[0]) for output in outputs])
     shares = lengths / lengths.sum()
     probabilities = np.stack([output.probabilities for output in outputs])

@@ -95,12 +95,12 @@ class NetworkEntry:
         """
 
         def summarize(params: Params, batch: Batch) -> Reading:
-            """Returns a dict of the arrays that a prediction needs, such as "probabilities" [B, C].
+            """Returns a dict of the arrays that a prediction needs.
 
-            It also has "kept", a tuple of the masks bool [B, T] of the words that the network uses,
-            a mask for each text of an example, and "density" [B], the share of these words.
-            `params` are the parameters, and `batch` has "tokens" [B, T] and "lengths" [B] of B
-            texts.
+            It has "probabilities" [B, C] of C classes; "kept", a tuple of the masks bool [B, T] of
+            the words that the network uses, a mask for each text of an example; and "density" [B],
+            the share of these words. `params` are the parameters of the network, and `batch` has
+            "tokens" [B, T] and "lengths" [B] of B texts of T padded words.
             """
             output = module.apply({"params": params}, batch)
             return {"probabilities": nn.softmax(output.logits), **self.summarize(output, batch)}
@@ -133,8 +133,8 @@ def _all(output: Output, batch: Batch) -> Reading:
     """Returns the reading of a network without gates, which uses all words.
 
     The dict has a tuple of the mask of all real words, bool [B, T], as "kept", and ones [B] as
-    "density". `output` is the result of the network for the batch, "tokens" [B, T] and "lengths"
-    [B].
+    "density". `output` is the result of the network for the batch: "tokens" [B, T] and "lengths"
+    [B] of B texts of T padded words.
     """
     mask = _mask(batch)
     return {"kept": (mask,), "density": jnp.ones(len(mask))}
@@ -143,9 +143,9 @@ def _all(output: Output, batch: Batch) -> Reading:
 def _ga_net(output: Output, batch: Batch) -> Reading:
     """Returns the reading of a GA-Net: its open words, attention and open probabilities.
 
-    The dict has a tuple of the mask of open words, bool [B, T], their share "density" [B],
-    "attention" [B, T] and, with gates, "gates" [B, T]. `output` is a `GANetOutput` for the batch,
-    "tokens" [B, T] and "lengths" [B].
+    The dict has `kept`, a tuple of the mask of open words, bool [B, T], their share `density` [B],
+    `attention` [B, T] and, with gates, `gates` [B, T]. `output` is a `GANetOutput` for the batch:
+    "tokens" [B, T] and "lengths" [B] of B texts of T padded words.
     """
     mask = _mask(batch)
     if output.attention is None:
@@ -165,8 +165,9 @@ def _ga_net(output: Output, batch: Batch) -> Reading:
 def _agt(output: Output, batch: Batch) -> Reading:
     """Returns the reading of an AGT: all words, with the mean attention of its layers.
 
-    The dict has a tuple of the mask of all real words, bool [B, T], "density" [B] and "attention"
-    [B, T]. `output` is an `AGTOutput` for the batch, "tokens" [B, T] and "lengths" [B].
+    The dict has `kept`, a tuple of the mask of all real words, bool [B, T], ones [B] as `density`,
+    and `attention` [B, T]. `output` is an `AGTOutput` for the batch: "tokens" [B, T] and "lengths"
+    [B] of B texts of T padded words.
     """
     reading = _all(output, batch)
     if output.attention is not None:
@@ -202,9 +203,10 @@ def _pool_selections(selections: Any, mask: jax.Array) -> tuple[jax.Array, jax.A
 def _ssan(output: Output, batch: Batch) -> Reading:
     """Returns the reading of an SSAN: the selected words, and the attention that words receive.
 
-    The dict has a tuple of the mask of selected words, bool [B, T], their share "density" [B] and
-    "attention" [B, T], which sums to 1 over the words of a text. `output` has the `selections` of
-    the layers for the batch, "tokens" [B, T] and "lengths" [B].
+    The dict has `kept`, a tuple of the mask of selected words, bool [B, T], `density` [B], the
+    share of the pairs of words that are selected, and `attention` [B, T], which sums to 1 over the
+    words of a text. `output` has the `selections` of the layers for the batch: "tokens" [B, T] and
+    "lengths" [B] of B texts of T padded words.
     """
     mask = _mask(batch)
     is_selected, density = _pool_selections(output.selections, mask)
@@ -221,8 +223,10 @@ def _ssan(output: Output, batch: Batch) -> Reading:
 def _nli(output: Output, batch: Batch) -> Reading:
     """Returns the reading of an `SSANNLI`: the selected words of both sentences.
 
-    The dict has a pair of the masks of selected words, bool [B, T], and "density" [B], the mean of
-    their shares. `output` is an `SSANNLIOutput` for the batch.
+    The dict has `kept`, a tuple of two masks of selected words, bool [B, T] for B pairs of
+    sentences of T padded words, and `density` [B], the mean over both sentences of the share of
+    pairs of words that are selected. `output` is an `SSANNLIOutput` for the batch: "tokens" and
+    "hypothesis" [B, T], "lengths" and "hypothesis_lengths" [B].
     """
     first, first_density = _pool_selections((output.premise,), _mask(batch))
     second, second_density = _pool_selections(
@@ -455,8 +459,9 @@ PAIR: dict[str, NetworkEntry] = {
 class _Tagger(models.SSANTagger):
     """A tagger for sentences without a marked predicate.
 
-    A batch has "tokens" [B, T] and "lengths" [B]; no word is marked as the predicate, which
-    `SSANTagger` needs. The output has the `logits` [B, T, C] of C tags for each word.
+    It is constructed like `SSANTagger`. A batch has "tokens" [B, T] and "lengths" [B] of B
+    sentences of T padded words; no word is marked as the predicate, which `SSANTagger` needs. The
+    output has the `logits` [B, T, C] of C tags for each word.
     """
 
     def __call__(self, batch: Batch, *, train: bool = False) -> Any:

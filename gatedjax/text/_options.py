@@ -150,7 +150,7 @@ class TextOptions:
     """Options of a model for texts. The defaults work without changes for most data.
 
     All options have defaults. The name of the model may be given by position, and the other options
-    by keyword.
+    by keyword: `TextOptions("gru", num_steps=200)` trains the network "gru" for at most 200 steps.
     """
 
     model: str = _option(
@@ -375,7 +375,10 @@ def check_options(options: TextOptions, kind: str) -> None:
 
 
 def model_names(kind: str) -> tuple[str, ...]:
-    """Returns the names of the models of a kind, such as "text" or "pair", the default first."""
+    """Returns the names of the models of a kind, such as "lexicon" or "gru", the default first.
+
+    `kind` is "text", "pair", "tags", "labels", "regression" or "ordinal".
+    """
     if kind in TARGETS:
         return (LEXICON,)
     return WITHOUT_NETWORK * (kind == "text") + tuple(networks(kind))
@@ -392,7 +395,10 @@ _WITHOUT = {
 
 
 def _check_for_target(options: TextOptions, kind: str) -> None:
-    """Raises ValueError for an option that has no meaning for the target of the model."""
+    """Raises ValueError for an option that has no meaning for the target of the model.
+
+    `kind` is "text" (a class), "pair", "tags", "labels", "regression" or "ordinal".
+    """
     for field in dataclasses.fields(TextOptions):
         value = getattr(options, field.name)
         if kind in _WITHOUT.get(field.name, ()) and value != field.default:

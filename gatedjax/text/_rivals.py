@@ -107,9 +107,10 @@ class TfidfModel:
         return counts
 
     def _weigh(self, counts: Any) -> Any:
-        """Returns the TF-IDF of features, a sparse matrix [n, F] with rows of length 1.
+        """Returns the TF-IDF of F features in n texts, a sparse matrix with rows of length 1.
 
-        `counts` is the result of `_count`. A text without a feature has a row of zeros.
+        `counts`, a sparse matrix [n, F], has the numbers of times that the texts have the features,
+        as `_count` returns them. A text without a feature has a row of zeros.
         """
         # A text of words that training has not seen has no feature, and the length 0.
         values = (1 + np.log(counts.data)) * self._idf[counts.indices]

@@ -69,7 +69,12 @@ class Reasons:
     leak: str = ""
 
     def to_json(self) -> Json:
-        """Returns a dict of the fields for `json.dumps`."""
+        """Returns a dict of the fields for `json.dumps`.
+
+        It has the lists "classes", "bias" [C] and "words" [T, C] for T words and C classes;
+        "pairs", a list of dicts with "first", "second" and "parts" [C]; "is_same", "note", and
+        "leak" unless it is empty.
+        """
         return {
             "classes": list(self.classes),
             "bias": list(self.bias),
@@ -155,8 +160,11 @@ class Explanation:
     def to_json(self) -> Json:
         """Returns a dict of the fields for `json.dumps`.
 
-        "probabilities" is a list of dicts with "label" and "probability", because a class may be a
-        number.
+        It has `text`, `label`, `probability`, `probabilities`, `density` and `cut`; the lists
+        `tokens`, `kept`, `attention`, `gates`, `flips` and `removed` with an entry for each word,
+        of which `attention`, `gates` and `flips` may be None; and, if there are any, `windows` and
+        `reasons`. `probabilities` is a list of dicts with
+        "label" and "probability", because a class may be a number.
         """
         return {
             "text": self.text,

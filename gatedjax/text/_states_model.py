@@ -144,8 +144,8 @@ class StatesModel:
             an `EncodedText`.
 
         Yields:
-          The tokens and vectors of each text and its `Readings` (of a single text), or a `Failure`
-          with the reason for a text without a token.
+          The tokens and vectors of each text and its `Readings` (the class probabilities and open
+          tokens of a single text), or a `Failure` with the reason for a text without a token.
         """
         for part in chunks(examples, _CHUNK):
             for text in self.encode([item for (item,) in part]):
@@ -165,8 +165,9 @@ class StatesModel:
     def predict_read(self, text: EncodedText, reading: Readings) -> Prediction:
         """Returns the predicted class, its probability and the open tokens of a text.
 
-        `text` has the tokens, and `reading` is the `Readings` of this text only. The result is an
-        `OpenPrediction` unless training has found that closed tokens have no effect.
+        `text` has the tokens, and `reading` the class probabilities and open tokens of this text
+        only, see `read_texts`. The result is an `OpenPrediction` unless training has found that
+        closed tokens have no effect.
         """
         best = int(np.argmax(reading.probabilities[0]))
         is_open = reading.is_open[0]

@@ -389,7 +389,8 @@ def _render_columns(columns: Json) -> Iterator[str]:
 def _render_duplicates(duplicates: Json) -> Iterator[str]:
     """Yields a line about equal texts, and a line about equal texts with different labels.
 
-    `duplicates` is the entry of the report, a dict of the fields of `Duplicates`.
+    `duplicates` is the entry of the report, a dict of the fields of `Duplicates`: the numbers
+    "texts", "copies", "conflicts" and "lines", and "examples" of texts with several labels.
     """
     sentences = Duplicates(**duplicates).render() or ["no text occurs more than once"]
     for name, sentence in zip(("copies", "contradictions"), sentences, strict=False):

@@ -231,7 +231,10 @@ def _read_labels(name: str, value: object) -> Label | Labels:
 def _read_any_labels(name: str, value: object) -> Labels:
     """Returns the tuple of the labels in a cell: a list, a single label, or an empty text.
 
-    A missing value is no list without labels, because its labels may be unknown.
+    `name` is the name of the column, for messages, and `value` the content of the cell.
+
+    Raises:
+      ValueError: if the value is missing, because its labels may be unknown, or is no label.
     """
     if not _is_list(value):
         return () if isinstance(value, str) and not value.strip() else (read_label(name, value),)
@@ -257,7 +260,13 @@ def is_zero_or_one(cells: Iterable[Any]) -> bool:
 
 
 def _read_number(name: str, value: object) -> float:
-    """Returns the finite number in a cell, which may be a text such as "3.5"."""
+    """Returns the finite number in a cell, which may be a text such as "3.5".
+
+    `name` is the name of the column, for messages, and `value` the content of the cell.
+
+    Raises:
+      ValueError: if the value is missing, or is no finite number.
+    """
     label = read_label(name, value)
     # `float` would read true as 1.
     if isinstance(label, bool):
@@ -284,7 +293,10 @@ def _is_list(value: object) -> bool:
 
 
 def _read_list(name: str, value: object) -> Labels:
-    """Returns the different labels of a list."""
+    """Returns the different labels of the list `value`, as a tuple in the order of the list.
+
+    `name` is the name of the column of the list, for messages.
+    """
     labels = [read_label(name, item) for item in cast(Iterable[object], value)]
     # The types count too, because 1 equals True.
     return tuple({(type(label), label): label for label in labels}.values())

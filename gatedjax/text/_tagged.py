@@ -146,7 +146,10 @@ class TagRule:
         self._sure = np.eye(tags)
 
     def probabilities(self, ids: np.ndarray) -> np.ndarray:
-        """Returns float64 [n, C] for the ids [n] of words: 1 at the tag of each word, else 0."""
+        """Returns float64 [n, C] for n words and C tags: 1 at the tag of each word, else 0.
+
+        `ids`, int [n], are the ids of the words.
+        """
         return self._sure[self._best[ids]]
 
 
@@ -261,10 +264,11 @@ def model_metrics(
     """Computes the metrics of the predictions of a tagger for sentences.
 
     Args:
-      outputs: pairs of the number of a sentence and the probabilities [n, C] of its words.
-      sentences: all sentences.
-      tags: the names of the tags.
-      unknown: bool [V], True for the ids of the vocabulary that stand for unknown words.
+      outputs: pairs of the number of a sentence, from 0, and the probabilities [n, C] of C tags for
+        its n words.
+      sentences: all sentences, with their true tags.
+      tags: the names of the C tags.
+      unknown: bool [V], True for the ids of the vocabulary of V words that stand for unknown words.
 
     Returns:
       The dict that `Scorer.metrics` returns: the metrics of words, of unknown words and of spans.

@@ -99,7 +99,11 @@ class ValuePredictions(Predictions):
 
 
 class _TargetModel(_Classifier):
-    """The base class of the models of targets that are no class."""
+    """The base class of the lexicons that predict several labels, a real number or a grade.
+
+    It has the methods of `TextClassifier`; `explain` returns a `TargetExplanation`. The constructor
+    takes keywords, the fields of `TextOptions`.
+    """
 
     def explain(self, text: str) -> TargetExplanation:  # type: ignore[override]
         """Explains the prediction for a text by the words of the text.
@@ -122,6 +126,7 @@ class MultiLabelTextClassifier(_TargetModel):
     """A lexicon that predicts any number of labels for each text.
 
     The gates of the words are common to all labels, and each label has a sigmoid and a threshold.
+    The constructor takes keywords, the fields of `TextOptions`.
 
         >>> rows = [(f"goal {x} {y}", ["sport"]) for x in "abcd" for y in "efgh"]
         >>> rows += [(f"bank {x} {y}", ["money"]) for x in "abcd" for y in "efgh"]
@@ -147,7 +152,8 @@ class MultiLabelTextClassifier(_TargetModel):
     def _read_targets(self, y: Any) -> list[Any]:
         """Returns a list of the labels of each text, and stores the names of the columns of y.
 
-        y has a form that `fit` accepts. The names are None if y is a list of lists.
+        y is an array or frame of 0 and 1, [n, L], with a column for each of L labels, or a list of
+        n lists of labels. The names, in `_column_names`, are None for a list.
         """
         rows, self._column_names = _read_label_lists(y)
         return rows
@@ -229,7 +235,8 @@ class MultiLabelTextClassifier(_TargetModel):
 
         Args:
           X: n texts, a sequence or a column of strings.
-          y: their labels, in a form that `fit` accepts.
+          y: their labels: an array or frame of 0 and 1, [n, L], with a column for each label, or a
+            list of n lists of labels.
         """
         rows, _ = _read_label_lists(y)
         self._check_targets(rows)
@@ -257,8 +264,9 @@ class TextRegressor(_TargetModel):
         >>> bool(values[0] > 3 > values[1])
         True
 
-    The class has the interface of a scikit-learn regressor; `score` is the coefficient of
-    determination R^2.
+    The constructor takes keywords, the fields of `TextOptions`. The class has the interface of a
+    scikit-learn regressor: `fit(X, y)` takes n texts and their numbers, and `score` is the
+    coefficient of determination R^2.
 
     Attributes:
       report_: scores of the model on the validation and test texts, and the scores of ridge
@@ -329,7 +337,8 @@ class OrdinalTextClassifier(_TargetModel):
     """A lexicon that predicts a grade for each text, among grades with an order.
 
     The weights are common to all grades, and thresholds cut their sum (cumulative logits). The
-    order is that of the numbers of the grades, or `order` from the lowest to the highest.
+    order is that of the numbers of the grades, or `order` from the lowest to the highest. The
+    constructor takes keywords, the fields of `TextOptions`.
 
         >>> words = {"dull": "low", "fair": "mid", "fine": "high"}
         >>> rows = [(f"{word} {x} film", words[word]) for word in words for x in "abcdefgh"]

@@ -126,7 +126,7 @@ class Target(abc.ABC):
 
         `labels` has a class, a grade or a number for each row, or for the task "labels" a tuple of
         labels. The result is int32 [n] of positions in `classes`, float64 [n] of numbers, or bool
-        [n, L + U].
+        [n, L + U], True where a text has one of the L labels of the model or of U unknown labels.
         """
 
     def find_unknown(self, labels: Sequence[Any]) -> list[Label]:
@@ -148,7 +148,7 @@ class Target(abc.ABC):
     def list_single(self, targets: np.ndarray) -> list[Label]:
         """Returns the labels that a single training text has, if a text may have several labels.
 
-        `targets`, bool [n, L], are the labels of the texts. The result of other tasks is [].
+        `targets`, bool [n, L], are the L labels of n texts. The result of other tasks is [].
         """
         return []
 
@@ -196,7 +196,8 @@ class Target(abc.ABC):
 
         Args:
           head: the head of the lexicon.
-          bias: [B], its biases.
+          bias: its biases: [L] for L labels, [1] for a number, or for G grades their G - 1
+            thresholds.
           readings: the probabilities and logits of the texts at the temperature 1.
           targets: the result of `encode` for the labels of the texts.
 
@@ -635,7 +636,7 @@ class LabelTarget(Target):
     def stratify(self, targets: np.ndarray) -> tuple[np.ndarray, tuple[Label, ...]]:
         """Returns the rarest label of each text, so that both parts of the split have each label.
 
-        `targets`, bool [n, L], are the labels of the texts. The result is the position of the
+        `targets`, bool [n, L], are the L labels of n texts. The result is the position of the
         label, int32 [n], or L for a text without a label, and the names of these L + 1 strata.
         """
         # A stratum for each set of labels would be too small, because most sets are rare.
@@ -647,7 +648,7 @@ class LabelTarget(Target):
     def list_single(self, targets: np.ndarray) -> list[Label]:
         """Returns the labels that a single training text has.
 
-        `targets`, bool [n, L], are the labels of the texts.
+        `targets`, bool [n, L], are the L labels of n texts.
         """
         return [self.classes[i] for i in np.flatnonzero(targets.sum(0) == 1).tolist()]
 
@@ -670,8 +671,8 @@ class LabelTarget(Target):
     def decide(self, readings: Readings) -> np.ndarray:
         """Returns True at the predicted labels: bool [n, L].
 
-        `readings` has the probabilities [n, L]. A label is predicted if its probability is at least
-        its threshold.
+        `readings` has the probabilities [n, L] of L labels for n texts. A label is predicted if its
+        probability is at least its threshold.
         """
         return readings.probabilities >= np.array(self.thresholds)
 
@@ -680,16 +681,18 @@ class LabelTarget(Target):
     ) -> Json:
         """Returns the dict of `label_metrics`, with n, micro_f1, macro_f1 and more.
 
-        `targets`, bool [n, L + U], are the labels of the texts, `readings` has their probabilities,
-        and `unknown` the names of the last U columns, which count as missed.
+        `targets`, bool [n, L + U], are the labels of n texts: L of the model, then U unknown
+        labels, which count as missed. `readings` has the probabilities of the L labels, and
+        `unknown` the names of the U unknown labels.
         """
         return label_metrics(targets, self.decide(readings), self.classes, unknown)
 
     def choose_decision(self, readings: Readings, targets: np.ndarray) -> "LabelTarget":
         """Returns a copy with the thresholds of the largest F1, or itself if they are fixed.
 
-        `readings` has the probabilities [n, L] of the validation texts, and `targets`, bool [n, L +
-        U], are their labels, of which the unknown labels are ignored.
+        `readings` has the probabilities [n, L] of L labels for n validation texts, and `targets`,
+        bool [n, L + U], are the labels of these texts, of which the last U, unknown labels, are
+        ignored.
         """
         if self.is_fixed:
             return self
@@ -732,8 +735,8 @@ class LabelTarget(Target):
         training has left out. Folders of earlier versions have no "is_fixed" and no "left_out".
 
         Raises:
-          ValueError: if there are not L thresholds, or the labels that were left out are no list of
-            labels.
+          ValueError: if there is not a threshold for each label, or the labels that were left out
+            are no list of labels.
         """
         thresholds = tuple(map(float, value["thresholds"]))
         if len(thresholds) != len(self.classes):
@@ -783,8 +786,8 @@ class LabelTarget(Target):
     def measure_effect(self, parts: np.ndarray, columns: Sequence[int]) -> float:
         """Returns the largest absolute share of a word in the labels of an explanation.
 
-        `parts`, [L], are the shares of the word in the logits, and `columns` are the positions of
-        the labels that the explanation shows.
+        `parts`, [L], are the shares of the word in the logits of the L labels, and `columns` are
+        the positions of the labels that the explanation shows.
         """
         return float(np.abs(parts[list(columns)]).max())
 
@@ -817,8 +820,8 @@ class LabelTarget(Target):
     def name_groups(self, targets: np.ndarray) -> list[Any]:
         """Returns the frozenset of the labels of each text.
 
-        `targets`, bool [n, L + U], are the labels of the texts, of which the unknown labels are
-        ignored.
+        `targets`, bool [n, L + U], are the labels of n texts: L of the model, then U unknown
+        labels, which are ignored.
         """
         return [
             frozenset(itertools.compress(self.classes, row.tolist()))
@@ -828,7 +831,7 @@ class LabelTarget(Target):
 
 @dataclasses.dataclass(frozen=True)
 class RealTarget(Target):
-    """A real number for each text."""
+    """A real number for each text, which is constructed without arguments."""
 
     kind: ClassVar[str] = REGRESSION
     metrics: ClassVar[Mapping[str, str]] = {
@@ -1204,7 +1207,8 @@ def _standard_error(share: float, count: float) -> float:
 def _select(readings: Readings, row: int) -> Readings:
     """Returns the readings with the probabilities and logits of the text `row` only, [1, C] each.
 
-    The gates and flags of `readings` still belong to all texts.
+    `readings` has the probabilities and logits [n, C] of n texts, and `row` is the position of the
+    text, from 0. The gates and flags of the result still belong to all texts.
     """
     part = slice(row, row + 1)
     return readings._replace(
@@ -1215,9 +1219,16 @@ def _select(readings: Readings, row: int) -> Readings:
 def _predict_class(
     target: Target, readings: Readings, row: int, open_words: list[str], note: str
 ) -> Prediction:
-    """Returns the class or grade that `target` predicts for the text `row`, see `Target.predict`.
+    """Returns the class or grade that `target` predicts for a text, as a `Prediction`.
 
     The prediction also has the most probable class if it is another class.
+
+    Args:
+      target: the classes or grades, and the rule that predicts them.
+      readings: the probabilities, logits and gates of n texts.
+      row: the position of the text, from 0.
+      open_words: the words of the text with an open gate, in their order.
+      note: a remark about the text, or "".
     """
     probabilities = readings.probabilities[row]
     predicted = int(target.decide(_select(readings, row))[0])

@@ -481,7 +481,10 @@ def _start(
 
 
 def _scale_vectors(vectors: np.ndarray, std: float | None) -> np.ndarray:
-    """Returns the word vectors [V, D] scaled to the standard deviation `std`; None returns them."""
+    """Returns word vectors scaled to the standard deviation `std`; None returns them unchanged.
+
+    `vectors`, [V, D], are the vectors of V words, of width D.
+    """
     return vectors if std is None else vectors * np.float32(std / vectors.std())
 
 
@@ -603,9 +606,10 @@ def _report(
 
     Args:
       model: the trained model.
-      parts: the windows of the texts by purpose.
-      documents: the texts by purpose, see `_parts`.
-      edges: the widths of batches.
+      parts: the windows of the texts by purpose: "train", "validation" and perhaps "test". A window
+        is a part of a text that the network reads at once.
+      documents: the whole texts by purpose, with the same keys.
+      edges: the widths of batches (numbers of words with padding), in ascending order.
       say: called with each line of the report.
     """
     train = documents["train"]

@@ -18,7 +18,11 @@ from gatedjax.text._translator import Translator, translate_texts
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslateOptions:
-    """Translates the lines of standard input with a trained network."""
+    """Translates the lines of standard input with a trained network.
+
+    Only the folder of the network is required. The options of the search default to those of the
+    run.
+    """
 
     folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """Folder that gatedjax export wrote for a run of translation, or its work folder."""
