@@ -135,7 +135,7 @@ def keys_of(module: nn.Module, batch: Batch, stream: str) -> Key[Array, " B"]:
     """Returns a PRNG key of a stream of the module, such as "gate", for each example.
 
     The keys belong to "example_id" [B] of the batch or, if it is missing, to the row numbers. The
-    batch also has "tokens" [B, T], of which only the number of rows B is used.
+    batch also has "tokens" [B, T] of T words per text, of which only the number B is used.
     """
     return example_keys(module, stream, batch.get("example_id"), batch["tokens"].shape[0])
 

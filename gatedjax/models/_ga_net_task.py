@@ -208,9 +208,10 @@ class GANetTask:
     ) -> tuple[Output, Float[Array, " B"]]:
         """Returns the `GANetOutput` of the first draw of the gates, and the losses of the examples.
 
-        params are the parameters, batch has "tokens" [B, T], "lengths" and "label" [B], and rngs
-        has a PRNG key for each of the streams "dropout" and "gate". The losses [B] estimate the
-        cross-entropy, and their derivative is that of the estimator, which is not a `Pathwise`.
+        params are the parameters, batch has "tokens" [B, T] of T words per text, "lengths" and
+        "label" [B], and rngs has a PRNG key for each of the streams "dropout" and "gate". The
+        losses [B] estimate the cross-entropy, and their derivative is that of the estimator, which
+        is not a `Pathwise`.
         """
         # Rows without an id need an id, because the noise belongs to examples.
         rows = {"example_id": jnp.arange(batch["tokens"].shape[0], dtype=jnp.int32), **batch}

@@ -187,8 +187,9 @@ class RAULanguageModel(nn.Module):
 class RAULanguageTask:
     """The `StatefulTask` of training and evaluating an `RAULanguageModel`.
 
-    The loss is the sum over the steps of a window of the mean over its rows, which is T times the
-    mean per token. The usual learning rates (SGD, 1) and clipping norms are chosen for this loss.
+    A window has T successive words of each of B texts. The loss is the sum over the steps of a
+    window of the mean over its rows, which is T times the mean per token. The usual learning rates
+    (SGD, 1) and clipping norms are chosen for this loss.
 
         >>> task = RAULanguageTask(RAULanguageModel(RAUConfig(hidden=4), vocab_size=50))
         >>> task.init_carry({"tokens": jnp.array([[7, 9, 3]])})[0].shape
@@ -236,8 +237,9 @@ class RAULanguageTask:
 
         Args:
           params: the parameters, as from `init`.
-          batch: the window, "tokens" and "targets" int [B, T], "lengths" int [B], optionally
-            "reset" bool [B], and "token_weight" [B, T], 1 at words and 0 at padding.
+          batch: the window, "tokens" and "targets" int [B, T] (T words per text), "lengths" int
+            [B], optionally "reset" bool [B], True for rows that begin a new text, and
+            "token_weight" [B, T], 1 at words and 0 at padding.
           rngs: a dict with the PRNG key of the stream "dropout".
           carry: the state before the window, as from `init_carry`.
 
@@ -257,8 +259,9 @@ class RAULanguageTask:
 
         Args:
           params: the parameters, as from `init`.
-          batch: the window, "tokens" and "targets" int [B, T], "lengths" and "example_id" int [B],
-            optionally "reset" bool [B], and "token_weight" [B, T], 1 at words and 0 at padding.
+          batch: the window, "tokens" and "targets" int [B, T] (T words per text), "lengths" and
+            "example_id" int [B], optionally "reset" bool [B], True for rows that begin a new text,
+            and "token_weight" [B, T], 1 at words and 0 at padding.
           carry: the state before the window, as from `init_carry`.
 
         Returns:

@@ -170,6 +170,11 @@ def fit_gates(
 ) -> np.ndarray:
     """Trains gates that see the neighbours, and returns their numbers a, l and r.
 
+    For a text with the words x and k_t = gate_of[x_t], the gate logit of word t is a[k_t] +
+    l[k_{t-1}] + r[k_{t+1}] (`gate_logits`), and a linear reader computes the class scores
+    b + sum_t g_t E[x_t] / sqrt(sum_t g_t q[x_t]) from the gates g (`read_gated`). a, l, r, E and b
+    are trained, for V words, G gates and C classes.
+
         >>> texts = [np.array([0, 2]), np.array([1, 2])] * 8
         >>> gates = fit_gates(
         ...     texts, np.array([0, 1] * 8), np.arange(3), np.array([3.0, 3.0, 2.0]),
@@ -255,7 +260,7 @@ def _pad_arrays(
     The returned squares are float32, with 0 for the added words.
 
     Args:
-      texts: n int arrays, the words of each text, in [0, V).
+      texts: n int arrays, the words of each text, as indices of V words.
       labels: int [n], the class of each text.
       weights: [n], the weight of each text in the loss.
       gate_of: int [V], the index of the gate of each word.
@@ -304,9 +309,10 @@ def _loss(
 ) -> Float[Array, ""]:
     """Computes the loss of a batch of texts under a draw of the gates: a scalar.
 
-    params are the parameters of gates and reader, and batch has the B texts of a step. squares are
-    q, the squared lengths of the features of V words. edge is the index of the edge of a text in the arrays of gate logits,
-    density is the target of this step, and key draws the noise.
+    params are the parameters of gates and reader, and batch has the texts of a step. squares are q,
+    the squared lengths of the features of V words. edge is the index, in the arrays of gate logits,
+    of the edge of a text, which is the neighbour of its first and last word. density is the target
+    of the mean open probability in this step, and key draws the noise.
     """
     mask = F.length_mask(batch.lengths, batch.words.shape[1])
     logits = gate_logits(params, batch.gates, mask, edge)
@@ -336,7 +342,8 @@ def _train(
       texts: all texts, padded.
       squares: the squared lengths q of the features of V words.
       order: the indices of the B texts of each of K steps.
-      edge: the index of the edge of a text in the arrays of gate logits.
+      edge: the index, in the arrays of gate logits, of the edge of a text, which is the neighbour
+        of its first and last word.
       density: the target of the mean open probability at the end.
       key: the PRNG key of all steps.
     """

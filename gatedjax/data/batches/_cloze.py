@@ -99,9 +99,10 @@ def _candidates(encoded: EncodedCloze, row: int) -> int:
 
 
 def _positions(encoded: EncodedCloze, row: int) -> int:
-    """Returns the largest number of occurrences of a candidate in a document, at least 1.
+    """Returns how often the most frequent candidate of a question occurs in its document.
 
-    `row` is the position of the question in `encoded`.
+    The result is at least 1, also if no candidate occurs. `row` is the position of the question in
+    `encoded`.
     """
     where = encoded.occurrences[row][:, 0]
     return int(np.bincount(where).max()) if len(where) else 1
@@ -321,8 +322,9 @@ class ClozeBatches(PlannedBatches):
     def _dense(self, shape: ClozeShape) -> bool:
         """Returns True if batches of this shape have the mask "occurrence" [B, N, K].
 
-        It is True for the tokens of the document that belong to a candidate. False means that the
-        batches have "candidate_positions" [B, K, P], the positions of these tokens.
+        It is True where one of the N tokens of a document belongs to one of the K candidates of a
+        question. If the method returns False, the batches have "candidate_positions" [B, K, P], the
+        at most P positions of these tokens for each candidate.
         """
         return self.batch_size * shape.document * shape.candidates <= self.dense_cells
 

@@ -270,7 +270,7 @@ class RowExamples(Sequence[Example]):
 def number_records(
     records: Sequence[Record], content: Callable[[Record], Any], name: str
 ) -> FileRows:
-    """Converts records that TFDS prepared to rows, numbered by their position from 0.
+    """Converts records that TFDS prepared, dicts, to rows, numbered by their position from 0.
 
     The label of a row is `record["label"]`, and its content the result of `content`. Records for
     which `content` raises LineError or UnicodeDecodeError are set aside, with the file name `name`.

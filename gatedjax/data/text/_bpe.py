@@ -52,6 +52,9 @@ class BytePairs:
           vocab_size: the number of pieces, the four special pieces included; small texts give
             fewer.
 
+        Returns:
+          The encoding with the learned pieces.
+
         Raises:
           ImportError: if `tokenizers` is missing.
           ValueError: if vocab_size is too small for a piece.

@@ -226,8 +226,8 @@ def _with_random(
     """Returns the vectors of a file, and random vectors for the words that it lacks.
 
     Args:
-      matrix: [V, E], the vectors of the words in the order of their ids; rows of missing words are
-        filled here.
+      matrix: [V, E], the vectors of width E of the words in the order of their ids; rows of missing
+        words are filled here.
       in_file: bool [V], True for the words that the file has.
       vocabulary: the V words.
       seed: the seed of the random vectors, which also depend on the word.

@@ -471,16 +471,17 @@ class SelectorTask:
     def _metrics(self, output: Output, batch: Batch) -> Metrics:
         """Returns the metrics of training and evaluation by name, as `Ratio`s (sums and counts).
 
-        output is the result of a call of the network, such as an `SSANOutput`, and batch has the
-        labels and "weight" [B].
+        A subclass defines the method, without the metrics of the selections. output is the result
+        of a call of the network, such as an `SSANOutput`, and batch has the labels and "weight"
+        [B].
         """
         raise NotImplementedError
 
     def _predictions(self, output: Output, batch: Batch) -> Predictions:
         """Returns the predictions for the examples of a batch, arrays [B, ...] by name.
 
-        output is the result of a call of the network, such as an `SSANOutput`, and batch has
-        "example_id" [B].
+        A subclass defines the method, with "example_id" among the names. output is the result of a
+        call of the network, such as an `SSANOutput`, and batch has "example_id" [B].
         """
         raise NotImplementedError
 
@@ -540,7 +541,7 @@ class SelectorClassifierTask(SelectorTask):
         return cost, jnp.ones_like(cost)
 
     def _metrics(self, output: Output, batch: Batch) -> Metrics:
-        """Returns "loss" (cross-entropy) and "accuracy" as `Ratio`s (sums and counts).
+        """Returns "loss" (cross-entropy) and "accuracy", a dict of `Ratio`s (sums and counts).
 
         output has the scores `logits` [B, C] of C classes, and batch has "label" and "weight" [B].
         """

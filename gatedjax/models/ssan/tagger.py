@@ -237,8 +237,8 @@ class SSANTaggingTask(SelectorTask):
         """Returns (labels, labelled, real), arrays [B, N] for the words of a batch.
 
         labelled is True at real words with a label in [0, num_labels), and real is True at real
-        words. The labels are int, 0 where labelled is False. The batch has "labels" [B, N] and
-        "lengths" [B].
+        words. The labels are int, 0 where labelled is False. The batch has "labels" [B, N] of
+        N words per sentence and "lengths" [B].
         """
         labels = batch["labels"]
         real = F.length_mask(batch["lengths"], labels.shape[1])
@@ -247,9 +247,10 @@ class SSANTaggingTask(SelectorTask):
         return jnp.where(labelled, labels, 0), labelled, real
 
     def _metrics(self, output: SSANTaggerOutput, batch: Batch) -> Metrics:
-        """Returns "loss" and "accuracy" per word, as `Ratio`s (sums and counts).
+        """Returns "loss" and "accuracy" per word, a dict of `Ratio`s (sums and counts).
 
-        output has the scores `logits`, and batch has "labels" [B, N] of N words and "lengths" [B].
+        The loss is the cross-entropy in nats without smoothing. output has the scores `logits`, and
+        batch has "labels" [B, N] of N words and "lengths" [B].
         """
         logits = output.logits
         labels, labelled, real = self._labels(batch)

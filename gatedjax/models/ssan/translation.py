@@ -482,8 +482,9 @@ class SSANTranslationTask(SelectorTask):
         return {}  # The metric "loss" is per word, as in evaluation.
 
     def _metrics(self, output: Output, batch: Batch) -> Metrics:
-        """Returns "loss", "perplexity" and "accuracy" per word, as `Ratio`s (sums and counts).
+        """Returns "loss", "perplexity" and "accuracy" per word, a dict of `Ratio`s.
 
+        A `Ratio` has a sum and a count; the loss is the cross-entropy in nats without smoothing.
         output has the scores `logits`, and batch has "targets" [B, T] of T words and
         "target_lengths" [B].
         """
@@ -496,7 +497,8 @@ class SSANTranslationTask(SelectorTask):
         """Returns a dict of arrays [B]: "example_id", "nll" and "words" of each target.
 
         "nll" is its negative log-likelihood in nats, and "words" its number of words. output has
-        the scores `logits`, and batch has "targets" [B, T] of T words and "target_lengths" [B].
+        the scores `logits`, and batch has "targets" [B, T] of T words, "target_lengths" and
+        "example_id" [B].
         """
         nll, _, real = _scores(output.logits, batch)
         return {

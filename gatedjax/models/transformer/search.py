@@ -20,6 +20,8 @@ Step = Callable[[Int[Array, "B K"], Tree, Int[Array, ""]], tuple[Float[Array, "B
 class Found(NamedTuple):
     """The targets of a search for B rows: K targets of at most T tokens per row, the best first.
 
+    A row is an input of the model, such as a sentence to translate.
+
     Attributes:
       tokens: int32 [B, K, T], the stop token included, 0 after it.
       scores: log-probabilities divided by the length penalty [B, K]; -inf if a row has fewer than
@@ -86,7 +88,8 @@ def beam_search(
       step: the model, a function (last tokens int [B, K], cache, position from 0) that returns
         (log-probabilities [B, K, V] of the V possible next tokens, new cache).
       cache: the first cache of `step`, a tree of arrays [B, K, ...].
-      limits: maximum length of the targets of each row, the stop token included, in [1, size].
+      limits: maximum length of the targets of each of B rows (the inputs of the model, such as
+        sentences to translate), the stop token included, in [1, size].
       size: T, the maximum length of all targets.
       beam_size: K, the number of targets per row.
       alpha: exponent of the `length_penalty`.
@@ -207,7 +210,8 @@ def greedy_search(
         (log-probabilities [B, 1, V] of the V possible next tokens, new cache). If tokens are
         equally probable, the first is chosen.
       cache: the first cache of `step`, a tree of arrays [B, 1, ...].
-      limits: maximum length of the target of each row, the stop token included, in [1, size].
+      limits: maximum length of the target of each of B rows (the inputs of the model, such as
+        sentences to translate), the stop token included, in [1, size].
       size: T, the maximum length of all targets.
       start: id of the token before the first.
       stop: id of the token after the last.
@@ -233,8 +237,8 @@ def greedy_search(
         """Returns the state of the search after another step.
 
         `s`, the state before the step, and the result are dicts of arrays for R rows: "position" (a
-        scalar), the "last" token [R, 1], all "tokens" [R, T] of the target, its "score", a
-        log-probability, and "done" [R], True after the stop token, and the "cache" of the model.
+        scalar), the "last" token [R, 1], the "tokens" [R, T] of the target, at most T, its "score",
+        a log-probability, and "done" [R], True after the stop token, and the "cache" of the model.
         """
         at = s["position"]
         log_probs, cache = step(s["last"], s["cache"], at)
