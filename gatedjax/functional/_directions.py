@@ -203,11 +203,12 @@ def _scan_both(
 ) -> tuple[Tree, Tree]:
     """Runs the scans of both directions in one loop; returns (final, outputs) of each.
 
-    `core` and `static` belong to the `Recurrence` of the forward direction; `forward` and
-    `backward` are the `arguments` of the `Recurrence` of each direction: weights, inputs, mask,
-    initial carry, dropout mask and restarts. The backward direction runs as a forward scan over
-    reversed time. The final carry has arrays [B, H], and the outputs are [B, T, H] in the order of
-    the inputs, for B rows, T steps and H hidden units.
+    `core`, the scan, and `static`, its options that are known while tracing, belong to the
+    `Recurrence` of the forward direction; `forward` and `backward` are the `arguments` of the
+    `Recurrence` of each direction: weights, inputs, mask, initial carry, dropout mask and restarts.
+    The backward direction runs as a forward scan over reversed time. The final carry has arrays
+    [B, H], and the outputs are [B, T, H] in the order of the inputs, for B rows, T steps and H
+    hidden units.
     """
 
     def reverse(array: Array | None) -> Array | None:

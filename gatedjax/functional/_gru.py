@@ -460,10 +460,11 @@ def _loop_back(
 
         The carry is the gradient of the state after the step, and the summed gradient of the carry
         of restarts. `step` has the scanned arrays of the step: the gradient of the output, two
-        masks [B] of B rows or None, True where the step is real and where it starts with no new
-        carry, the state before the step, the reset gate r, the update gate z, the candidate c, and,
-        with reset_after, the recurrent product that r multiplies (else None). Returns (the carry
-        for the previous step, the gradients of the sums inside r, z and c [B, 3H]).
+        masks [B] of B rows or None (the first is True where the step is real, the second where it
+        goes on without a new carry), the state before the step, the reset gate r, the update gate
+        z, the candidate c, and, with reset_after, the recurrent product that r multiplies (else
+        None). Returns (the carry for the previous step, the gradients of the sums inside r, z and c
+        [B, 3H]).
         """
         dh, total = carry
         dy, keep, goes_on, h, r, z, candidate, inner = step

@@ -361,10 +361,11 @@ def _lstm_bwd(form: Form, reverse: bool, residuals: Tree, cotangents: Tree) -> T
 
         The carry is the gradients of the hidden state h and the cell state c after the step, and
         the summed gradients of the carry of restarts. `step` has the scanned arrays of the step:
-        the gradient of the output, two masks [B] of B rows or None, True where the step is real and
-        where it starts with no new carry, and the tuple of the cell state before the step, the
-        input gate i, the forget gate f, the candidate g and the output gate o. Returns (the carry
-        for the previous step, the gradients of the sums inside i, f, g and o [B, 4H]).
+        the gradient of the output, two masks [B] of B rows or None (the first is True where the
+        step is real, the second where it goes on without a new carry), and the tuple of the cell
+        state before the step, the input gate i, the forget gate f, the candidate g and the output
+        gate o. Returns (the carry for the previous step, the gradients of the sums inside i, f, g
+        and o [B, 4H]).
         """
         (dh, dc), (total_h, total_c) = carry
         dy, keep, goes_on, (c, i, f, g, o) = step

@@ -367,10 +367,11 @@ def _forward(
 
     Returns:
       ((final, outputs), (states, saved)): the final carry [B, H]; the outputs [B, T, H], 0 at
-      padding; the states [T, B, H] after each step; and saved = (r, z, c, p, V(u), stored) of each
-      step: reset gate, update gate, candidate, attention weights and values, in the layout of
-      `form`, [T, H, B] or [T, B, H], and `stored`. It is the input of the candidate's recurrent
-      product, r m h [T, B, H], or with reset_after the product itself, in the layout of `form`.
+      padding; the states [T, B, H] after each step; and saved = (r, z, c, p, v, stored) of each
+      step. They are the reset gate, the update gate, the candidate, the weights and the values of
+      the attention, in the layout of `form`, [T, H, B] or [T, B, H], and `stored`: the input of the
+      candidate's recurrent product, r m h [T, B, H], or with reset_after the product itself, in the
+      layout of `form`.
     """
     size, dtype = weights.recurrent.shape[0], xs.dtype
     scale = size if options.rescale else 1
@@ -382,9 +383,9 @@ def _forward(
 
         h is the state before the step, in the layout of the loop, and the two masks are bool [B],
         for B rows, or None; "goes on" is False in rows that start with a new carry. saved has the
-        reset gate r, the update gate z, the candidate c, the attention weights p, the values V(u),
-        and the input (with reset_after the result) of the candidate's recurrent product. The scan
-        stacks the second result over the steps.
+        reset gate r, the update gate z, the candidate c, the attention weights p, the values of the
+        attention, and the input (with reset_after the result) of the candidate's recurrent product.
+        The scan stacks the second result over the steps.
         """
         x, keep, h = sums.prepare(step[0]), step[1], form.select(step[2], h, fresh)
         fed = apply_dropout(h, drop)
@@ -478,8 +479,8 @@ def _loop_back(
       residuals: (arguments, (states, saved)). arguments are the weights, the inputs, the mask of
         real steps, the initial carry [B, H], the mask of recurrent dropout and the `Restarts`.
         states are the states after each step [T, B, H], and saved are, of each step, the reset gate
-        r, the update gate z, the candidate c, the attention weights p, the values V(u), and the
-        input (with reset_after the result) of the candidate's recurrent product.
+        r, the update gate z, the candidate c, the attention weights p, the values of the attention,
+        and the input (with reset_after the result) of the candidate's recurrent product.
       cotangents: the gradients of the final carry [B, H] and of the outputs [B, T, H], for B rows,
         T steps and H hidden units.
       blocks: the recurrent kernel U as blocks (r, z, a, u) [H, 4H], with the attention logits a and
@@ -503,12 +504,13 @@ def _loop_back(
 
         The carry is the gradient of the state after the step, and the summed gradient of the carry
         of restarts. `step` has the scanned arrays of the step: the gradient of the output, two
-        masks [B] of B rows or None, True where the step is real and where it starts with no new
-        carry, the state before the step, the tuple of the reset gate r, the update gate z, the
-        candidate c, the attention weights p and the values V(u), and, with reset_after, the
-        recurrent product that r multiplies (else None). Returns (the carry for the previous step,
-        the gradients of the sums): [B, 4H] for the reset gate, the update gate, the attention
-        logits and the values of H hidden units, and [B, H] for the candidate.
+        masks [B] of B rows or None (the first is True where the step is real, the second where it
+        goes on without a new carry), the state before the step, the tuple of the reset gate r, the
+        update gate z, the candidate c, the attention weights p and the values of the attention,
+        and, with reset_after, the recurrent product that r multiplies (else None). Returns (the
+        carry for the previous step, the gradients of the sums): [B, 4H] for the reset gate, the
+        update gate, the attention logits and the values of H hidden units, and [B, H] for the
+        candidate.
         """
         dh, total = carry
         dy, keep, goes_on, h, (r, z, candidate, p, value), inner = step

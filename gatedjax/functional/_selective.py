@@ -76,8 +76,9 @@ def _hard_parts(scores: Array, gates: Array, cap: float, eps: float) -> tuple[Ar
 def _hard_weights_jvp(cap, eps, primals, tangents):
     """Returns (weights, their tangent), as `jax.custom_jvp` wants them.
 
-    `primals` are the scores and gates [..., N] of N keys, and `tangents` their tangents; cap and
-    eps are its further arguments.
+    The weights [..., N] are those of `_hard_weights`. `primals` are the scores and gates [..., N]
+    of N keys, and `tangents` their tangents. cap bounds the exponents of the derivative, and eps is
+    added to the sum of the exponentials.
     """
     (scores, gates), (d_scores, d_gates) = primals, tangents
     weights, ratios = _hard_parts(scores, gates, cap, eps)

@@ -244,7 +244,7 @@ def _run_trial(variant: Variant, plan: Plan) -> None:
 
 
 def _expected_state(kind: Kind, attention: float) -> float:
-    """Returns the hidden state after a step of `_run_trial`, equal for all units.
+    """Returns the hidden state after a step of `_run_trial`, a number that all units share.
 
     `kind` is the recurrence, and `attention` is the attention weight of each feature of "rau".
     """

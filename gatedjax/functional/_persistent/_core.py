@@ -105,7 +105,8 @@ def run_directions(static: Static, masks: Masks, floats: Floats) -> tuple[Tree, 
     """Returns (final, outputs) for each direction: the final carry, and the outputs [B, T, H].
 
     B is the number of rows, T that of the steps, and H the hidden width. `static` has the options
-    that are known while tracing, and `masks` and `floats` have the arrays of the call.
+    that are known while tracing, such as the kind of recurrence, `masks` the real steps and the
+    restarts, and `floats` the inputs, weights and carries.
 
     Outputs are 0 at padding. Reverse-mode derivatives of any order are supported, and forward over
     reverse. The scan computes the second derivatives.
@@ -116,11 +117,11 @@ def run_directions(static: Static, masks: Masks, floats: Floats) -> tuple[Tree, 
 
 
 def _run_fwd(static: Static, masks: Masks, floats: Floats) -> Tree:
-    """Returns (results of `run_directions`, residuals), for `_run_bwd`.
+    """Returns ((final carry, outputs) of each direction, residuals) for `_run_bwd`.
 
-    The residuals are (masks, floats, saved), the arguments and the arrays of the forward pass.
-    `static` has the options that are known while tracing, `masks` the real steps and the restarts,
-    and `floats` the inputs, weights and carries.
+    The residuals are (masks, floats, saved): the arguments, and as `_Saved` the states and gates of
+    all steps. `static` has the options that are known while tracing, `masks` the real steps and the
+    restarts, and `floats` the inputs, weights and carries.
     """
     results, saved = _run_saving(static, masks, floats)
     return results, (masks, floats, saved)
@@ -129,9 +130,10 @@ def _run_fwd(static: Static, masks: Masks, floats: Floats) -> Tree:
 def _run_bwd(static: Static, residuals: Tree, cotangents: Tree) -> Tree:
     """Returns (None, gradients of `floats`) from `cotangents`, the gradients of the results.
 
-    `residuals` are (masks, floats, saved): the arguments of `run_directions` and the arrays that
-    the forward pass saved. `cotangents` has (final, outputs) for each direction. `static` has the
-    options that are known while tracing, such as the kind of recurrence.
+    `residuals` are (masks, floats, saved): the real steps and the restarts; the inputs, weights and
+    carries; and the states and gates that the forward pass saved. `cotangents` has (final, outputs)
+    for each direction. `static` has the options that are known while tracing, such as the kind of
+    recurrence.
     """
     return None, _pull(static, *residuals, cotangents)
 
@@ -162,11 +164,12 @@ def _on_platform(kernel: Callable[..., Tree], scan: Callable[..., Tree], *argume
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _run_saving(static: Static, masks: Masks, floats: Floats) -> tuple[Tree, _Saved]:
-    """Returns the results of `run_directions`, and the arrays that the backward pass reads.
+    """Returns (final, outputs) of each direction, and the arrays that the backward pass reads.
 
-    The scan of other platforms saves no arrays, so that they are 0 there. `static` has the options
-    that are known while tracing, `masks` the real steps and the restarts, and `floats` the inputs,
-    weights and carries.
+    final is the final carry with arrays [B, H], and the outputs are [B, T, H], for B rows, T steps
+    and H hidden units. The scan of other platforms saves no arrays, so that they are 0 there.
+    `static` has the options that are known while tracing, `masks` the real steps and the restarts,
+    and `floats` the inputs, weights and carries.
     """
 
     def scan(masks: Masks, floats: Floats) -> tuple[Tree, _Saved]:
@@ -185,10 +188,10 @@ def _run_saving(static: Static, masks: Masks, floats: Floats) -> tuple[Tree, _Sa
 def _saving_jvp(static: Static, primals: Tree, tangents: Tree) -> tuple[Tree, Tree]:
     """Returns the results of `_run_saving` and their tangents, for `jax.custom_jvp`.
 
-    Both have the form ((final, outputs) of each direction, the saved arrays). The scan computes the
-    tangents; the saved arrays have the tangent 0. `primals` are (masks, floats): the real steps and
-    restarts, and the inputs, weights and carries. `tangents` has a tangent for each. `static` has
-    the options that are known while tracing, such as the kind of recurrence.
+    Both have the form ((final carry, outputs) of each direction, the saved arrays). The scan
+    computes the tangents; the saved arrays have the tangent 0. `primals` are (masks, floats): the
+    real steps and restarts, and the inputs, weights and carries. `tangents` has a tangent for each.
+    `static` has the options that are known while tracing, such as the kind of recurrence.
     """
     masks, floats = primals
     results, saved = _run_saving(static, masks, floats)
@@ -202,10 +205,10 @@ def _saving_jvp(static: Static, primals: Tree, tangents: Tree) -> tuple[Tree, Tr
 def _pull(static: Static, masks: Masks, floats: Floats, saved: _Saved, cotangents: Tree) -> Floats:
     """Returns the gradients of `floats` from `cotangents`, the gradients of the results.
 
-    `saved` are the arrays of the forward pass, and `cotangents` has (final, outputs) for each
-    direction. The gradients are a `Floats` of the same shapes. `static` has the options that are
-    known while tracing, `masks` the real steps and the restarts, and `floats` the inputs, weights
-    and carries.
+    `saved` are the states and gates of the forward pass, and `cotangents` has the gradients of
+    (final carry, outputs) for each direction. The gradients are a `Floats` of the same shapes.
+    `static` has the options that are known while tracing, `masks` the real steps and the restarts,
+    and `floats` the inputs, weights and carries.
     """
 
     def scan(masks: Masks, floats: Floats, saved: _Saved, cotangents: Tree) -> Floats:
@@ -254,7 +257,8 @@ def _scan(
 ) -> tuple[Tree, ...]:
     """Returns the results of `run_directions` by `scan`, a function like `static.core`.
 
-    None means `static.core` itself, which has a custom backward pass. The results are (final,
+    `static` has the options that are known while tracing, such as `core`, a scan of one direction
+    with a custom backward pass; None as `scan` means `static.core`. The results are (final,
     outputs) for each direction: the final carry, and the outputs [B, T, H] for B rows, T steps and
     H hidden units. `masks` has the real steps and the restarts, and `floats` the inputs, weights
     and carries.
@@ -411,10 +415,10 @@ def _pull_kernel(
 ) -> Floats:
     """Returns the gradients of `floats` by the kernel "backward".
 
-    `saved` are the arrays of the kernel "saving", and `cotangents` are the gradients of the results
-    of `run_directions`, (final, outputs) for each direction. The result has the shapes of `floats`.
-    `static` has the options that are known while tracing, `masks` the real steps and the restarts,
-    and `floats` the inputs, weights and carries.
+    `saved` are the states and gates that the kernel "saving" returned, and `cotangents` are the
+    gradients of the results of `run_directions`, (final, outputs) for each direction. The result
+    has the shapes of `floats`. `static` has the options that are known while tracing, `masks` the
+    real steps and the restarts, and `floats` the inputs, weights and carries.
     """
     variant, wide, dtype = static.variant, jnp.dtype(jnp.float32), floats.xs.dtype
     # The states before the steps and the stacks are formed by XLA, which fuses them with the masks.
