@@ -80,7 +80,7 @@ def word_vectors(model: Any, width: int | None = None, **options: Any) -> gnn.Wo
 
     Args:
       model: the network, such as an `AGT`, with the attributes `config` (its options), `vocab_size`
-        and `embeddings` (the initial table, or None).
+        and `embeddings` (the initial table [vocab_size, width], or None).
       width: width of the vectors; None means `config.embedding_dim`.
       **options: further options of `nn.WordEmbedding`, or another value of `frozen`.
 

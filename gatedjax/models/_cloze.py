@@ -217,9 +217,10 @@ class ClozeTask(ClassifierTask):
 
         Returns:
           (metrics, predictions): a dict of `Ratio`s (sums and counts), and a dict of arrays [B]:
-          "example_id", "label", "predicted", "correct" and "weight". "loss" is the mean over the
-          examples with an answer, "accuracy" the mean over all examples, and "unanswerable" the
-          share of the examples without an answer.
+          "example_id", "label", "predicted" (the index of the most probable candidate), "correct"
+          (1.0 or 0.0) and "weight". The metrics are "loss", the mean over the examples with an
+          answer, "accuracy", the mean over all examples, and "unanswerable", the share of the
+          examples whose answer is no candidate or does not occur.
         """
         output: Output = self.model.apply({"params": params}, batch)
         return _score(output.logits, batch)

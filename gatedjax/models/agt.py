@@ -159,10 +159,11 @@ class AGT(nn.Module):
     order of the attention.
 
     Attributes:
-      config: the options of the network.
+      config: an `AGTConfig`, the options of the network.
       vocab_size: rows of the embedding table, padding included.
       num_classes: C, the number of classes.
-      embeddings: a pretrained table as the initial word vectors, or None.
+      embeddings: a pretrained table [vocab_size, embedding_dim] as the initial word vectors, or
+        None.
 
     Reference: Guo 2017, "A Deep Network with Visual Text Composition Behavior".
     Deviation: the candidates have a bias, which the equations of the paper omit.

@@ -87,10 +87,11 @@ class GANet(nn.Module):
     `encoded` the result of `encode` for it, and train=True makes it a pass with dropout.
 
     Attributes:
-      config: the options of the network.
+      config: a `GANetConfig`, the options of the network.
       vocab_size: rows of the embedding table, padding included.
       num_classes: C, the number of classes.
-      embeddings: a pretrained table as the initial word vectors, or None.
+      embeddings: a pretrained table [vocab_size, embedding_dim] as the initial word vectors, or
+        None.
 
     Reference: Xue et al. 2020, "Not All Attention Is Needed".
     """

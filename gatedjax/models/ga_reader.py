@@ -203,10 +203,11 @@ class GAReader(nn.Module):
     it.
 
     Attributes:
-      config: the options of the network.
+      config: a `GAReaderConfig`, the options of the network.
       vocab_size: rows of the embedding table, padding included.
       num_characters: rows of the character table, padding included; 0 without characters.
-      embeddings: a pretrained table as the initial word vectors, or None.
+      embeddings: a pretrained table [vocab_size, embedding_dim] as the initial word vectors, or
+        None.
 
     Reference: Dhingra et al. 2017, "Gated-Attention Readers for Text Comprehension".
     Deviations: as in the authors' program, the reset gate acts after the product (`reset_after`),

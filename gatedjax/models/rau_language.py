@@ -66,7 +66,8 @@ class RAULanguageModel(nn.Module):
     the recurrent connections only with recurrent_dropout.
 
     Attributes:
-      config: the options of the network; `init_scale` also applies to word vectors and softmax.
+      config: an `RAUConfig`, the options of the network; `init_scale` also applies to word vectors
+        and softmax.
       vocab_size: V, the number of words; the id 0 is a word like all other ids.
 
     Reference: Zhong, Yue and Ling 2018, "Recurrent Attention Unit".

@@ -38,7 +38,7 @@ class FileAccount(ReadReport):
       error: the reason why the file could not be read, or None.
       lines: number of lines that were read.
       used: number of lines that give examples.
-      quarantine: the lines that were set aside, with the reasons.
+      quarantine: a `Quarantined` for each line that was set aside, with its number and the reason.
       skipped: lines that were left out on purpose: reason -> count.
       spans: the account of the spans of trees, a `SpanCounts`; None if the examples are not spans.
       notes: unusual lines that are used: reason -> count.

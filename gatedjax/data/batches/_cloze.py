@@ -187,7 +187,7 @@ class ClozeBatches(PlannedBatches):
     Memory of the large arrays: B N K bytes (dense) or 4 B K P; 44 B W with characters.
 
     Args:
-      encoded: the questions.
+      encoded: the questions, an `EncodedCloze` that `encode_cloze` returns.
       batch_size: B, rows per batch.
       shapes: shapes of the buckets; None plans them for these questions.
       max_shapes: the number of shapes to plan.

@@ -112,7 +112,7 @@ class _Range:
     The entry at index i is the batch of the step `start` + i.
 
     Args:
-      batches: batches by step.
+      batches: batches by step, a `StepBatches`.
       start: the first step.
       stop: the step after the last.
     """

@@ -76,7 +76,7 @@ class ReadReport:
     Attributes:
       lines: the number of lines that were read.
       used: the number of lines that give examples.
-      quarantine: the lines that were set aside, with the reasons.
+      quarantine: a `Quarantined` for each line that was set aside, with its number and the reason.
       skipped: well-formed lines left out on purpose: reason -> count.
       spans: the account of the spans, if the examples are spans of the lines; else None.
       notes: unusual lines that are used: reason -> count; a line may have several reasons.

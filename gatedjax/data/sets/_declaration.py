@@ -68,27 +68,30 @@ class DataSet:
       name: the name for `load`.
       official: part -> number of lines; None if no number is published.
       where: the address of the files, for messages.
-      files: finds and downloads the raw files.
+      files: a `Places`, which finds and downloads the raw files.
       read_rows: maps (file, part) to rows; `by_lines` makes such a function from a parser of lines.
       examples: maps (rows, first id, options) to examples; see `eagerly` and `lazily`.
       classes: the names of the classes, or a function that maps the options to them.
-      tfds: the TFDS form; None for a set that TFDS builds.
+      tfds: a `TfdsForm`, the form that TFDS stores; None for a set that TFDS builds.
       tfds_rows: for a set that TFDS builds, maps (records, part) to rows; else None.
       aliases: other names of the set -> their options.
-      family: name of a family of sets, its option, and the value of the option for this set; the
+      family: (name of a family of sets, its option, value of the option for this set), or None; the
         set that is declared first is the default.
-      config: the name of a TFDS builder, its option, and the value for this set, a configuration of
-        the builder; there is no default.
+      config: (name of a TFDS builder, its option, value of the option for this set, which is a
+        configuration of the builder), or None; there is no default.
       options: option -> values, the default first.
       of_part: maps (part, options) to the options of that part.
       unit: the plural noun for rows in messages.
-      count: counts the lines of a raw file independently of `read_rows`, to check it.
+      count: maps a raw file to its number of lines, counted independently of `read_rows`, to check
+        it.
       by_line: True if row i is line i + 1 of its file.
-      ids_per_row: the number of example ids per row: id // ids_per_row is the row.
-      skipped: counts well-formed lines that give no example: reason -> count.
+      ids_per_row: maps the options to the number of example ids per row; for an id that counts from
+        the first id of its part, id // number is the index of the row.
+      skipped: maps (rows, options) to the counts of well-formed lines that give no example: reason
+        -> count.
       spans: maps (rows, examples, options) to the `SpanCounts` of examples that are spans of lines;
         None if they are not.
-      notes: counts the unusual rows: reason -> count.
+      notes: maps rows to the counts of the unusual rows: reason -> count.
       hold_out: maps the labels [n] of the training part to the positions of its (training,
         validation) rows; None: a stratified split.
       source: maps (examples, info, report, reader of parts) to the source that `load` returns.
@@ -235,7 +238,7 @@ class RowExamples(Sequence[Example]):
     """Examples of rows by position, made on access.
 
     Args:
-      rows: the rows, lines or texts of an official part.
+      rows: the rows, lines or texts of an official part, as a `FileRows`.
       base: the first example id; the id of an example is base + index of its row.
       make: maps (row, example id) to an example.
       once: True to store each example when it is first made.

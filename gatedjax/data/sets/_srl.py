@@ -62,7 +62,7 @@ class Sentence:
       words: the words.
       tags: the part of speech of each word.
       parse: the piece of the bracketed tree at each word.
-      predicates: the predicates with their arguments.
+      predicates: a `Predicate` for each predicate, with its arguments.
       text: the lines of the sentence.
     """
 

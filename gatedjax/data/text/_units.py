@@ -53,7 +53,7 @@ class Units:
         True
 
     Args:
-      counts: how often each unit occurs.
+      counts: unit -> how often it occurs.
       total: the sum of all counts, also of units that are not in `counts`.
 
     Raises:

@@ -222,10 +222,11 @@ class SSANEncoder(nn.Module):
     int [B], the number of the step in each row.
 
     Attributes:
-      config: the options of the encoder.
+      config: an `SSANConfig`, the options of the encoder.
       vocab_size: rows of the embedding table, padding included.
-      embeddings: a pretrained table as the initial word vectors, or None. Without it the vectors
-        are drawn from normal(0, 1/d), and multiplied by sqrt(d) in the network.
+      embeddings: a pretrained table [vocab_size, d] as the initial word vectors, or None. Without
+        it the vectors are drawn from normal(0, 1/d), and multiplied by sqrt(d) in the network, for
+        the width d = `hidden`.
 
     Reference: Geng et al. 2020, "How Does Selective Mechanism Improve Self-Attention Networks?".
     """

@@ -137,10 +137,11 @@ class SSANNLI(nn.Module):
     of the step in each row.
 
     Attributes:
-      config: the options of the network.
+      config: an `SSANNLIConfig`, the options of the network.
       vocab_size: rows of the embedding table, padding included.
       num_classes: C, the number of classes.
-      embeddings: a pretrained table as the initial word vectors, or None.
+      embeddings: a pretrained table [vocab_size, embedding_dim] as the initial word vectors, or
+        None.
 
     Reference: Geng et al. 2020 (SSAN), section 3.3; Shen et al. 2018 (DiSAN, ReSAN) for the rest.
     """

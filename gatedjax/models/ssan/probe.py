@@ -90,10 +90,10 @@ class SSANProbe(nn.Module):
     "example_id": int [B] (row numbers by default).
 
     Attributes:
-      config: the options of encoder and head.
+      config: an `SSANProbeConfig`, the options of encoder and head.
       vocab_size: rows of the embedding table, padding included.
       num_classes: C, the number of classes.
-      embeddings: a pretrained table as the initial word vectors, or None.
+      embeddings: a pretrained table [vocab_size, hidden] as the initial word vectors, or None.
 
     Reference: Geng et al. 2020, sections 4.1 and 5.1. The paper leaves heads, pooling, positions
       and optimiser open.

@@ -83,9 +83,9 @@ class WordReorderingDetector(nn.Module):
     "example_id": int [B] (row numbers by default).
 
     Attributes:
-      config: the options of the encoder.
+      config: a `WordReorderingConfig`, the options of the encoder.
       vocab_size: rows of the embedding table, padding included.
-      embeddings: a pretrained table as the initial word vectors, or None.
+      embeddings: a pretrained table [vocab_size, hidden] as the initial word vectors, or None.
 
     Reference: Yang et al. 2019, "Assessing the Ability of Self-Attention Networks to Learn Word
       Order"; Geng et al. 2020, section 4.2.

@@ -291,7 +291,8 @@ def selector_predictions(selections: tuple[gnn.Selection, ...]) -> Predictions:
 def _with_selector(selections: tuple[gnn.Selection, ...]) -> list[gnn.Selection]:
     """Returns a list with the `nn.Selection` of each layer that has a selector.
 
-    `selections` has an `nn.Selection` for each layer, with the rate None without a selector.
+    `selections` has an `nn.Selection` for each layer; its field `rate` is None if the layer has no
+    selector.
     """
     return [selection for selection in selections if selection.rate is not None]
 

@@ -107,10 +107,11 @@ class SSANTagger(nn.Module):
     "dropout" and "gate"; the draws belong to "example_id": int [B] (row numbers by default).
 
     Attributes:
-      config: the options of the network.
+      config: an `SSANTaggerConfig`, the options of the network.
       vocab_size: rows of the embedding table, padding included.
       num_labels: L, the number of labels.
-      embeddings: a pretrained table as the initial word vectors, or None.
+      embeddings: a pretrained table [vocab_size, embedding_dim] as the initial word vectors, or
+        None.
 
     Reference: Geng et al. 2020 (SSAN), section 3.3; Tan et al. 2018 (DeepAtt) and its code.
     """

@@ -117,7 +117,7 @@ class SSANTranslator(nn.Module):
     from the streams "dropout" and "gate"; the draws belong to "example_id": int [B].
 
     Attributes:
-      config: the options of the network.
+      config: an `SSANTranslatorConfig`, the options of the network.
       vocab_size: vocabulary size of the source, and of the target if they share embeddings.
       target_vocab_size: vocabulary size of the target; None means vocab_size.
 
