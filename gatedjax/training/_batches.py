@@ -16,7 +16,8 @@ class Batches(Protocol):
     Attributes:
       first: the batch of step 0. If the data cannot be repeated, and the run continues from a
         checkpoint, it is the next batch.
-      is_repeatable: True if a run that continues reads the batches of an unbroken run.
+      is_repeatable: True if a run that continues from a checkpoint reads the same batches as an
+        unbroken run.
     """
 
     first: Batch

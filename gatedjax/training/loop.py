@@ -92,7 +92,8 @@ class Engine(Protocol):
 
     Attributes:
       state: the train state; for several runs its arrays have a leading axis over the runs.
-      eval_data: the evaluation data, or None.
+      eval_data: the batches of an evaluation pass, for several runs perhaps a list of the batches
+        of each run; None without evaluations.
     """
 
     state: TrainState
