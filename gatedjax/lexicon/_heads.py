@@ -81,9 +81,9 @@ class Head(abc.ABC):
         """Computes the losses of n texts and their derivatives, for the solver.
 
         Args:
-          scores: [n, K], the scores without the biases.
+          scores: [n, K], the K scores of each text, without the biases.
           free: [B], the free parameters, numbers without bounds from which `make_bias` computes the
-            biases.
+            B biases.
           targets: the targets of the texts, int [n], float [n] or bool [n, L], see `check_targets`.
 
         Returns:
@@ -138,7 +138,7 @@ class Head(abc.ABC):
         """Computes the loss of each text: [n].
 
         Args:
-          logits: [n, C], the logits, which contain the bias as `add_bias` defines.
+          logits: [n, C], the C logits of n texts, which contain the bias as `add_bias` defines.
           bias: [B], the biases.
           targets: the targets of the texts, int [n], float [n] or bool [n, L], see `check_targets`.
         """
@@ -150,8 +150,8 @@ class Head(abc.ABC):
         A text has the same bits in each batch.
 
         Args:
-          logits: [n, C], divided by the temperature.
-          bias: [B], divided by the temperature.
+          logits: [n, C], the C logits of each text, divided by the temperature.
+          bias: [B], the B biases, divided by the temperature.
 
         Returns:
           [n, P] for P probabilities (`num_probabilities`), of the classes or grades, which sum to

@@ -199,7 +199,7 @@ class Lexicon:
 
     @functools.cached_property
     def _scale(self) -> np.ndarray:
-        """The weights r of the features, float64 [F]."""
+        """The field `scale` as float64 [F]: the weight r by which each feature is multiplied."""
         return self.scale.astype(np.float64)
 
     @functools.cached_property

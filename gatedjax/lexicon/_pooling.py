@@ -93,7 +93,8 @@ class GatedPooling:
         """Returns the gates of each text, bool [T], and True for the texts that had none open.
 
         A gate is True if it is open. The second result, bool [n] for n texts, is True for a text in
-        which the token with the largest z was opened because no other was open.
+        which the token with the largest z = u . h - c, the logit of its gate, was opened because no
+        token was open.
 
         Args:
           texts: for each text the vectors [T, D] of its tokens.
