@@ -107,7 +107,8 @@ def compile_outside_jit(*static: int) -> Callable[..., Tree]:
     """Decorates a module-level function so that calls outside `jit` compile once per shape.
 
     Inside `jit` the function is inlined. Without this decorator a loop in the function would
-    compile again in each call, because its body closes over the arrays of that call.
+    compile again in each call, because its body closes over the arrays of that call. The result is
+    the decorator: it maps the function to its compiled form with the same arguments.
 
     Args:
       *static: the positions, from 0, of hashable arguments that are known while tracing.

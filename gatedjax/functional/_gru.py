@@ -238,8 +238,9 @@ def _prepare(
 
     The `Recurrence` has the function that runs the call, and its arrays with padding set to 0.
     `_prepare` takes the arguments of `gru` without `implementation`: the weights, the inputs xs
-    [B, T, D], their mask [B, T] or lengths [B], the carries [B, H], and the options, for B rows, T
-    steps, inputs of width D and H hidden units.
+    [B, T, D], their mask [B, T] or lengths [B], resets [B, T], True at the first step of each
+    segment, the carries [B, H] before the first step (initial) and at the start of a segment
+    (reset_to), and the options. There are B rows, T steps, inputs of width D and H hidden units.
     """
     _, size = _check_weights(weights, xs, "B T D", reset_after)
     if gradient_clip is not None:

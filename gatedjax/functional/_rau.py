@@ -142,8 +142,9 @@ def _prepare(
 
     The `Recurrence` has the function that runs the call, and its arrays with padding set to 0.
     `_prepare` takes the arguments of `rau` without `implementation`: the weights, the inputs xs
-    [B, T, D], their mask [B, T] or lengths [B], the carries, and the options, for B rows, T steps
-    and inputs of width D.
+    [B, T, D], their mask [B, T] or lengths [B], resets [B, T], True at the first step of each
+    segment, the carries before the first step (initial) and at the start of a segment (reset_to),
+    and the options. There are B rows, T steps and inputs of width D.
     """
     options = check_options(attention, rescale, reset_after)
     _, size = check_rau_weights(weights, xs, "B T D", options)
@@ -289,8 +290,8 @@ def _plain(
 def _split_blocks(blocks: Array, size: int) -> tuple[Array, Array]:
     """Splits the blocks r, z, c, a, u [..., 5H] into (r, z, a, u) [..., 4H] and c [..., H].
 
-    size is H. The blocks are those of `RAUWeights`: reset gate, update gate, candidate, attention
-    logits and values.
+    size is H, the width of a block. The blocks are those of `RAUWeights`: reset gate, update gate,
+    candidate, attention logits and values. Returns the two arrays.
     """
     early = jnp.concatenate([blocks[..., : 2 * size], blocks[..., 3 * size :]], axis=-1)
     return early, blocks[..., 2 * size : 3 * size]
@@ -327,8 +328,9 @@ def _gate_sums(
         """Halves the columns of the sigmoids of a kernel [D, 5H] or [H, 5H].
 
         The result has the dtype of the products. D is the width of the inputs and H that of the
-        hidden state; the blocks of H columns are r, z, c, a and u of `RAUWeights`. The sigmoids are
-        r and z, and with the attention "sigmoid" a.
+        hidden state; the blocks of H columns are the reset gate, the update gate, the candidate,
+        the attention logits and the values. The sigmoids are both gates and, with the attention
+        "sigmoid", the logits.
         """
         return (kernel.astype(wide) * half[None]).astype(dtype)
 

@@ -242,8 +242,8 @@ def _partitioned(variant: Variant, kernel: str) -> Callable[..., Sequence[jax.Ar
 def _sharding_rule(operand_axes: tuple[str, ...], result_axes: tuple[str, ...]) -> str:
     """Returns the axes of a call in the notation of `jax.experimental.custom_partitioning`.
 
-    The axes of each operand and of each result are a string of letters, such as "dbh", or "" for an
-    unused array. The result is a string such as "d, d b h -> b t d h".
+    operand_axes and result_axes have, for each operand and each result, a string of letters, such
+    as "dbh", or "" for an unused array. The result is a string such as "d, d b h -> b t d h".
     """
     count = 0
 
