@@ -165,8 +165,8 @@ def _patterns(programs: Programs, tokens: tuple[str, ...]) -> Json:
 def _run_patterns(programs: Programs, tokens: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Returns (class probabilities [2^T, C], attention [2^T, T]) of all patterns of the gates.
 
-    `programs` are those of the model, `tokens` are the T words of a text, and C is the number of
-    classes. The patterns are in the order of `patterns_of`.
+    `programs` are the compiled programs of the model, `tokens` are the T words of a text, and C is
+    the number of classes. The patterns are in the order of `patterns_of`.
     """
     gates = patterns_of(len(tokens))
     parts: list[Any] = []

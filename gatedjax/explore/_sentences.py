@@ -373,10 +373,10 @@ def _batches(
 ) -> Iterator[tuple[list[int], Tree]]:
     """Yields (positions of the texts, padded batch) for texts of similar length.
 
-    `programs` are the compiled programs of the model, whose vocabulary the ids belong to. Each text
-    is a tuple of words; its position is its index in `texts`. All batches of a padded length have
-    the same number of rows; rows after the positions repeat texts and must be ignored. A batch is a
-    dict with "tokens" [rows, width] and "lengths" [rows].
+    `programs` are the compiled programs of the model. Each text is a tuple of words; its position
+    is its index in `texts`. All batches of a padded length have the same number of rows; rows after
+    the positions repeat texts and must be ignored. A batch is a dict with "tokens" [rows, width]
+    and "lengths" [rows].
     """
 
     shapes = functools.partial(shape_of, longest=programs.model.max_len, widths=COARSE)
