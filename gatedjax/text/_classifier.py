@@ -162,7 +162,7 @@ class _Classifier(TextEstimator):
 
         Args:
           X: n texts; for a `PairClassifier`, n pairs of texts; for model="states" also n pairs
-            (tokens, vectors [T, D]), as of `read_states`.
+            (tokens, vectors [T, D]) of T tokens of width D, as of `read_states`.
           y: n labels.
           sample_weight: n weights of the texts in the fit of a model without a network; None gives
             all texts the same weight. Scores on validation texts are not weighted.
@@ -263,7 +263,7 @@ class _Classifier(TextEstimator):
 
         Args:
           X: texts; for a `PairClassifier`, pairs of texts; for model="states" also pairs
-            (tokens, vectors [T, D]), as of `read_states`.
+            (tokens, vectors [T, D]) of T tokens of width D, as of `read_states`.
 
         Returns:
           A `Prediction` for each text; `np.asarray` of the result is the array of labels.
@@ -355,7 +355,7 @@ class _Classifier(TextEstimator):
 
         Args:
           text: a text; for a `PairClassifier`, both texts of a pair; for model="states" also
-            (tokens, vectors [T, D]).
+            (tokens, vectors [T, D]) of T tokens of width D.
 
         Returns:
           An `Explanation`: the words with open gates, the attention to each word, and the

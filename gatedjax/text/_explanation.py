@@ -76,7 +76,7 @@ def _change(model: TrainedModel, probabilities: np.ndarray, best: int) -> Change
 
     Args:
       model: the trained model.
-      probabilities: [C], the probabilities of the classes for the changed text.
+      probabilities: [C], the probabilities of the C classes for the changed text.
       best: the position in `model.classes` of the class that is predicted without the change.
     """
     label = model.classes[int(np.argmax(probabilities))]

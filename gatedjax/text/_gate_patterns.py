@@ -157,7 +157,7 @@ def _half(scores: Array, states: Array) -> tuple[Array, Array]:
 
     Args:
       scores: the attention scores e [n] of n words.
-      states: the states [n, D] of these words.
+      states: the states [n, D] of these words, of width D.
 
     Returns:
       The logs [2^n] and the states [2^n, D]; -inf and 0 for the code without an open word.
@@ -183,7 +183,7 @@ def _sums(head: Head, params: Params, inputs: PatternInputs, centre: Float[Array
     The sums are 0 for upper halves with open gates at padding.
 
     Args:
-      head: maps (parameters, k pooled states [k, D]) to the scores [k, C] of C classes.
+      head: maps (parameters, k pooled states [k, D] of width D) to the scores [k, C] of C classes.
       params: the parameters of `head`.
       inputs: the arrays of the text, padded to T words.
       centre: a number that is subtracted from all losses, for precision.
@@ -246,7 +246,7 @@ def text_truth(head: Head, params: Params, inputs: PatternInputs, centre: float)
     """Computes the exact results of a text from the losses of all its patterns.
 
     Args:
-      head: maps (parameters, k pooled states [k, D]) to the scores [k, C] of C classes.
+      head: maps (parameters, k pooled states [k, D] of width D) to the scores [k, C] of C classes.
       params: the parameters of `head`.
       inputs: the arrays of the text, padded to T words, at least LOWER.
       centre: a loss about as large as the losses of the patterns. It is subtracted from them before

@@ -233,8 +233,8 @@ def find_examples(
       listing: the result of `list_open_words`: the open words of each class.
       texts: the words of the training texts.
       labels: the label of each text, or a frozenset of its labels.
-      is_open: the gates of each text, bool [T], if the extracts are to have the words where they
-        are open; None uses the first place of a word.
+      is_open: the gates of the T words of each text, bool [T], if the extracts are to have the
+        words where they are open; None uses the first place of a word.
 
     Returns:
       Up to two extracts for each word, for at most 1,000 words.
@@ -280,7 +280,11 @@ def _extract(words: Sequence[str], place: int) -> str:
 
 
 def render_open_words(listing: Json) -> str:
-    """Formats the dict of `list_open_words` (the open words of each class) for a terminal."""
+    """Formats the dict of `list_open_words` for a terminal, as a text of several lines.
+
+    `listing` is this dict: "density", "open", the number of open words, and "classes", the words of
+    each class with their counts, weights and examples.
+    """
     lines = [
         f"{listing['open']:,} words are open, which are {listing['density']:.0%} of the words of "
         "the training texts. No other known word is read."

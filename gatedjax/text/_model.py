@@ -84,8 +84,8 @@ def _reading(kind: str, network: str, module: nn.Module) -> Any:
     """Returns a compiled function of (params, batch) for the outputs of the network.
 
     The outputs are the dict of arrays that `TrainedModel.run` returns: the probabilities [B, C] of
-    C classes for B texts, the density [B], the masks of the words that attention can see, and if
-    the network has them the attention and the open probabilities [B, T].
+    C classes for B texts of T padded words, the density [B], the masks of the words that attention
+    can see, and if the network has them the attention and the open probabilities [B, T].
 
     Args:
       kind: "text", "pair" or "tags".
@@ -167,7 +167,7 @@ class TrainedModel:
         return jax.device_put(self.params)
 
     def __getstate__(self) -> Json:
-        """Returns the fields without compiled programs, because those cannot be pickled."""
+        """Returns the fields by name without compiled programs, which cannot be pickled."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     @property
@@ -223,7 +223,7 @@ class TrainedModel:
         """Computes the probability of each class for each example: float32 [n, C].
 
         n is the number of examples. They are tuples of one string, or for pairs of two strings. The
-        classes are in the order of `classes`.
+        C classes are in the order of `classes`.
 
         Raises:
           ValueError: if a text has no word.
@@ -303,13 +303,15 @@ class TrainedModel:
     def list_windows(
         self, examples: Sequence[tuple[tuple[str, ...], ...]]
     ) -> tuple[list[tuple[tuple[str, ...], ...]], np.ndarray]:
-        """Splits long texts into windows.
+        """Splits long texts into windows, parts of at most `max_len` words.
 
         Args:
-          examples: examples that are split into words. Pairs are not split further.
+          examples: for each example the words of its text, or of both texts of a pair. Pairs are
+            not split into windows.
 
         Returns:
-          The windows, as examples, and int [W], the position of the example of each window.
+          The list of the W windows, each in the form of an example, and int [W], the position of
+          the example of each window.
         """
         if not self.windows:
             return list(examples), np.arange(len(examples))
@@ -320,9 +322,10 @@ class TrainedModel:
     def read_documents(self, examples: Sequence[tuple[tuple[str, ...], ...]]) -> list[TextOutput]:
         """Runs the network on examples that are split into words, long texts in windows.
 
-        The result is a list with the `TextOutput` of each example, in their order. The
-        probabilities of a long text are computed by `pool_windows`, and the attention in a window
-        is multiplied with the share of the window in the words.
+        An example is a tuple with the words of its text, or of both texts of a pair. The result is
+        a list with the `TextOutput` of each example, in their order. A window has at most `max_len`
+        words. The probabilities of a long text are computed by `pool_windows`, and the attention in
+        a window is multiplied with the share of the window in the words.
         """
         pieces, owners = self.list_windows(examples)
         outputs = self.read_tokens(pieces)
@@ -354,7 +357,8 @@ class TrainedModel:
 
         An example is a tuple with the words of its text, or of both texts of a pair. The positions
         are those in `examples`, in the order of the first rows of the batch; filler rows follow.
-        The batch is a dict with the token ids and the lengths of the texts, see `pad_texts`.
+        The batch is a dict of arrays: "tokens" [B, T], the ids of B texts of T padded words, and
+        "lengths" [B]; for pairs also "hypothesis" and "hypothesis_lengths".
         """
         lengths = (max(map(len, words)) for words in examples)
         for numbers, (_, width) in group_texts(lengths, lambda n: shape_of(n, self.max_len)):
@@ -405,8 +409,8 @@ class TrainedModel:
           width: the number of words of a padded text.
 
         Returns:
-          A dict with the token ids and the lengths of the texts, see `pad_texts`. Rows of padding
-          follow the examples.
+          A dict of arrays: "tokens" [B, width], the ids of B texts, and "lengths" [B]; for pairs
+          also "hypothesis" and "hypothesis_lengths". Rows of padding follow the examples.
         """
         rows = next(size for size in sizes_of(width) if size >= len(examples))
         return pad_texts([tuple(map(self.ids, texts)) for texts in examples], (rows, width))

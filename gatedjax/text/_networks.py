@@ -109,7 +109,7 @@ class NetworkEntry:
 
 
 def _mask(batch: Batch, name: str = "tokens", lengths: str = "lengths") -> jax.Array:
-    """Returns bool [B, T] for B texts: True at their words, False at padding.
+    """Returns bool [B, T] for B texts of T padded words: True at words, False at padding.
 
     `name` is the key of the padded ids [B, T] in `batch`, and `lengths` that of the numbers of
     words [B]; "hypothesis" and "hypothesis_lengths" are the keys of the second texts of pairs.
@@ -118,7 +118,7 @@ def _mask(batch: Batch, name: str = "tokens", lengths: str = "lengths") -> jax.A
 
 
 def _density(is_open: jax.Array, mask: jax.Array) -> jax.Array:
-    """Returns [B], the share of the words with an open gate in each of B texts.
+    """Returns [B], the share of the words with an open gate in each of B texts of T padded words.
 
     Args:
       is_open: bool [B, T], True at words with an open gate.
@@ -348,7 +348,7 @@ def likeliest(logits: jax.Array, mask: jax.Array, density: float) -> jax.Array:
         [[False  True  True False False]]
 
     Args:
-      logits: [B, T], the logits of the gates.
+      logits: [B, T], the logits of the gates of B texts of T padded words.
       mask: bool [B, T], True at words.
       density: share in [0, 1] of all words in the batch that is selected; at least a word is
         selected.
@@ -373,7 +373,7 @@ def held_at(params: Params, probabilities: np.ndarray, density: float) -> Params
 
     Args:
       params: parameters of a `GANet`.
-      probabilities: [n], the probabilities that the gates of some words are open.
+      probabilities: [n], the probabilities that the gates of n words are open.
       density: the share of open gates.
 
     Returns:
@@ -467,9 +467,10 @@ class _Tagger(models.SSANTagger):
     def __call__(self, batch: Batch, *, train: bool = False) -> Any:
         """Runs the network without a marked predicate.
 
-        `batch` has "tokens" int [B, T] and "lengths" int [B]. train=True adds dropout and drawn
-        selections, from the PRNG streams "dropout" and "gate". The result is an `SSANTaggerOutput`
-        with the scores of C tags, `logits` [B, T, C], and `selections`.
+        `batch` has "tokens" int [B, T] and "lengths" int [B] of B sentences of T padded words.
+        train=True adds dropout and drawn selections, from the PRNG streams "dropout" and "gate".
+        The result is an `SSANTaggerOutput` with the scores of C tags, `logits` [B, T, C], and
+        `selections`.
         """
         unmarked = {**batch, "is_predicate": jnp.zeros_like(batch["tokens"])}
         return super().__call__(unmarked, train=train)

@@ -163,8 +163,8 @@ class Explanation:
         It has `text`, `label`, `probability`, `probabilities`, `density` and `cut`; the lists
         `tokens`, `kept`, `attention`, `gates`, `flips` and `removed` with an entry for each word,
         of which `attention`, `gates` and `flips` may be None; and, if there are any, `windows` and
-        `reasons`. `probabilities` is a list of dicts with
-        "label" and "probability", because a class may be a number.
+        `reasons`. `probabilities` is a list of dicts with "label" and "probability", because a
+        class may be a number.
         """
         return {
             "text": self.text,

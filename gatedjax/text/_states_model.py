@@ -83,8 +83,8 @@ class StatesModel:
     Attributes:
       pooling: the gates and the weights of the classifier, which reads vectors.
       classes: the labels as written in the training data, in the order of the outputs.
-      encoder: a function that maps a list of texts to a pair (tokens, vectors [T, D]) for each;
-        None if the model can read only vectors.
+      encoder: a function that maps a list of texts to a pair for each: its T tokens and their
+        vectors [T, D], of width D; None if the model can read only vectors.
       facts: a dict with the path, the tokens and some numbers of the encoder of the training, see
         `sample_encoder`; None after training with a file of vectors.
       report: a dict of the scores of the model, and of other models on the same texts.
@@ -260,9 +260,9 @@ class StatesModel:
     def _describe_leak(self, item: Item, text: EncodedText, is_open: np.ndarray) -> str:
         """Returns a sentence about the text without its closed tokens.
 
-        `item` is the text or its `EncodedText`, `text` its tokens and vectors, and `is_open` a bool
-        [T], True at open tokens. The open tokens are encoded again; without an encoder the sentence
-        reports that this was not possible.
+        `item` is the text or its `EncodedText`, `text` its T tokens and their vectors, and
+        `is_open` a bool [T], True at open tokens. The open tokens are encoded again; without an
+        encoder the sentence reports that this was not possible.
         """
         if self.encoder is None or not isinstance(item, str):
             return UNMEASURED
@@ -382,7 +382,8 @@ def measure_states_leak(model: StatesModel, texts: Sequence[str]) -> Json | None
 def is_zero(leak: object) -> bool:
     """Returns True if a leak was measured and is at most the size of rounding.
 
-    `leak` is the result of `measure_states_leak`, or None if it was not measured.
+    A leak is the change of predictions without the closed tokens. `leak` is the dict of
+    `measure_states_leak` with "largest_change", or None if it was not measured.
     """
     return isinstance(leak, dict) and leak["largest_change"] <= _LARGEST_CHANGE
 
@@ -390,7 +391,8 @@ def is_zero(leak: object) -> bool:
 def render_states_leak(leak: Json | None) -> str:
     """Returns the result of `measure_states_leak` as a sentence.
 
-    `leak` is this result, a dict; None means that it was not measured.
+    `leak` is this result, a dict with "texts", "changed", "mean_change" and "largest_change", the
+    effect of the closed tokens; None means that it was not measured.
     """
     if leak is None:
         return UNMEASURED

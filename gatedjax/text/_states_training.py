@@ -56,7 +56,7 @@ class _Part:
 
     Attributes:
       texts: the texts.
-      vectors: for each text the vectors [T, D] of its T tokens.
+      vectors: for each text the vectors [T, D] of its T tokens, of width D.
       labels: int [n], the class of each text, from 0.
       weights: float [n], the weights of the texts in the fit; None gives all the same weight.
     """
@@ -107,7 +107,8 @@ def train_states(
     Args:
       table: labelled texts.
       options: the options of training. `states` is the file of the vectors of `table`, or `encoder`
-        a function that maps a list of texts to a pair (tokens, vectors [T, D]) for each.
+        a function that maps a list of texts to a pair (tokens, vectors [T, D]) for each, of T
+        tokens of width D.
       validation: texts that choose the density; None splits off a part of `table`.
       test: texts on which the model is evaluated.
       say: called with each line of the progress report.
@@ -362,8 +363,8 @@ def evaluate_states(
       model: the fitted model.
       table: labelled texts.
       max_aside: the largest share of the lines that may be set aside.
-      states: a file of states, or a sequence of a pair (tokens, vectors [T, D]) for each record;
-        None uses the encoder of the model.
+      states: a file of states, or a sequence of a pair (tokens, vectors [T, D]) of T tokens of
+        width D for each record; None uses the encoder of the model.
       say: called with a line if most tokens do not occur in their texts.
 
     Returns:

@@ -233,7 +233,8 @@ class Scorer:
 def render_score(metrics: Json) -> str:
     """Formats the word accuracy, and the F1 of spans if the tags mark spans.
 
-    An example is "0.9512 (span F1 0.8040)". `metrics` is the dict that `Scorer.metrics` returns.
+    An example is "0.9512 (span F1 0.8040)". `metrics` is the dict that `Scorer.metrics` returns,
+    of which "accuracy" and "spans" are used.
     """
     spans = metrics["spans"]
     return f"{metrics['accuracy']:.4f}" + (f" (span F1 {spans['f1']:.4f})" if spans else "")
@@ -242,7 +243,8 @@ def render_score(metrics: Json) -> str:
 def rule_metrics(rule: TagRule, sentences: Sentences, tags: Sequence[Label]) -> Json:
     """Computes the metrics of a tag rule on sentences.
 
-    The result is the dict of `Scorer.metrics`: the metrics of words, of unknown words and of spans.
+    The result is the dict of `Scorer.metrics`: the metrics of `classification_metrics` for words,
+    "sentences" (their number), "unknown" for unknown words, and "spans".
 
     Args:
       rule: the rule that gives each word its most frequent tag.
@@ -271,7 +273,8 @@ def model_metrics(
       unknown: bool [V], True for the ids of the vocabulary of V words that stand for unknown words.
 
     Returns:
-      The dict that `Scorer.metrics` returns: the metrics of words, of unknown words and of spans.
+      The dict that `Scorer.metrics` returns: the metrics of `classification_metrics` for words,
+      "sentences" (their number), "unknown" for unknown words, and "spans".
     """
     scorer = Scorer(tags)
     for number, probabilities in outputs:

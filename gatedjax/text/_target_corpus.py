@@ -37,7 +37,7 @@ def encode_corpus(corpus: Corpus, target: Target) -> np.ndarray:
     """Returns the targets of the texts, an array with a row for each of the n texts.
 
     They are the positions of classes or grades, int32 [n], numbers, float64 [n], or labels, bool
-    [n, L + U], True where a text has one of the L labels of the model or of U unknown labels.
+    [n, L + U], True where a text has a label: the L labels of the model, then U unknown labels.
     `corpus` has the texts and their labels, and `target` the classes of the model.
     """
     return target.encode(corpus.classes)[corpus.labels]

@@ -51,7 +51,7 @@ class LabelPredictions(Predictions):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Returns an array of 0 and 1, [n, L], 1 where a label is predicted; int64 without `dtype`.
 
-        The array is always a copy.
+        It has a row for each of n texts and a column for each of L labels, and is always a copy.
         """
         rows = [[label in item.labels for label in self._classes] for item in self._items]
         return np.array(rows, dtype or np.int64).reshape(len(self), len(self._classes))
@@ -82,7 +82,7 @@ class ValuePredictions(Predictions):
         super().__init__(items)  # type: ignore[arg-type]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Returns the predicted numbers, [n], float64 without `dtype`.
+        """Returns the predicted numbers of n texts, [n], float64 without `dtype`.
 
         The array is always a copy.
         """

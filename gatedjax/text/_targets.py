@@ -65,7 +65,7 @@ class Target(abc.ABC):
 
     A target has the names of the outputs and computes decisions, metrics and predictions.
     The targets of n texts are an array: the positions of the classes or grades, int32 [n], from 0;
-    the labels, bool [n, L]; or the numbers, float64 [n]. The "readings" of texts, a
+    the L labels, bool [n, L]; or the numbers, float64 [n]. The "readings" of texts, a
     `lexicon.Readings`, have the probabilities, logits and gates that the lexicon computes for them.
 
     Attributes:
@@ -117,7 +117,8 @@ class Target(abc.ABC):
     def make_head(self, targets: np.ndarray) -> Head:
         """Returns the head, the loss and the link function, for training texts with these targets.
 
-        `targets` is the result of `encode` for the labels of the texts.
+        `targets` are the targets of n texts, as `encode` returns them: int [n] of classes or
+        grades, bool [n, L] of L labels, or float [n] of numbers.
         """
 
     @abc.abstractmethod
@@ -126,7 +127,7 @@ class Target(abc.ABC):
 
         `labels` has a class, a grade or a number for each row, or for the task "labels" a tuple of
         labels. The result is int32 [n] of positions in `classes`, float64 [n] of numbers, or bool
-        [n, L + U], True where a text has one of the L labels of the model or of U unknown labels.
+        [n, L + U], True where a text has a label: the L labels of the model, then U unknown labels.
         """
 
     def find_unknown(self, labels: Sequence[Any]) -> list[Label]:
@@ -140,8 +141,9 @@ class Target(abc.ABC):
     def stratify(self, targets: np.ndarray) -> tuple[np.ndarray, tuple[Label, ...]]:
         """Returns the stratum of each text, int32 [n], and the names of the strata.
 
-        The texts are split into training and validation in proportion to the strata. `targets` is
-        the result of `encode` for the n texts.
+        The texts are split into training and validation in proportion to the strata. `targets` are
+        the targets of the n texts, as `encode` returns them: int [n] of classes or grades, bool [n,
+        L] of L labels, or float [n] of numbers.
         """
         return targets.astype(np.int32), self.classes
 
@@ -155,7 +157,9 @@ class Target(abc.ABC):
     def render_source(self, targets: np.ndarray) -> str | None:
         """Returns a sentence about the targets of a source, or None for the counts of classes.
 
-        `targets` is the result of `encode` for the n texts of the source.
+        `targets` are the targets of the n texts of the source, as `encode` returns them: int [n] of
+        classes or grades, bool [n, L + U] of L labels of the model and U unknown labels, or float
+        [n] of numbers.
         """
         return None
 
@@ -171,8 +175,8 @@ class Target(abc.ABC):
     def decide(self, readings: Readings) -> np.ndarray:
         """Returns the prediction for each of n texts, in the form of the targets.
 
-        These are positions of classes or grades, int [n], labels, bool [n, L], or numbers, float64
-        [n]. `readings` has the probabilities and logits of the texts.
+        These are positions of classes or grades, int [n], L labels, bool [n, L], or numbers,
+        float64 [n]. `readings` has the probabilities and logits of the texts.
         """
 
     @abc.abstractmethod
@@ -184,9 +188,10 @@ class Target(abc.ABC):
         It has "n", the number of texts, the names in `metrics`, and details such as "confusion".
 
         Args:
-          targets: the result of `encode` for the labels of the n texts.
+          targets: the targets of n texts, as `encode` returns them: int [n] of classes or grades,
+            bool [n, L + U] of L labels of the model and U unknown labels, or float [n] of numbers.
           readings: the probabilities and logits of the texts.
-          unknown: the result of `find_unknown` for the labels of the texts.
+          unknown: the names of the U unknown labels; () for the remaining tasks.
         """
 
     def choose_temperature(
@@ -199,7 +204,8 @@ class Target(abc.ABC):
           bias: its biases: [L] for L labels, [1] for a number, or for G grades their G - 1
             thresholds.
           readings: the probabilities and logits of the texts at the temperature 1.
-          targets: the result of `encode` for the labels of the texts.
+          targets: the targets of n texts, as `encode` returns them: int [n] of classes or grades,
+            bool [n, L + U] of L labels of the model and U unknown labels, or float [n] of numbers.
 
         Returns:
           The temperature to use, and the fitted temperature. The first is 1 if the fitted
@@ -210,9 +216,9 @@ class Target(abc.ABC):
     def choose_decision(self, readings: Readings, targets: np.ndarray) -> "Target":
         """Returns a copy of the target with decisions that are chosen on validation texts.
 
-        `readings` has the probabilities of the n texts, and `targets` is the result of `encode` for
-        them. Only a target of labels has decisions to choose, its thresholds; other targets return
-        themselves.
+        `readings` has the probabilities of the n texts, and `targets` are their targets, for labels
+        bool [n, L + U] of L labels of the model and U unknown labels. Only a target of labels has
+        decisions to choose, its thresholds; other targets return themselves.
         """
         return self
 
@@ -262,17 +268,18 @@ class Target(abc.ABC):
     def decision_to_json(self) -> Json:
         """Returns the thresholds as a dict for config.json, or {} if the target has none.
 
-        The dict is {"positive": position, "threshold": number} for a class, and {"thresholds": [L
-        numbers], "is_fixed": whether the user has given them} for labels, with "left_out" if
-        training has left out labels.
+        The dict is {"positive": position, "threshold": number} for a class. For labels it has
+        "thresholds", a list with a number for each label, "is_fixed", True if the user has given
+        them, and "left_out" if training has left out labels.
         """
         return {}
 
     def with_decision(self, value: Json) -> "Target":
         """Returns a copy of the target with the thresholds in `value`.
 
-        `value` is a dict that `decision_to_json` returned, read from config.json. A target without
-        thresholds ignores it and returns itself.
+        `value` is a dict that `decision_to_json` returned, read from config.json: for two classes
+        "positive" and "threshold", for labels "thresholds", "is_fixed" and "left_out". A target
+        without thresholds ignores it and returns itself.
 
         Raises:
           ValueError: if the thresholds do not fit the classes of the target.
@@ -309,7 +316,8 @@ class Target(abc.ABC):
 
         Args:
           parts: [C], the share of the word in the C logits.
-          columns: the result of `rank_columns`.
+          columns: the positions of the logits that the explanation shows, from 0, as `rank_columns`
+            returns them.
         """
 
     @abc.abstractmethod
@@ -347,8 +355,10 @@ class Target(abc.ABC):
     def name_groups(self, targets: np.ndarray) -> list[Any]:
         """Returns for each text the groups of words, see `group_words`, of which it is an example.
 
-        `targets` is the result of `encode` for the n texts. The result has the class of each text,
-        or a frozenset of the names of groups if a text may belong to several.
+        `targets` are the targets of n texts, as `encode` returns them: int [n] of classes or
+        grades, bool [n, L + U] of L labels of the model and U unknown labels, or float [n] of
+        numbers. The result has the class of each text, or a frozenset of the names of groups if a
+        text may belong to several.
         """
         return [self.classes[i] for i in targets.tolist()]
 
@@ -426,16 +436,17 @@ class ClassTarget(Target):
     ) -> tuple[float, float]:
         """Returns the temperature to use, and the fitted temperature, chosen with smoothed targets.
 
-        `readings` has the probabilities [n, C] of the validation texts at the temperature 1, and
-        `targets`, int [n], are their classes. `head` and `bias` are not used.
+        `readings` has the probabilities [n, C] of C classes for n validation texts at the
+        temperature 1, and `targets`, int [n], are their classes. `head` and `bias` are not used.
         """
         return choose_temperature(readings.probabilities, targets)
 
     def decide(self, readings: Readings) -> np.ndarray:
-        """Returns the position of the predicted class of each text: int [n].
+        """Returns the position of the predicted class of each of n texts: int [n], from 0.
 
-        `readings` has the probabilities [n, C]. The most probable class is predicted, or with
-        `positive` this class if its probability is at least `threshold`.
+        `readings` has the probabilities [n, C] of C classes. The most probable class is predicted,
+        unless the target has a threshold for a class, `positive`: then this class is predicted if
+        its probability is at least the threshold.
         """
         if self.positive is None:
             return readings.probabilities.argmax(1)
@@ -716,11 +727,11 @@ class LabelTarget(Target):
         return dict(zip(self.classes, self.thresholds, strict=True)) if self.is_fixed else None
 
     def decision_to_json(self) -> Json:
-        """Returns the thresholds for config.json, {"thresholds": [L numbers], "is_fixed": bool}.
+        """Returns the thresholds for config.json, a dict with "thresholds" and "is_fixed".
 
-        Each number is the least probability at which a label is predicted, in the order of
-        `classes`. "is_fixed" is True if the user has given the thresholds. If training has left out
-        labels, "left_out" is their sorted list.
+        "thresholds" is a list with the least probability at which each label is predicted, in the
+        order of `classes`. "is_fixed" is True if the user has given the thresholds. If training has
+        left out labels, "left_out" is their sorted list.
         """
         decision: Json = {"thresholds": list(self.thresholds), "is_fixed": self.is_fixed}
         if self.left_out:
@@ -1205,10 +1216,11 @@ def _standard_error(share: float, count: float) -> float:
 
 
 def _select(readings: Readings, row: int) -> Readings:
-    """Returns the readings with the probabilities and logits of the text `row` only, [1, C] each.
+    """Returns the readings with the probabilities and logits of a single text only.
 
-    `readings` has the probabilities and logits [n, C] of n texts, and `row` is the position of the
-    text, from 0. The gates and flags of the result still belong to all texts.
+    `readings` has these arrays with a row for each of n texts, and `row` is the position of the
+    text, from 0. In the result they have a single row; its gates and flags still belong to all
+    texts.
     """
     part = slice(row, row + 1)
     return readings._replace(

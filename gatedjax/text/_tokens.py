@@ -141,7 +141,8 @@ class Tokenizer:
         any function. The caller passes it.
 
         Args:
-          value: the result of `to_json`.
+          value: the result of `to_json`, a dict with "kind" and the data of this kind; None means
+            "words".
           function: the function of a custom tokenizer.
 
         Raises:

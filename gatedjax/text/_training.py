@@ -362,8 +362,8 @@ def _words(
 
     Returns:
       The vocabulary of V words; int32 [number of words], the id of each word by its number; the
-      vectors [V, D] of the file, or None without a file; and a text with the size and coverage of
-      the vocabulary.
+      vectors [V, D] of the file, of width D, or None without a file; and a text with the size and
+      coverage of the vocabulary.
     """
     min_count = options.min_count or _rare(len(corpus), corpus.is_tagged)
     path = None if options.embeddings is None else Path(options.embeddings).expanduser()
@@ -411,6 +411,8 @@ def _parts(
     max_len: int | None = None,
 ) -> dict[str, _Part]:
     """Returns the texts as a dict by purpose: "train", "validation" and, if given, "test".
+
+    A value is a `_Part`: the ids of the words of the texts, and their labels.
 
     Args:
       corpora: the texts of each file by purpose, with the same keys.

@@ -104,7 +104,8 @@ class Translator:
 
         Args:
           params: the parameters of the network.
-          batch: the padded sentences of the source language: "tokens" [B, T] and "lengths" [B].
+          batch: the sentences of the source language, padded to T pieces: "tokens" [B, T] and
+            "lengths" [B].
 
         Returns:
           Int [B, L], the ids of the pieces of the translations, with at most L pieces each. The

@@ -98,7 +98,8 @@ class GateModes:
         """Returns the settings and the results of each text as a dict for JSON.
 
         "texts_in_modes", "texts_left_out", "longest", "temperature" and "samples" are numbers.
-        "one_draw" has the deviations of `one_draw`. "by_text" is a dict of lists with an entry per
+        "one_draw" is a dict with the standard deviations "loss_deviation" and "accuracy_deviation"
+        of an evaluation with a single draw per text. "by_text" is a dict of lists with an entry per
         text: "row", "words", "loss", "variance" and "accuracy" (exact), "loss_threshold",
         "loss_expected", "loss_best" and "best", the pattern of the gates as a string of 0 and 1.
         """
@@ -214,7 +215,7 @@ class StaticGANet(ByIdentity):
 
         Args:
           params: the parameters of the model.
-          pooled: [k, D], sums of the states of the encoder weighted by attention.
+          pooled: [k, D], sums of the states of the encoder, of width D, weighted by attention.
         """
         return self.model.apply({"params": params}, pooled, method=GANet.from_pooled)
 
@@ -305,7 +306,7 @@ class Texts:
     Attributes:
       rows: int [N], the positions of the texts in the batch, from 0.
       left_out: the number of texts with too many words.
-      tokens: int [N, T], the token ids.
+      tokens: int [N, T], the token ids of the T words of each text, with padding.
       lengths: int [N], the number of words of each text.
       labels: int [N], the true class of each text.
       ids: int [N], the example id of each text, from which its draws derive.
@@ -371,8 +372,8 @@ class Texts:
     def batches(self) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
         """Yields (number of real texts, batch) for batches of the same shape.
 
-        A batch has "tokens" [b, T], "lengths" [b], "label" [b] and "example_id" [b], with b at most
-        64. The last batch is filled up with copies of the last text.
+        A batch has "tokens" [b, T], "lengths" [b], "label" [b] and "example_id" [b] for b texts of
+        T padded words, with b at most 64. The last batch is filled up with copies of the last text.
         """
         size = min(_ROWS, len(self.rows))
         for begin in range(0, len(self.rows), size):
@@ -431,9 +432,10 @@ def encode_texts(
       temperature: the temperature of the relaxed gates.
 
     Yields:
-      encoded: the result of `GANet.encode` for the batch, with the copies of the last text that
-        fill it up; inputs: the arrays for `text_truth` of each text, without the copies; modes: a
-        dict from each kind of gate to its `ModeValues` [S, texts], without the copies.
+      encoded: the result of `GANet.encode` for the batch (states, scores and gate logits), with the
+        copies of the last text that fill it up; inputs: the arrays for `text_truth` of each text,
+        without the copies; modes: a dict from "sample", "threshold", "expected" and "relaxed", the
+        kinds of gates, to `ModeValues` [S, texts], without the copies.
     """
     for real, batch in texts.batches():
         results = jax.device_get(
