@@ -31,12 +31,16 @@ that each gate is open, if it has gates."""
 class NetworkEntry:
     """A network of `gatedjax train --model NAME`, with defaults and the functions that use it.
 
-    `about` describes it and `config` is its default configuration. `kind` builds the Flax module,
-    `task` maps it to the training task, and `summarize` maps (output, batch) to the dict of arrays
-    of `reading` without the probabilities. The remaining fields determine the word vectors: `width`
-    sets their width, `with_vectors` has the changes of the configuration for a file of vectors,
-    `starts_from_counts` is True if they start from `log_ratios`, `vectors` is their width without a
-    file, `vector_std` their standard deviation, and `vocabulary` the class of the vocabulary.
+    `about` is a text that describes it, and `config` its default configuration. The functions are
+    `kind`, which builds the Flax module from a configuration and sizes, `task`, which maps the
+    module to the training task, and `summarize`, which maps (output, batch) to the dict of arrays
+    of `reading` without the probabilities.
+
+    The remaining fields determine the word vectors: `width` maps (configuration, width of a vector)
+    to the changed configuration, `with_vectors` is a dict of the changes of the configuration for a
+    file of vectors, `starts_from_counts` is True if the vectors start from `log_ratios`, `vectors`
+    is their width without a file, `vector_std` their standard deviation or None, and `vocabulary`
+    the class of the vocabulary.
     """
 
     about: str

@@ -77,9 +77,9 @@ class _Part:
         )
 
     def split(self) -> TextPart:
-        """Returns the texts as words, for the models that the result is compared with.
+        """Returns the texts as a `TextPart`, for the models that the result is compared with.
 
-        The result has no weights.
+        It has the list of the words of each text, the texts and their classes, but no weights.
         """
         words = [WITHOUT_UNITS.split(text) for text in self.texts]
         return TextPart(words, self.texts, self.labels)

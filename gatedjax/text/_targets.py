@@ -568,6 +568,7 @@ class LabelTarget(Target):
     def make_places(cls, model_target: Target | None) -> "LabelSets":
         """Returns a table that numbers the different sets of labels of a source.
 
+        Its method `place(labels, where, line)` returns the number of a tuple of labels, from 0.
         `model_target` is the target of the model, with which new labels are compared: a label that
         only looks like one of its labels is an error. None for the training texts.
         """
@@ -723,7 +724,7 @@ class LabelTarget(Target):
         return allow_points(scores[metric], max(count, 1))
 
     def get_threshold(self) -> dict[Label, float] | None:
-        """Returns the threshold of each label if the user has given them, or None."""
+        """Returns a dict from labels to thresholds if the user has given them, else None."""
         return dict(zip(self.classes, self.thresholds, strict=True)) if self.is_fixed else None
 
     def decision_to_json(self) -> Json:
@@ -842,7 +843,7 @@ class LabelTarget(Target):
 
 @dataclasses.dataclass(frozen=True)
 class RealTarget(Target):
-    """A real number for each text, which is constructed without arguments."""
+    """A real number for each text; `classes` is ()."""
 
     kind: ClassVar[str] = REGRESSION
     metrics: ClassVar[Mapping[str, str]] = {
@@ -855,8 +856,10 @@ class RealTarget(Target):
 
     @classmethod
     def make_places(cls, model_target: Target | None) -> "Values":
-        """Returns a table that numbers the different numbers of a source.
+        """Returns a table with a method `place(value, where, line)` that numbers the values.
 
+        It returns the position of a number, from 0, in the order in which the different numbers of
+        a source occur.
         `model_target` is not used, because all numbers are allowed.
         """
         return Values()

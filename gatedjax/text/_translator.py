@@ -31,8 +31,8 @@ from gatedjax.training.log import read_json
 class SearchConfig:
     """Options of the beam search for translations, all with defaults and given by keyword.
 
-    They are the width of the beam, the penalty of the length, the largest length of a translation,
-    the number of averaged checkpoints, and the size of a batch.
+    They are `beam_size`, `length_penalty`, `extra` (the number of pieces by which a translation may
+    be longer than its source), `average` (a number of checkpoints) and `batch_sentences`.
     """
 
     beam_size: int = 4
