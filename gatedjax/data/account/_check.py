@@ -171,7 +171,7 @@ class _Reader:
     """A reader of parts of a data set: raw files if manual_dir has any, else the prepared set.
 
     Args:
-      declared: the declaration of the data set.
+      declared: a `DataSet`, the declaration of the data set.
       manual_dir: folder with the raw files; None reads the prepared set.
       data_dir: TFDS folder of the prepared set; None is TFDS's own folder.
 
