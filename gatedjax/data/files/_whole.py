@@ -12,7 +12,7 @@ File = tuple[str, bytes | None]
 
 
 def files_of(folder: Path, prefix: str = "") -> Iterator[File]:
-    """Yields (name, content) of each entry of a folder; the content of a subfolder is None.
+    """Yields (name, content) of each entry of a folder, in bytes; None for a subfolder.
 
     `prefix` is put before each name.
     """

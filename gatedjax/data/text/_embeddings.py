@@ -360,7 +360,7 @@ def _number_lines(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _is_number(last_word_part: bytes) -> bool:
-    """Returns True if the text after the last space of `last_word_part` is a number."""
+    """Returns True if the text after the last space of `last_word_part`, bytes, is a number."""
     try:
         float(last_word_part.rsplit(b" ", 1)[-1])
     except ValueError:

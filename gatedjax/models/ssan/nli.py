@@ -293,11 +293,17 @@ class SSANNLITask(SelectorClassifierTask):
         return super().frozen if self.model.embeddings is not None else ()
 
     def _selections(self, output: SSANNLIOutput) -> tuple[gnn.Selection, ...]:
-        """Returns the selections of output in the first and the second sentence, as a pair."""
+        """Returns a pair of `nn.Selection`s of output, for the first and the second sentence.
+
+        They have the attention weights and the selected pairs of tokens of the sentence.
+        """
         return output.premise, output.hypothesis
 
     def _predicted_selections(self, output: SSANNLIOutput) -> tuple[gnn.Selection, ...]:
-        """Returns the selections of output in the first sentence, as a tuple of length 1."""
+        """Returns (selection,), the `nn.Selection` of output for the first sentence.
+
+        It has the attention weights and the selected pairs of tokens of the sentence.
+        """
         return (output.premise,)
 
     def _selector_metrics(self, output: SSANNLIOutput, weight: Float[Array, " B"]) -> Metrics:
