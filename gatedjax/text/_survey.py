@@ -330,7 +330,8 @@ def render_survey(report: Json, train: str) -> Iterator[str]:
     """Yields the lines of a survey for a terminal.
 
     Args:
-      report: the result of `survey_texts` or `survey_tags`.
+      report: the result of `survey_texts` or `survey_tags`, a dict with "texts", "classes",
+        "words", "split", "problems" and more.
       train: the command line that trains on these data, for the last line.
     """
     tagged = "columns" not in report

@@ -859,8 +859,7 @@ class RealTarget(Target):
         """Returns a table with a method `place(value, where, line)` that numbers the values.
 
         It returns the position of a number, from 0, in the order in which the different numbers of
-        a source occur.
-        `model_target` is not used, because all numbers are allowed.
+        a source occur. `model_target` is not used, because all numbers are allowed.
         """
         return Values()
 

@@ -398,14 +398,16 @@ def compute_truths(
 ) -> Iterator[tuple[np.ndarray, TextTruth]]:
     """Yields (gate logits, exact results) for each text of a batch.
 
-    The gate logits are float64 [n] for a text of n words; see `TextTruth` for the exact results.
+    The gate logits are float64 [n] for a text of n words. The exact results are a `TextTruth`: the
+    expected loss, its variance and gradient, and the best pattern. A pattern is a choice of open
+    and closed gates.
 
     Args:
       network: the network.
       params: its parameters.
       inputs: the arrays of all texts of the batch, with a leading axis over the texts.
-      centres: for each text a loss about as large as its losses under the patterns. It is
-        subtracted from them before they are summed.
+      centres: float [texts], for each text a loss about as large as its losses under all patterns.
+        It is subtracted from them before they are summed.
     """
     for i, centre in enumerate(centres):
         text_inputs = PatternInputs(*(x[i] for x in inputs))
