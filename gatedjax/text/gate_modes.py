@@ -480,6 +480,18 @@ def gate_modes(
     without an open gate the rule `gates.empty` of the model applies. Texts with more than `longest`
     words are left out of all results.
 
+        >>> import jax, numpy as np
+        >>> from gatedjax import gates
+        >>> from gatedjax.models import GANet, GANetConfig
+        >>> model = GANet(GANetConfig(hidden=4, num_layers=1), vocab_size=50, num_classes=2)
+        >>> batch = {"tokens": np.array([[7, 9]]), "lengths": np.array([2]), "label": np.array([1])}
+        >>> params = jax.jit(model.init)(jax.random.key(0), batch)["params"]
+        >>> found = gates.gate_modes(model, params, batch, draws=2)
+        >>> print([row.mode for row in found.table()])
+        ['sample', 'exact', 'marginal', 'threshold', 'best', 'expected', 'relaxed']
+        >>> print(found.truths[0].best.shape)  # the open gates of the best pattern, by word
+        (2,)
+
     Args:
       model: a `GANet` with gates on attention. Programs are compiled once per model object.
       params: the parameters of the model.
@@ -579,6 +591,16 @@ def measure(
     encoder fixed. The texts are selected at equal distances from the texts of the batch that are
     short enough. All estimators use the same keys. A program is compiled for each estimator, and it
     serves texts of all lengths.
+
+        >>> import jax, numpy as np
+        >>> from gatedjax import gates
+        >>> from gatedjax.models import GANet, GANetConfig
+        >>> model = GANet(GANetConfig(hidden=4, num_layers=1), vocab_size=50, num_classes=2)
+        >>> batch = {"tokens": np.array([[7, 9]]), "lengths": np.array([2]), "label": np.array([1])}
+        >>> params = jax.jit(model.init)(jax.random.key(0), batch)["params"]
+        >>> found = gates.measure(model, params, batch, [gates.DisARM()], texts=1, draws=4)
+        >>> print([(row.estimator, row.evaluations) for row in found.rows])
+        [(DisARM(), 2.0)]
 
     Args:
       model: a `GANet` with gates on attention.
