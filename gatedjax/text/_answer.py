@@ -27,8 +27,8 @@ OPTIONS = {"random_embeddings makes": "without --embeddings there are"}
 class AnswerOptions:
     """Answers a question about a document, and shows the words that the reader attended to.
 
-    It needs the folder of a trained reader, a text file with the document, a question with
-    @placeholder in the place of the answer, and the possible answers.
+    It needs the folder of a trained reader, a text file with the document, the possible answers,
+    and a question with @placeholder in the place of the answer.
     """
 
     folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
