@@ -103,12 +103,13 @@ class Explorer:
     def about(self) -> Json:
         """Returns the constants of the page, for JSON.
 
-        They are "models", a list with the dict of `Programs.about` or `View.about` for each model;
-        "modes", the names of the modes of gates, [] without gates; "longest", the largest number of
-        words of a text; "effects", the largest number of words of a text with effects; "fields",
-        the input fields of a view, or None for a single text; "title", the purpose of the page;
-        "example", the texts with which the page opens, a dict from fields of the state; and
-        "library", the result of `describe_library`.
+        They are "models", a list with a dict for each model, such as its "name", "network" and
+        "classes" (see `Programs.about` and `View.about`); "modes", the names of the modes of gates,
+        [] without gates; "longest", the largest number of words of a text; "effects", the largest
+        number of words of a text with effects; "fields", the input fields of a view, or None for a
+        single text; "title", the purpose of the page; "example", the texts with which the page
+        opens, a dict from fields of the state; and "library", a dict with the "name", the "version"
+        and the "address" of the library.
         """
         models = [part.about(name) for name, part in zip(self.names, self._parts, strict=True)]
         return {
@@ -230,9 +231,10 @@ class Explorer:
         Returns:
           A dict for JSON: "words", the number of words of the text; "notes", a list of sentences
           for the user; "tokens", the words that are shown, [] for a model with a view; and
-          "models", a list with a dict for each model: the prediction, the attention and the gates
-          as `Programs.answer` returns them, or the answer of `View.answer` with its texts and
-          tables. None stands for a model without an answer.
+          "models", a list with a dict for each model: for a classifier of single texts the result
+          of `Programs.answer`, with "probabilities" of the classes, "attention" and "gates" among
+          its keys; for a model with a view that of `View.answer`, such as "title", "classes",
+          "probabilities" and "lines", or None if there is no answer.
 
         Raises:
           ValueError: for a message that is not a state; it names the field.

@@ -127,8 +127,10 @@ def _patterns(programs: Programs, tokens: tuple[str, ...]) -> Json:
       A dict of the model in `payload`: "known" [T], True for words of the vocabulary; "open" [T],
       the open probabilities, None without gates; "probabilities" [2^T, C] of C classes and
       "attention" [2^T, T], as base64 texts that `_shares` makes, and without gates [C] and [T];
-      "removed", see `payload`; with gates "empty", the rule for texts without an open gate; and
-      without gates "kept" [T], True for words that attention can see, and "density", their share.
+      "removed", the results for the text without each of its words, a dict as `_removed_words`
+      makes it, or None for a single word; with gates "empty", the rule for texts without an open
+      gate; and without gates "kept" [T], True for words that attention can see, and "density",
+      their share.
 
     Raises:
       ValueError: if the model does not read all of the words.

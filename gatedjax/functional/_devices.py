@@ -120,7 +120,8 @@ def compile_outside_jit(*static: int) -> Callable[..., Tree]:
 def _run_compiled(core: Callable[..., Tree], static: tuple[Any, ...], arguments: Tree) -> Tree:
     """Returns core(*static, *arguments), compiled once for each core, `static` and shapes.
 
-    `static` are hashable values, and `arguments` is a tuple of pytrees of arrays.
+    `core` is a module-level function of arrays, `static` are its first arguments, hashable values
+    that are known while tracing, and `arguments` is a tuple of pytrees of arrays.
     """
     return core(*static, *arguments)
 

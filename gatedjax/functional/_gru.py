@@ -342,9 +342,10 @@ def _forward(
     def body(h: Array, step: Tree) -> Tree:
         """Computes a step: (h, (input, is real, goes on)) -> (new h, (new h, saved)).
 
-        h is the state before the step, in the layout of the loop, and the two masks are bool [B],
-        for B rows, or None; "goes on" is False in rows that start with a new carry. saved has the
-        reset gate r, the update gate z, the candidate c, and the input (with reset_after the
+        h is the state before the step, in the layout of the loop, input has the inputs x of the
+        step [B, D] or their products x W [B, 3H] (see `GateSums.steps`), and the two masks are bool
+        [B], for B rows, or None; "goes on" is False in rows that start with a new carry. saved has
+        the reset gate r, the update gate z, the candidate c, and the input (with reset_after the
         result) of the candidate's recurrent product. The scan stacks the second result over the
         steps.
         """
@@ -382,9 +383,10 @@ def _run_forward(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> tup
     `forms` are the layouts of the loop, with states [H, B] or [B, H], for calls without and with
     gradients, and `arguments` are (weights, xs, mask, initial, dropout, begins): the weights, the
     inputs [B, T, D], the mask of real steps [B, T] or None, the first carry [B, H], the mask of
-    recurrent dropout [B, H] or None, and the `Restarts`. The result is the final carry [B, H] and
-    the outputs [B, T, H], for B rows, T steps, inputs of width D and H hidden units. `kind` has the
-    options `reverse`, `reset_after` and `gradient_clip`.
+    recurrent dropout [B, H] or None, and the `Restarts`, which are the steps that start with a new
+    carry, and that carry. The result is the final carry [B, H] and the outputs [B, T, H], for B
+    rows, T steps, inputs of width D and H hidden units. `kind` has the options `reverse`,
+    `reset_after` and `gradient_clip`.
     """
     return _forward(forms[0], kind, *arguments)[0]
 
@@ -396,9 +398,10 @@ def _gru(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> tuple[Array
     `forms` are the layouts of the loop, with states [H, B] or [B, H], for calls without and with
     gradients, and `arguments` are (weights, xs, mask, initial, dropout, begins): the weights, the
     inputs [B, T, D], the mask of real steps [B, T] or None, the first carry [B, H], the mask of
-    recurrent dropout [B, H] or None, and the `Restarts`. `kind` has the options `reverse`,
-    `reset_after` and `gradient_clip`. The result is the final carry [B, H] and the outputs
-    [B, T, H], for B rows, T steps, inputs of width D and H hidden units.
+    recurrent dropout [B, H] or None, and the `Restarts`, which are the steps that start with a new
+    carry, and that carry. `kind` has the options `reverse`, `reset_after` and `gradient_clip`. The
+    result is the final carry [B, H] and the outputs [B, T, H], for B rows, T steps, inputs of width
+    D and H hidden units.
     """
     return _run_forward(forms, kind, *arguments)
 
@@ -406,11 +409,14 @@ def _gru(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> tuple[Array
 def _gru_fwd(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> Tree:
     """Returns ((final, outputs), residuals): the result, and the arrays that `_gru_bwd` needs.
 
-    `arguments` are (weights, xs, mask, initial, dropout, begins), the arrays of a call as in
-    `_gru`. The residuals are (arguments, (states, saved)): the states [T, B, H] after each of T
-    steps, and the tuple of the gates and candidates of each step that `_forward` stores. The layout
-    of the loop is the second of `forms`, that of a call with gradients: states [H, B] or [B, H] for
-    B rows and H hidden units. `kind` has the options `reverse`, `reset_after` and `gradient_clip`.
+    `arguments` are (weights, xs, mask, initial, dropout, begins): the weights, the inputs [B, T, D]
+    of width D, the mask of real steps [B, T] or None, the first carry [B, H], the mask of recurrent
+    dropout [B, H] or None, and the `Restarts`, which are the steps that start with a new carry, and
+    that carry. The result is the final carry [B, H] and the outputs [B, T, H]. The residuals are
+    (arguments, (states, saved)): the states [T, B, H] after each of T steps, and the tuple of the
+    gates and candidates of each step that `_forward` stores. The layout of the loop is the second
+    of `forms`, that of a call with gradients: states [H, B] or [B, H] for B rows and H hidden
+    units. `kind` has the options `reverse`, `reset_after` and `gradient_clip`.
     """
     result, saved = _forward(forms[1], kind, *arguments)
     return result, (arguments, saved)
@@ -429,10 +435,10 @@ def _loop_back(
       form: the layout of the loop, with states [H, B] or [B, H].
       kind: the options `reverse`, `reset_after` and `gradient_clip` of `gru`.
       residuals: (arguments, (states, saved)). arguments are the weights, the inputs, the mask of
-        real steps, the initial carry [B, H], the mask of recurrent dropout and the `Restarts`.
-        states are the states after each step [T, B, H], and saved are the reset gate r, the update
-        gate z, the candidate c, and the input (with reset_after the result) of the candidate's
-        recurrent product, of each step.
+        real steps, the initial carry [B, H], the mask of recurrent dropout and the `Restarts`,
+        which are the steps that start with a new carry, and that carry. states are the states after
+        each step [T, B, H], and saved are the reset gate r, the update gate z, the candidate c, and
+        the input (with reset_after the result) of the candidate's recurrent product, of each step.
       cotangents: the gradients of the final carry [B, H] and of the outputs [B, T, H] of B rows, T
         steps and H hidden units, whatever the layout.
       recurrent: the recurrent kernel U [H, 3H] in the dtype of the products.
@@ -508,11 +514,12 @@ def _gru_bwd(forms: tuple[Form, Form], kind: _Kind, residuals: Tree, cotangents:
     """Returns the gradients of the `arguments` of `_gru`, in their order.
 
     These are the weights, the inputs, the mask, the initial carry, the dropout mask and the
-    restarts; a mask has the gradient None. The layout of the loop is the second of `forms`.
-    `residuals` are (arguments, (states, saved)): the arguments, the states after each step
-    [T, B, H], and the gates and candidates of each step. `cotangents` are the gradients of the
-    final carry [B, H] and of the outputs [B, T, H], for B rows, T steps and H hidden units. `kind`
-    has the options `reverse`, `reset_after` and `gradient_clip`.
+    restarts; the mask of real steps has the gradient None. `forms` are the layouts of the loop,
+    with states [H, B] or [B, H], and the second is used. `residuals` are (arguments, (states,
+    saved)): the arguments, the states after each step [T, B, H], and the gates and candidates of
+    each step. `cotangents` are the gradients of the final carry [B, H] and of the outputs
+    [B, T, H], for B rows, T steps and H hidden units. `kind` has the options `reverse`,
+    `reset_after` and `gradient_clip`.
     """
     form = forms[1]
     (weights, xs, _, initial, dropout, _), (_, (r, *_, inner)) = residuals

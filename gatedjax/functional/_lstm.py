@@ -275,9 +275,10 @@ def _forward(
     def body(carry: tuple[Array, Array], step: Tree) -> Tree:
         """Computes a step: ((h, c), (input, is real, goes on)) -> (carry, (new h, saved)).
 
-        h and c are the hidden and the cell state before the step, in the layout of the loop, and
-        the two masks are bool [B], for B rows, or None; "goes on" is False in rows that start with
-        a new carry. saved has c, the input gate i, the forget gate f, the candidate g and the
+        h and c are the hidden and the cell state before the step, in the layout of the loop, input
+        has the inputs x of the step [B, D] or their products x W [B, 4H] (see `GateSums.steps`),
+        and the two masks are bool [B], for B rows, or None; "goes on" is False in rows that start
+        with a new carry. saved has c, the input gate i, the forget gate f, the candidate g and the
         output gate o. The scan stacks the second result over the steps.
         """
         x, keep, goes_on = step
@@ -308,9 +309,9 @@ def _run_forward(form: Form, reverse: bool, *arguments: Tree) -> tuple[LSTMState
     `form` is the layout of the loop, with states [H, B] or [B, H], `reverse` is True from the last
     step to the first, and `arguments` are (weights, xs, mask, initial, dropout, begins): the
     `LSTMWeights`, the inputs [B, T, D], the mask of real steps [B, T] or None, the first
-    `LSTMState`, the mask of recurrent dropout [B, H] or None, and the `Restarts`. The result is the
-    final `LSTMState` and the outputs [B, T, H], for B rows, T steps, inputs of width D and H hidden
-    units.
+    `LSTMState`, the mask of recurrent dropout [B, H] or None, and the `Restarts`, which are the
+    steps that start with a new carry, and that carry. The result is the final `LSTMState` and the
+    outputs [B, T, H], for B rows, T steps, inputs of width D and H hidden units.
     """
     return _forward(form, reverse, *arguments)[0]
 
@@ -321,8 +322,10 @@ def _lstm(form: Form, reverse: bool, *arguments: Tree) -> tuple[LSTMState, Array
 
     `form` is the layout of the loop, with states [H, B] or [B, H] for B rows and H hidden units,
     `reverse` is True from the last step to the first, and `arguments` are (weights, xs, mask,
-    initial, dropout, begins): the arrays of a call and its `Restarts`. The result is the final
-    `LSTMState` and the outputs [B, T, H] of T steps.
+    initial, dropout, begins): the `LSTMWeights`, the inputs [B, T, D] of width D, the mask of real
+    steps [B, T] or None, the first `LSTMState`, the mask of recurrent dropout [B, H] or None, and
+    the `Restarts`, which are the steps that start with a new carry, and that carry. The result is
+    the final `LSTMState` and the outputs [B, T, H] of T steps.
     """
     return _run_forward(form, reverse, *arguments)
 
@@ -330,11 +333,14 @@ def _lstm(form: Form, reverse: bool, *arguments: Tree) -> tuple[LSTMState, Array
 def _lstm_fwd(form: Form, reverse: bool, *arguments: Tree) -> Tree:
     """Returns ((final, outputs), residuals): the result, and the arrays that `_lstm_bwd` needs.
 
-    `form` is the layout of the loop, `reverse` is True from the last step to the first, and
-    `arguments` are (weights, xs, mask, initial, dropout, begins): the arrays of a call and its
-    `Restarts`. The residuals are (arguments, (states, saved)): the hidden states [T, B, H] after
-    each of T steps, for B rows and H hidden units, and the tuple of the cell states and gates of
-    each step.
+    `form` is the layout of the loop, with states [H, B] or [B, H], `reverse` is True from the last
+    step to the first, and `arguments` are (weights, xs, mask, initial, dropout, begins): the
+    `LSTMWeights`, the inputs [B, T, D] of width D, the mask of real steps [B, T] or None, the first
+    `LSTMState`, the mask of recurrent dropout [B, H] or None, and the `Restarts`, which are the
+    steps that start with a new carry, and that carry. The result is the final `LSTMState` and the
+    outputs [B, T, H]. The residuals are (arguments, (states, saved)): the hidden states [T, B, H]
+    after each of T steps, for B rows and H hidden units, and the tuple of the cell states and gates
+    of each step.
     """
     result, saved = _forward(form, reverse, *arguments)
     return result, (arguments, saved)
@@ -345,11 +351,11 @@ def _lstm_bwd(form: Form, reverse: bool, residuals: Tree, cotangents: Tree) -> T
     """Returns the gradients of the `arguments` of `_lstm`, in their order.
 
     These are the weights, the inputs, the mask, the initial carry, the dropout mask and the
-    restarts; a mask has the gradient None. `form` is the layout of the loop, and `reverse` is True
-    if the forward scan ran from the last step to the first. `residuals` are the second result of
-    `_lstm_fwd`: the arguments, and the hidden states, cell states and gates of all steps.
-    `cotangents` are the gradients of the final `LSTMState` and of the outputs [B, T, H], for B
-    rows, T steps and H hidden units.
+    restarts; the mask of real steps has the gradient None. `form` is the layout of the loop, with
+    states [H, B] or [B, H], and `reverse` is True if the forward scan ran from the last step to the
+    first. `residuals` are the second result of `_lstm_fwd`: the arguments, and the hidden states,
+    cell states and gates of all steps. `cotangents` are the gradients of the final `LSTMState` and
+    of the outputs [B, T, H], for B rows, T steps and H hidden units.
     """
     (weights, xs, mask, initial, dropout, begins), (states, saved) = residuals
     final, outputs = cotangents

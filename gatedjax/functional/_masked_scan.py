@@ -84,7 +84,8 @@ def masked_scan(
     def check(name: str, carry: Carry) -> None:
         """Raises unless a carry has the structure, the shapes and the dtypes of `initial`.
 
-        Raises ValueError for another shape, and TypeError otherwise; `name` is in the message.
+        `initial` is the carry before the first step, a tree of arrays. Raises ValueError for
+        another shape, and TypeError otherwise; `name` is in the message.
         """
         _check_like(initial, jax.tree.map(jnp.asarray, carry), name)
 

@@ -383,11 +383,12 @@ def _forward(
     def body(h: Array, step: Tree) -> Tree:
         """Computes a step: (h, (input, is real, goes on)) -> (new h, (new h, saved)).
 
-        h is the state before the step, in the layout of the loop, and the two masks are bool [B],
-        for B rows, or None; "goes on" is False in rows that start with a new carry. saved has the
-        reset gate r, the update gate z, the candidate c, the attention weights p, the values of the
-        attention, and the input (with reset_after the result) of the candidate's recurrent product.
-        The scan stacks the second result over the steps.
+        h is the state before the step, in the layout of the loop, input has the inputs x of the
+        step [B, D] or their products x W [B, 5H] (see `GateSums.steps`), and the two masks are bool
+        [B], for B rows, or None; "goes on" is False in rows that start with a new carry. saved has
+        the reset gate r, the update gate z, the candidate c, the attention weights p, the values of
+        the attention, and the input (with reset_after the result) of the candidate's recurrent
+        product. The scan stacks the second result over the steps.
         """
         x, keep, h = sums.prepare(step[0]), step[1], form.select(step[2], h, fresh)
         fed = apply_dropout(h, drop)
@@ -431,9 +432,10 @@ def _run_forward(
     `form` is the layout of the loop, with states [H, B] or [B, H], `reverse` is True from the last
     step to the first, and `arguments` are (weights, xs, mask, initial, dropout, begins): the
     `RAUWeights`, the inputs [B, T, D], the mask of real steps [B, T] or None, the first carry
-    [B, H], the mask of recurrent dropout [B, H] or None, and the `Restarts`. The result is the
-    final carry [B, H] and the outputs [B, T, H], for B rows, T steps, inputs of width D and H
-    hidden units. `options` are the attention form, rescale and reset_after.
+    [B, H], the mask of recurrent dropout [B, H] or None, and the `Restarts`, which are the steps
+    that start with a new carry, and that carry. The result is the final carry [B, H] and the
+    outputs [B, T, H], for B rows, T steps, inputs of width D and H hidden units. `options` are the
+    attention form, rescale and reset_after.
     """
     return _forward(form, reverse, options, *arguments)[0]
 
@@ -444,9 +446,11 @@ def _rau(form: Form, reverse: bool, options: RAUOptions, *arguments: Tree) -> tu
 
     `form` is the layout of the loop, with states [H, B] or [B, H] for B rows and H hidden units,
     `reverse` is True from the last step to the first, `options` are the attention form, rescale and
-    reset_after, and `arguments` are (weights, xs, mask, initial, dropout, begins): the arrays of a
-    call and its `Restarts`. The result is the final carry [B, H] and the outputs [B, T, H] of T
-    steps.
+    reset_after, and `arguments` are (weights, xs, mask, initial, dropout, begins): the
+    `RAUWeights`, the inputs [B, T, D] of width D, the mask of real steps [B, T] or None, the first
+    carry [B, H], the mask of recurrent dropout [B, H] or None, and the `Restarts`, which are the
+    steps that start with a new carry, and that carry. The result is the final carry [B, H] and the
+    outputs [B, T, H] of T steps.
     """
     return _run_forward(form, reverse, options, *arguments)
 
@@ -454,9 +458,12 @@ def _rau(form: Form, reverse: bool, options: RAUOptions, *arguments: Tree) -> tu
 def _rau_fwd(form: Form, reverse: bool, options: RAUOptions, *arguments: Tree) -> Tree:
     """Returns ((final, outputs), residuals): the result, and the arrays that `_rau_bwd` needs.
 
-    `form` is the layout of the loop, `reverse` is True from the last step to the first, `options`
-    are the attention form, rescale and reset_after, and `arguments` are (weights, xs, mask,
-    initial, dropout, begins): the arrays of a call and its `Restarts`. The residuals are
+    `form` is the layout of the loop, with states [H, B] or [B, H], `reverse` is True from the last
+    step to the first, `options` are the attention form, rescale and reset_after, and `arguments`
+    are (weights, xs, mask, initial, dropout, begins): the `RAUWeights`, the inputs [B, T, D] of
+    width D, the mask of real steps [B, T] or None, the first carry [B, H], the mask of recurrent
+    dropout [B, H] or None, and the `Restarts`, which are the steps that start with a new carry, and
+    that carry. The result is the final carry [B, H] and the outputs [B, T, H]. The residuals are
     (arguments, (states, saved)): the states [T, B, H] after each of T steps, for B rows and H
     hidden units, and the tuple of the gates, candidates, attention weights and values of each step.
     """
@@ -479,10 +486,11 @@ def _loop_back(
       reverse: True if the scan runs from the last step to the first.
       options: the attention, rescale and reset_after of `rau_step`.
       residuals: (arguments, (states, saved)). arguments are the weights, the inputs, the mask of
-        real steps, the initial carry [B, H], the mask of recurrent dropout and the `Restarts`.
-        states are the states after each step [T, B, H], and saved are, of each step, the reset gate
-        r, the update gate z, the candidate c, the attention weights p, the values of the attention,
-        and the input (with reset_after the result) of the candidate's recurrent product.
+        real steps, the initial carry [B, H], the mask of recurrent dropout and the `Restarts`,
+        which are the steps that start with a new carry, and that carry. states are the states after
+        each step [T, B, H], and saved are, of each step, the reset gate r, the update gate z, the
+        candidate c, the attention weights p, the values of the attention, and the input (with
+        reset_after the result) of the candidate's recurrent product.
       cotangents: the gradients of the final carry [B, H] and of the outputs [B, T, H], for B rows,
         T steps and H hidden units.
       blocks: the recurrent kernel U as blocks (r, z, a, u) [H, 4H], with the attention logits a and
@@ -563,11 +571,12 @@ def _rau_bwd(
     """Returns the gradients of the `arguments` of `_rau`, in their order.
 
     These are the weights, the inputs, the mask, the initial carry, the dropout mask and the
-    restarts; a mask has the gradient None. `form` is the layout of the loop, and `reverse` is True
-    if the forward scan ran from the last step to the first. `residuals` are the second result of
-    `_rau_fwd`: the arguments, and the states, gates and attention weights of all steps.
-    `cotangents` are the gradients of the final carry [B, H] and of the outputs [B, T, H], for B
-    rows, T steps and H hidden units. `options` are the attention form, rescale and reset_after.
+    restarts; the mask of real steps has the gradient None. `form` is the layout of the loop, with
+    states [H, B] or [B, H], and `reverse` is True if the forward scan ran from the last step to the
+    first. `residuals` are the second result of `_rau_fwd`: the arguments, and the states, gates and
+    attention weights of all steps. `cotangents` are the gradients of the final carry [B, H] and of
+    the outputs [B, T, H], for B rows, T steps and H hidden units. `options` are the attention form,
+    rescale and reset_after.
     """
     (weights, xs, _, initial, dropout, _), (_, (r, *_, inner)) = residuals
     size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype

@@ -277,9 +277,10 @@ def advance(
 ) -> Tree:
     """Returns the next carry, as `rau_step` does, without checks.
 
-    options and weights, such as `RAUWeights`, fit each other, carry is h [B, H], the H hidden units
-    of B rows, or a `RAUTimeState`, and x are the inputs [B, D] of width D. dropout is the mask m of
-    recurrent dropout [B, H] or None. The next carry has the form of carry.
+    options are the attention form, rescale and reset_after, weights, such as `RAUWeights`, fit the
+    attention form, carry is h [B, H], the H hidden units of B rows, or a `RAUTimeState`, and x are
+    the inputs [B, D] of width D. dropout is the mask m of recurrent dropout [B, H] or None. The
+    next carry has the form of carry.
     """
     return advance_and_attend(options, weights, carry, x, dropout)[0]
 

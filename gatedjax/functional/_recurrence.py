@@ -166,6 +166,11 @@ def form_for(
       reset_before: True for a GRU that resets before the product, which needs two products of the
         concatenated inputs and states [x, h].
       reset_after_gradient: True for the gradients of a GRU that resets after the product.
+
+    Returns:
+      A `Form`: feature_major, True for states [H, B] inside the loop and False for [B, H];
+      hoist_input, True to form the products with the inputs before the loop; and unroll, the number
+      of steps per iteration of the loop.
     """
     if (backend or jax.default_backend()) != "cpu":
         return _OTHER
@@ -437,8 +442,8 @@ def matmul(a: Array, b: Array, dtype: Dtype) -> Array:
 def matmul_t(a: Array, b: Array, dtype: Dtype) -> Array:
     """Returns a b^T, accumulated and returned in dtype.
 
-    a is [N, K], such as a turned kernel from K to N features, b [B, K] are inputs of B rows, and
-    the result is [N, B].
+    a is [N, K], such as the transpose of a kernel from K to N features, b [B, K] are inputs of B
+    rows, and the result is [N, B].
     """
     return lax.dot_general(a, b, (((1,), (1,)), ((), ())), preferred_element_type=dtype)
 
@@ -474,8 +479,9 @@ class GateSums:
     def _cut(self, columns: Array) -> tuple[Array, ...]:
         """Returns the early and the late columns of W, U or b, in the layout of the loop.
 
-        `columns` is a kernel [K, N] from K features to the N sums, or b [N]. The result has two
-        arrays with `cut` and N - `cut` columns.
+        `columns` is a kernel [K, N] from K features to the N sums, or b [N]. The early columns are
+        the first `cut`, an argument of the constructor. The result has two arrays with `cut` and
+        N - `cut` columns.
         """
         turned = self.form.spread(columns) if columns.ndim == 1 else self.form.turn(columns)
         return tuple(self.form.part(turned, start, stop) for start, stop in self.spans)
@@ -495,8 +501,9 @@ class GateSums:
         """Prepares the scanned array of a step for the methods `of_input` and `of_both`.
 
         step is the part of the array of `steps` that belongs to a step, the N sums x W [B, N] or
-        the inputs [B, D] of width D, for B rows. The result is the argument x of these methods; its
-        form depends on the layout.
+        the inputs [B, D] of width D, for B rows. The result is the argument x of these methods; it
+        is x W + b in the layout of the loop, [N, B] or [B, N], or the inputs themselves if the loop
+        forms x W and the recurrent product as one product.
         """
         if self.is_joint:
             return step
@@ -507,7 +514,9 @@ class GateSums:
     def of_input(self, x: Array, *, late: bool = False) -> Array:
         """Returns x W + b for the early or the late columns, in the layout of the loop.
 
-        x is the result of `prepare`; late=True gives the columns from `cut` on.
+        x is the result of `prepare` for the inputs of a step of B rows. The result is [n, B] or
+        [B, n] for n columns. W and b are the kernel of the inputs and the bias; late=True gives the
+        columns from `cut`, an argument of the constructor, on.
         """
         if self.is_joint:
             return self.form.product(self.kernels[late], x, self.wide) + self.biases[late]
@@ -516,15 +525,19 @@ class GateSums:
     def of_state(self, state: Array, *, late: bool = False) -> Array:
         """Returns s U for the early or late columns, from a state s in the layout of the loop.
 
-        late=True gives the columns from `cut` on. The result has the layout of the loop.
+        s is [H, B] or [B, H], the H hidden units of B rows, and U the recurrent kernel. late=True
+        gives the columns from `cut`, an argument of the constructor, on. The result is [n, B] or
+        [B, n] for n columns.
         """
         return self.form.product(self.recurrents[late], state, self.wide)
 
     def of_both(self, x: Array, state: Array, *, late: bool = False) -> Array:
         """Returns x W + s U + b for the early or the late columns, in the layout of the loop.
 
-        x is the result of `prepare`, and the state s is in the layout of the loop. late=True gives
-        the columns from `cut` on.
+        x is the result of `prepare` for the inputs of a step, and the state s is [H, B] or [B, H],
+        the H hidden units of B rows. W, U and b are the kernels of both and the bias; late=True
+        gives the columns from `cut`, an argument of the constructor, on. The result is [n, B] or
+        [B, n] for n columns.
         """
         if self.is_joint:
             fed = self.form.join([x, state])

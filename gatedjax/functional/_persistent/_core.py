@@ -119,9 +119,10 @@ def run_directions(static: Static, masks: Masks, floats: Floats) -> tuple[Tree, 
 def _run_fwd(static: Static, masks: Masks, floats: Floats) -> Tree:
     """Returns ((final carry, outputs) of each direction, residuals) for `_run_bwd`.
 
-    The residuals are (masks, floats, saved): the arguments, and as `_Saved` the states and gates of
-    all steps. `static` has the options that are known while tracing, `masks` the real steps and the
-    restarts, and `floats` the inputs, weights and carries.
+    The final carry has arrays [B, H], and the outputs are [B, T, H], for B rows, T steps and H
+    hidden units. The residuals are (masks, floats, saved): the arguments, and as `_Saved` the
+    states and gates of all steps. `static` has the options that are known while tracing, `masks`
+    the real steps and the restarts, and `floats` the inputs, weights and carries.
     """
     results, saved = _run_saving(static, masks, floats)
     return results, (masks, floats, saved)
@@ -131,9 +132,10 @@ def _run_bwd(static: Static, residuals: Tree, cotangents: Tree) -> Tree:
     """Returns (None, gradients of `floats`) from `cotangents`, the gradients of the results.
 
     `residuals` are (masks, floats, saved): the real steps and the restarts; the inputs, weights and
-    carries; and the states and gates that the forward pass saved. `cotangents` has (final, outputs)
-    for each direction. `static` has the options that are known while tracing, such as the kind of
-    recurrence.
+    carries; and the states and gates that the forward pass saved. `cotangents` has the gradients of
+    (final carry [B, H], outputs [B, T, H]) for each direction, for B rows, T steps and H hidden
+    units. None stands for the masks, which have no gradient. `static` has the options that are
+    known while tracing, such as the kind of recurrence.
     """
     return None, _pull(static, *residuals, cotangents)
 
@@ -308,10 +310,11 @@ def _shared_operands(
     """Returns the operands `reversed`, `recurrent`, `flags` and `dropout` of `recurrence.cu`.
 
     They are, for B rows, T steps and H hidden units: a number [directions] that is 1 for the
-    backward direction; the recurrent kernels U [directions, H, columns]; the flags of `flags_of`
-    [directions, B, T], for real steps and starts of segments; and the mask of recurrent dropout
-    [directions, B, H], or zeros (1,) without it. `static` has the options that are known while
-    tracing, `masks` the real steps and the restarts, and `floats` the inputs, weights and carries.
+    backward direction; the recurrent kernels U [directions, H, G H], with G blocks of H columns,
+    such as 4 for an LSTM; the flags of `flags_of` [directions, B, T], for real steps and starts of
+    segments; and the mask of recurrent dropout [directions, B, H], or zeros (1,) without it.
+    `static` has the options that are known while tracing, `masks` the real steps and the restarts,
+    and `floats` the inputs, weights and carries.
     """
     dtype = floats.xs.dtype
     recurrent = _stack(weights.recurrent.astype(dtype) for weights in floats.weights)
