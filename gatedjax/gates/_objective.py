@@ -70,8 +70,8 @@ def has_derivative(objective: Objective, size: int) -> bool:
     and not evaluated.
 
     Args:
-      objective: the loss.
-      size: the number of gates.
+      objective: the loss as a function of the gates [n].
+      size: n, the number of gates.
     """
     seen = []
 
@@ -88,7 +88,8 @@ def has_derivative(objective: Objective, size: int) -> bool:
         """Returns the loss and a tangent of 0, two scalars, as `jax.custom_jvp` wants them.
 
         `primals` is a tuple of the loss, and `tangents` a tuple of its tangent. A bool is
-        appended to `seen`, False if this tangent is a symbolic zero.
+        appended to `seen`, a list of `has_derivative`: False if this tangent is a symbolic zero, so
+        that the loss does not depend differentiably on the gates.
         """
         # JAX passes a symbolic zero if the loss has no differentiable path from its gates.
         seen.append(not isinstance(tangents[0], SymbolicZero))

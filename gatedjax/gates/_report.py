@@ -101,8 +101,9 @@ class _Columns:
     def record(self) -> Json:
         """Returns the fields of the row, "unbiased" and "shown_biased" as a dict for JSON.
 
-        The keys are the names of the fields of `Row` or `Measure`. "estimator" is the `repr` of the
-        estimator, "unbiased" is True if its mean is the gradient, and arrays are lists.
+        The keys are the names of the fields of `Row` or `Measure`, such as "bias", "variance" and
+        "mse". "estimator" is the `repr` of the estimator, "unbiased" is True if its mean is the
+        gradient, "shown_biased" is True if the data show a bias, and arrays are lists.
         """
         row: Any = self
         names = [field.name for field in dataclasses.fields(row) if field.name != "estimator"]
@@ -215,7 +216,9 @@ class Report:
     def records(self) -> list[Json]:
         """Returns a dict for JSON for each estimator, in their order.
 
-        The keys are the fields of `Row`, "unbiased" and "shown_biased".
+        The keys are the fields of `Row`, such as "estimator", "bias", "variance" and "mse", and the
+        bools "unbiased" (the mean of the estimates is the gradient) and "shown_biased" (the data
+        show a bias).
         """
         return [row.record() for row in self.rows]
 

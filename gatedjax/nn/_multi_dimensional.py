@@ -54,8 +54,8 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
     def _check(self, *arguments: Any) -> int:
         """Raises ValueError for options or arguments that do not fit; returns the width D.
 
-        The arguments are the inputs [B, N, E] of N tokens of B rows with width E and the mask
-        [B, N] of a call, and its source and source_mask.
+        D is the width of the output. The arguments are the inputs [B, N, E] of N tokens of B rows
+        with width E and the mask [B, N] of a call, and its source and source_mask.
         """
         features = super()._check(*arguments)
         if self.relative != "none":

@@ -51,7 +51,7 @@ class _Layer(nn.Module):
 class _Recurrent(nn.Module):
     """The base class of `LSTM`, `GRU` and `RAU`, with layers, directions and dropout.
 
-    A subclass defines the cell.
+    A subclass defines `_cell`, which returns the class of the cell and its options.
 
     Attributes:
       features: hidden width H per direction.
@@ -327,8 +327,9 @@ class LSTM(_Recurrent):
     """Layers of LSTM cells: `functional.lstm` with parameters.
 
     Input kernels are Glorot-uniform and recurrent kernels orthogonal per gate; biases are 0, except
-    that of the forget gate. `carries[l]` is the final `LSTMState` of layer l or, if bidirectional,
-    a pair of them (forward, backward): `carries[0][0]` is then that of layer 0, forward.
+    that of the forget gate. `carries[l]` is the final `LSTMState` of layer l, with the hidden state
+    `hidden` and the cell state `cell`, both [B, H] for B rows, or, if bidirectional, a pair of them
+    (forward, backward): `carries[0][0]` is then that of layer 0, forward.
 
         >>> import jax
         >>> xs, mask = jnp.ones((1, 4, 3)), jnp.array([[True, True, True, False]])
@@ -366,7 +367,8 @@ class LSTM(_Recurrent):
 
         The function takes the first arguments of `functional.lstm`: weights, inputs [B, T, D] of
         width D for T steps of B rows, and mask. `gates` [B, T] are the share in [0, 1] by which
-        each step moves the state.
+        each step moves the state. It returns the final `LSTMState` and the outputs [B, T, H] of
+        width H.
         """
         # The third argument of `skip_lstm` is its gates, where the recurrences have their mask.
         return lambda weights, xs, mask, **options: F.skip_lstm(weights, xs, mask=mask, **options)
@@ -431,8 +433,9 @@ class RAU(_Recurrent):
     """Layers of recurrent attention units: `functional.rau` with parameters, in place of a `GRU`.
 
     Input kernels and the kernels of the attention are Glorot-uniform, recurrent kernels orthogonal
-    per block; biases are 0. `carries[l]` is the final carry of layer l or, if bidirectional, a pair
-    of them (forward, backward).
+    per block; biases are 0. `carries[l]` is the final carry of layer l, the state [B, H] of B rows
+    (an `RAUTimeState` for the attention "time_causal"), or, if bidirectional, a pair of them
+    (forward, backward).
 
         >>> import jax
         >>> rau, xs = RAU(features=5, attention="concat"), jnp.ones((1, 4, 3))

@@ -77,8 +77,8 @@ def check_selector(selector: Selector) -> Any:
     "expect"), "none", or a `gates.Pathwise`.
 
     Raises:
-      ValueError: for an unknown name, and for an estimator that cannot train selections of pairs of
-        a query and a key (`NOT_OF_PAIRS`).
+      ValueError: for an unknown name, and for "local_expectation", "enumerate" and "rebar", which
+        cannot train selections of pairs of a query and a key.
     """
     name = current_name("selector", selector) if isinstance(selector, str) else selector
     able = ("none", *(kind for kind in KINDS if kind not in NOT_OF_PAIRS))

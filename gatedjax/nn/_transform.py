@@ -118,9 +118,9 @@ class AttentionGatedTransform(nn.Module):
     def _attentions(self, layers: int, width: int) -> tuple[Array, Array]:
         """Creates the parameters of the attentions of S layers: (kernels, vectors).
 
-        They are W and w of `functional.selection_vectors`. `layers` is S, `width` is the width K of
-        the keys, and A is the number of attention units. The kernels are [S, K, A], or [1, K, A] if
-        the layers share them, and the vectors are [S, A].
+        They are W and w of the scores w . tanh(k W) of keys k. `layers` is S, `width` is the width
+        K of a key, and A is the number of attention units. The kernels W are [S, K, A], or
+        [1, K, A] if the layers share them, and the vectors w are [S, A].
         """
         hidden = self.attention_features or width
         shape = (1 if self.share_attention_matrix else layers, width, hidden)
