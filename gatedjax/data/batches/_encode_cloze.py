@@ -67,7 +67,7 @@ class EncodedCloze:
         candidate.
       labels: int32 [n]: index of the candidate that is the answer, or -1.
       example_ids: int32 [n], the id of each example in the source.
-      cut: the number of documents that were truncated to max_doc_len.
+      cut: the number of documents that `encode_cloze` truncated to its `max_doc_len` tokens.
       rows: int64 [n], the position of each question in `source`.
       source: the examples that were encoded.
     """
@@ -95,7 +95,7 @@ class EncodedCloze:
     def document_lengths(self) -> np.ndarray:
         """The number of tokens of the document of each of the n questions, int32 [n].
 
-        A document that was truncated to `max_doc_len` counts as it was truncated.
+        Of a document that `encode_cloze` truncated only the remaining tokens count.
         """
         return np.array([len(ids) for ids in self.documents], np.int32)
 

@@ -86,7 +86,10 @@ class Corpus(Places):
         }  # fmt: skip
 
     def prepared_name(self, part: str, file: str) -> str:
-        """Returns the official name of the source file of a part; `file` does not matter."""
+        """Returns the official name, such as "train.en", of the source file of a part.
+
+        `part` is an official part, such as "train"; `file`, a path, does not matter.
+        """
         return self.files[part][0].format(self.languages[0])
 
     def _inside(self, archive: Path, part: str) -> PairPath:

@@ -129,7 +129,8 @@ class TokenStream(Source):
       ids: int32 [n], the ids of all n tokens.
       end_id: the id of `end`.
       unknown: the number of tokens outside the vocabulary; `<unk>` in the text does not count.
-      first_id: the example id of the first sentence, to which windows add their position.
+      first_id: the example id of the first sentence. `LanguageModelBatches` adds the position of a
+        window of tokens to it.
 
     Raises:
       ValueError: if there are no sentences, a sentence does not end with `end`, or `end` is not in
