@@ -85,6 +85,10 @@ def number_words(texts: Iterable[Sequence[str]]) -> Words:
 
     Args:
       texts: the words of each text.
+
+    Returns:
+      A `Words` with the different words, the position among them of each of the T words of all
+      texts, and the index of its text.
     """
     numbers: dict[str, int] = {}
     ids: list[int] = []
@@ -105,15 +109,19 @@ def join_spellings(columns: Sequence[Sequence[int]]) -> Spelling:
 
 
 def spell_words(words: Iterable[str], column_of: dict[str, int]) -> Spelling:
-    """Returns the `Spelling` of words, without n-grams that have no column.
+    """Returns the `Spelling` of words: the columns of the character n-grams of each word.
 
-    `column_of` maps an n-gram to its column in the matrix of features.
+    `column_of` maps an n-gram to its column in the matrix of features. N-grams without a column are
+    left out.
     """
     return join_spellings([[column_of[g] for g in spell(w) if g in column_of] for w in words])
 
 
 def select_spelling(spelling: Spelling, words: np.ndarray) -> Spelling:
-    """Returns the spelling of the words at the positions `words`, int [n], in this order."""
+    """Returns the `Spelling` of the words at the positions `words`, int [n], in this order.
+
+    `spelling` has the columns of the character n-grams of all words.
+    """
     sizes = np.diff(spelling.starts)[words]
     # The n-grams of a word are consecutive, so that the position of an n-gram is the start of its
     # word plus a running number.
@@ -161,6 +169,8 @@ def count_features(
     num_columns: int,
 ) -> Cells:
     """Counts the features of texts from which the closed words were removed.
+
+    Closed words are the words that the lexicon does not read; the remaining words are open.
 
     Args:
       ids: int64 [T], the open words of all texts, as positions in `known` and in `spelling`.

@@ -41,7 +41,10 @@ _CHUNK = 200_000
 
 
 class EmptyLexicon(ValueError):
-    """The error that `fit_lexicon` raises for a density at which no word would be open."""
+    """The error that `fit_lexicon` raises for a density at which no word would be open.
+
+    A density is the share of the words that are open; a lexicon reads the open words only.
+    """
 
 
 class _Corpus(NamedTuple):
@@ -435,7 +438,10 @@ def _make_lexicon(
     stage: _Stage,
     density: float,
 ) -> Lexicon:
-    """Makes the lexicon of a stage, with the threshold for unknown words.
+    """Makes the `Lexicon` of a stage, with the threshold for unknown words.
+
+    A word that training has not seen is open if the strength of its spelling (see `Lexicon`) is
+    above the threshold. About the share `density` of the rare training words is above it.
 
     `corpus` has the training texts, `stage` the fitted weights, and `head` the prediction.
     `open_types` is bool [V], True at the open words of `corpus.types`. `density` is the share of

@@ -219,7 +219,7 @@ class ClassHead(Head):
     def compute_slopes(
         self, scores: np.ndarray, free: np.ndarray, targets: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Computes the losses of n texts and their derivatives, for the solver.
+        """Computes the cross-entropies of n texts and their derivatives, for the solver.
 
         Args:
           scores: [n, K], the scores without the biases; K is the number of classes, but 1 for two.
@@ -345,6 +345,8 @@ class LabelHead(Head):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Computes the losses of n texts and their derivatives, for the solver.
 
+        The loss of a text is the sum of the cross-entropies of its labels.
+
         Args:
           scores: [n, L], the scores of L labels without the biases.
           free: [L], the biases.
@@ -429,7 +431,7 @@ class RealHead(Head):
 
     @property
     def num_columns(self) -> int:
-        """The number K of columns of W, 1."""
+        """The number K of scores of a text, 1: the weights [F, 1] of F features have one column."""
         return 1
 
     @property
@@ -466,6 +468,8 @@ class RealHead(Head):
         self, scores: np.ndarray, free: np.ndarray, targets: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Computes the losses of n texts and their derivatives, for the solver.
+
+        The loss is half of the squared error in units of the standard deviation of the targets.
 
         Args:
           scores: [n, 1], the scores without the bias.
@@ -539,7 +543,7 @@ class OrdinalHead(Head):
 
     @property
     def num_columns(self) -> int:
-        """The number K of columns of W, 1."""
+        """The number K of scores of a text, 1: the weights [F, 1] of F features have one column."""
         return 1
 
     @property
@@ -602,7 +606,7 @@ class OrdinalHead(Head):
     def compute_slopes(
         self, scores: np.ndarray, free: np.ndarray, targets: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Computes the losses of n texts and their derivatives, for the solver.
+        """Computes the losses -log P(y) of n texts and their derivatives, for the solver.
 
         Args:
           scores: [n, 1], the scores z, without the thresholds t.

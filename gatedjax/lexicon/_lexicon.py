@@ -117,7 +117,8 @@ class Lexicon:
         unknown words.
       is_open: bool [V], the gate of each stored word.
       counts: int32 [D], how often the D words with weights occur in the training texts.
-      pairs: int32 [P, 2], the numbers of the two words of each pair with weights, sorted.
+      pairs: int32 [P, 2], the positions in `words` of the two words of each pair with weights,
+        sorted.
       ngrams: the character n-grams with weights.
       scale: float32 [F], the weight r of each feature: words, then pairs, then n-grams.
       weights: float32 [F, K], W. K is C, but 1 for two classes, whose logits are -z/2 and z/2.
@@ -353,9 +354,10 @@ class Lexicon:
         return [seen[word] for word in words]
 
     def _prepare(self, texts: Sequence[Sequence[str]]) -> _Prepared:
-        """Returns texts as numbers, with the gates, for `_score`.
+        """Returns texts as numbers, for `_score`: words, gates, features of open words.
 
-        In a text without an open word the closed word with the largest weight is opened.
+        `texts` has the words of each text. In a text without an open word the closed word with the
+        largest weight is opened.
         """
         words = number_words(texts)
         # A server reads texts without end, so that the memory of words must not grow with them.

@@ -94,7 +94,7 @@ class GatedPooling:
 
         A gate is True if it is open. The second result, bool [n] for n texts, is True for a text in
         which the token with the largest z = u . h - c, the logit of its gate, was opened because no
-        token was open.
+        token was open; h is the vector of the token, u the field `gate` and c the field `cut`.
 
         Args:
           texts: for each text the vectors [T, D] of its tokens.
@@ -144,9 +144,9 @@ class GatedPooling:
     def share(self, vectors: np.ndarray) -> Shares:
         """Computes the part of each open token in the logits of a text, W^T h_t / (|O| T).
 
-        T is the temperature, O are the open tokens, and h_t is the vector of token t. The result is
-        a `Shares` with the bias [C] and the parts [M, C] of the M tokens. There are no pairs, and
-        closed tokens have the part 0.
+        W is the field `weights`, T the temperature, O the set of the open tokens, and h_t the
+        vector of token t. The result is a `Shares` with the bias [C] and the parts [M, C] of the M
+        tokens. There are no pairs, and closed tokens have the part 0.
 
         Args:
           vectors: [M, D], the vectors of the M tokens of the text.
