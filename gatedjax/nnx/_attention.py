@@ -283,7 +283,8 @@ class SelectiveSelfAttention(Module):
         """Attends from the next tokens to the tokens in a cache, in evaluation mode.
 
         Args:
-          cache: the keys and values of the tokens before, see `initial_cache`.
+          cache: the keys and values of the tokens before, an `AttentionCache` from `initial_cache`
+            or from the previous call.
           inputs: a vector of width D for each of n new tokens of B rows.
           mask: True at real tokens; None means that all are real.
 
@@ -371,7 +372,7 @@ class AttentionGatedTransform(Module):
 
 
 class GatedAttentionHop(Module):
-    """A hop of a gated-attention reader: `nn.GatedAttentionHop` as an NNX module.
+    """A hop (layer) of a gated-attention reader: `nn.GatedAttentionHop` as an NNX module.
 
     Two bidirectional GRUs run over document and query, and gates from the query filter the states
     of the document.
@@ -386,7 +387,8 @@ class GatedAttentionHop(Module):
       query_features: the width of the vectors of the query.
       features: H, the width of a GRU per direction.
       rngs: the streams of the network; "params" draws the parameters.
-      **options: the further options of `nn.GatedAttentionHop`, such as `gating`.
+      **options: the further options of `nn.GatedAttentionHop`, such as `gating`: "multiply" (the
+        default), "sum" or "concat" joins a token and its view of the query; None omits the gates.
     """
 
     def __init__(

@@ -14,7 +14,13 @@ from gatedjax.nnx._base import Module
 class _Recurrent(Module):
     """The base class of `LSTM`, `GRU` and `RAU`, which are layers of recurrent cells.
 
-    Its methods call the Linen module of the same name in `gatedjax.nn`.
+    A subclass passes the Linen module of its name, such as `nn.LSTM`, to the constructor. The
+    call of the layers and `initial_carry` are the methods of this Linen module.
+
+    Args:
+      function: the Linen module.
+      in_features: the width of the inputs.
+      rngs: the streams of the network, "params" and, with dropout, "dropout".
     """
 
     def __init__(self, function: Any, in_features: int, rngs: nnx.Rngs) -> None:
@@ -26,8 +32,8 @@ class _Recurrent(Module):
         """Returns the carries before the first step for `rows` rows of a batch, zeros in float32.
 
         They are a tuple with a carry for each layer or, if bidirectional, a pair of carries
-        (forward, backward). A carry is an array [B, H], for B = rows and H hidden units, or a tuple
-        of arrays such as an `LSTMState`.
+        (forward, backward). For B = rows and H hidden units, a carry is an array [B, H]; that of an
+        LSTM is an `LSTMState`, a pair (hidden state, cell state) of such arrays.
         """
         return self._function.initial_carry(rows)
 
@@ -133,7 +139,9 @@ class RAU(_Recurrent):
       in_features: D, the width of the inputs.
       features: H, the hidden width per direction.
       rngs: the streams of the network, "params" and, with dropout, "dropout".
-      **options: the further options of `nn.RAU`, such as `attention` or `num_layers`.
+      **options: the further options of `nn.RAU`, such as `num_layers`, or `attention`, the form of
+        the attention: "feature_proj" (the default), "sigmoid", "concat", "matrix", "time_causal" or
+        "additive_relu".
     """
 
     def __init__(self, in_features: int, features: int, *, rngs: nnx.Rngs, **options: Any) -> None:
@@ -169,7 +177,13 @@ class RAU(_Recurrent):
 class _Cell(Module, nnx.RNNCellBase):
     """The base class of `LSTMCell`, `GRUCell` and `RAUCell`, which run in `flax.nnx.RNN`.
 
-    Its methods call the Linen cell of the same name in `gatedjax.nn`.
+    A subclass passes the Linen cell of its name, such as `nn.LSTMCell`, to the constructor. The
+    call, which computes a step, and `initialize_carry` are the methods of this cell.
+
+    Args:
+      function: the Linen cell.
+      in_features: the width of the inputs.
+      rngs: the streams of the network; "params" draws the parameters.
     """
 
     def __init__(self, function: Any, in_features: int, rngs: nnx.Rngs) -> None:
@@ -183,7 +197,8 @@ class _Cell(Module, nnx.RNNCellBase):
     ) -> Any:
         """Returns the carry before the first step.
 
-        It is zeros [..., H] for the hidden width H, or a tuple of arrays such as an `LSTMState`.
+        It is zeros [..., H] for the hidden width H; that of an `LSTMCell` is an `LSTMState`, a pair
+        (hidden state, cell state) of such arrays.
 
         Args:
           input_shape: the shape [..., D] of the inputs of a step, vectors of width D.
@@ -252,7 +267,8 @@ class GRUCell(_Cell):
       in_features: D, the width of the inputs.
       features: H, the hidden width.
       rngs: the streams of the network; "params" draws the parameters.
-      **options: the further options of `nn.GRUCell`, such as `reset_after`.
+      **options: the further options of `nn.GRUCell`, such as `reset_after`: True applies the reset
+        gate after the recurrent product.
     """
 
     def __init__(self, in_features: int, features: int, *, rngs: nnx.Rngs, **options: Any) -> None:
@@ -270,7 +286,9 @@ class RAUCell(_Cell):
       in_features: D, the width of the inputs.
       features: H, the hidden width.
       rngs: the streams of the network; "params" draws the parameters.
-      **options: the further options of `nn.RAUCell`, such as `attention`.
+      **options: the further options of `nn.RAUCell`, such as `attention`, the form of the
+        attention: "feature_proj" (the default), "sigmoid", "concat", "matrix", "time_causal" or
+        "additive_relu".
     """
 
     def __init__(self, in_features: int, features: int, *, rngs: nnx.Rngs, **options: Any) -> None:
