@@ -130,8 +130,8 @@ class ClozeBatch:
 def _check_cloze(batch: Batch) -> None:
     """Raises ValueError for a gap outside of its query, unless the values are traced.
 
-    The batch has "cloze" [B], "query_lengths" [B] and optionally "weight" [B], 0 at filler rows,
-    which may have any gap.
+    The batch has "cloze" int [B], the positions of the gaps, "query_lengths" [B] and optionally
+    "weight" [B], 0 at filler rows, which may have any gap.
     """
     needed = [batch[name] for name in ("cloze", "query_lengths")]
     weight = batch.get("weight")
@@ -181,13 +181,14 @@ def predicted_candidates(log_probs: Float[Array, "B C"], mask: Array) -> Int[Arr
 class ClozeTask(ClassifierTask):
     """The task of a network that chooses an answer among candidates: -log Pr(answer) as the loss.
 
-    The batch also has "label" int [B], the index of the answer among the candidates or -1 if it is
-    not a candidate, and "weight" [B], 1 for examples and 0 for filler rows. If the answer of an
-    example is not a candidate, or does not occur in the document, the loss ignores the example and
-    the accuracy counts it as wrong.
+    A batch has the arrays of the network, such as those of `ClozeBatch.of`, "example_id" int [B],
+    "label" int [B], the index of the answer among the candidates or -1 if it is not a candidate,
+    and "weight" [B], 1 for examples and 0 for filler rows. If the answer of an example is not a
+    candidate, or does not occur in the document, the loss ignores the example and the accuracy
+    counts it as wrong.
 
     Attributes:
-      model: the network; its `logits` are log-probabilities of candidates.
+      model: the network; its `logits` are log-probabilities of C candidates [B, C].
     """
 
     def loss(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> tuple[Array, Metrics]:

@@ -211,8 +211,9 @@ class GAReader(nn.Module):
 
     Reference: Dhingra et al. 2017, "Gated-Attention Readers for Text Comprehension".
     Deviations: as in the authors' program, the reset gate acts after the product (`reset_after`),
-      and the feature is a vector that joins only the input of the last hop. A candidate that does
-      not occur cannot be predicted. Only real tokens of the query count for the feature.
+      and the option `feature`, which marks document tokens that occur in the query, adds a vector
+      only to the input of the last hop. A candidate that does not occur cannot be predicted. Only
+      real tokens of the query count for the feature.
     """
 
     config: GAReaderConfig

@@ -124,7 +124,8 @@ class RAULanguageModel(nn.Module):
           train: True runs the network with dropout.
 
         Returns:
-          Negative log-likelihoods in nats, 0 at padding, and the carry for the next window.
+          Negative log-likelihoods in nats, 0 at padding, and the carry for the next window, a tuple
+          with the carry of each layer.
         """
         check_batch(batch, tokens="B T", lengths="B", targets="B T")
         states, carry = self._run(batch, carry, train)

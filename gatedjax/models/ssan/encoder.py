@@ -49,7 +49,8 @@ class SSANOrder:
     """The options by which the encoder sees the order of the words, as keywords with defaults.
 
     `positions` is "sinusoidal", "learned" (a table of `max_length` vectors) or "none". `relative`
-    is "none", "learned" or "local", a bias of the attention for offsets up to `max_offset`.
+    is "none", or a learned bias of the attention for each offset up to `max_offset`: "learned"
+    starts at 0, and "local" with a head for the word before and a head for the word after.
     """
 
     positions: Positions = "sinusoidal"

@@ -200,7 +200,8 @@ class SSANNLI(nn.Module):
         Returns:
           An `SSANNLIOutput` with `logits`, the scores of C classes [B, C]; `premise` and
           `hypothesis`, an `nn.Selection` each, with the attention weights and selected keys in a
-          sentence; and `baseline`, a scalar for the estimator "reinforce", else None.
+          sentence; and `baseline`, the expected reward (a scalar) for the estimator "reinforce",
+          else None.
         """
         check_batch(batch, tokens="B N", lengths="B", hypothesis="B N'", hypothesis_lengths="B")
         ids, c = batch.get("example_id"), self.config

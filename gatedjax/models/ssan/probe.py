@@ -117,7 +117,8 @@ class SSANProbe(nn.Module):
         Returns:
           An `SSANOutput` with `logits`, the scores of C classes [B, C]; `states` [B, N, d] of width
           d; `selections`, an `nn.Selection` for each layer with its attention weights and selected
-          keys [B, M, N, N] of M heads; and `baseline`, a scalar or None.
+          keys [B, M, N, N] of M heads; and `baseline`, the expected reward (a scalar) for the
+          estimator "reinforce", else None.
         """
         c = self.config
         types: Keywords = {"dtype": jnp.dtype(c.dtype)}

@@ -109,7 +109,8 @@ class WordReorderingDetector(nn.Module):
           A `WordReorderingOutput` with `logits` [B, 2, N], the scores of all words as the place of
           insertion, then as the original place; `states` [B, N, d] of width d; `selections`, an
           `nn.Selection` for each layer with its attention weights and selected keys [B, M, N, N] of
-          M heads; and `baseline`, a scalar or None.
+          M heads; and `baseline`, the expected reward (a scalar) for the estimator "reinforce",
+          else None.
         """
         c = self.config
         types: Keywords = {"dtype": jnp.dtype(c.dtype)}

@@ -182,8 +182,10 @@ def selector_terms(
         penalty = s_1 (keys that a token selects, summed over heads) - s_2 H(selection)
         R = -(cost + lambda rate);  surrogate = -(R - b) log p(A) + (b - R)^2 / 2
 
-    The surrogate is only for "reinforce". R, and b in its first term, are constants for the
-    gradient. log p is a mean over pairs and heads. The terms are summed over layers.
+    The surrogate is only for "reinforce". A are the selections of the pass, log p(A) is the mean of
+    their log-probability over pairs and heads, and rate is the share of the pairs of tokens that
+    are selected. R, and b in the first term, are constants for the gradient. H is the mean entropy
+    of a selection in nats. The terms are summed over layers.
 
     Args:
       config: the options of the selector: s_1 is `selected_weight`, s_2 `entropy_weight` and lambda
@@ -304,7 +306,7 @@ class _Pass(NamedTuple):
     the example itself.
 
     Attributes:
-      output: the output of the network, with `selections` and `baseline`.
+      output: the output of the network, such as an `SSANOutput`, with `selections` and `baseline`.
       total: loss of each example, summed over its units, with all terms: the penalties, the term of
         the density and the surrogate of "reinforce" [B].
       cost: loss of each example per unit, with the penalties and the term of the density, but
@@ -335,7 +337,8 @@ class SelectorTask:
 
     Attributes:
       model: the network, such as an `SSANProbe`. Its output has `selections`, an `nn.Selection` for
-        each layer, and `baseline`, a scalar or None.
+        each layer, and `baseline`, the expected reward (a scalar) for the estimator "reinforce",
+        else None.
     """
 
     model: Any
@@ -530,7 +533,9 @@ class SelectorClassifierTask(SelectorTask):
     the arrays of the network, such as "tokens" and "lengths".
 
     Attributes:
-      model: the network; its output has `logits`, `selections` and `baseline`.
+      model: the network. Its output has `logits`, the scores of C classes [B, C], `selections`, an
+        `nn.Selection` for each layer, and `baseline`, the expected reward (a scalar) for the
+        estimator "reinforce", else None.
     """
 
     def _cost(self, output: Output, batch: Batch) -> tuple[Float[Array, " B"], Float[Array, " B"]]:

@@ -136,7 +136,8 @@ class SSANTagger(nn.Module):
         Returns:
           An `SSANTaggerOutput` with `logits`, the scores of the L labels (`num_labels`) for each
           word, float32 [B, N, L] and 0 at padding; `selections`, a tuple with an `nn.Selection` for
-          each layer; and `baseline`, a scalar for the estimator "reinforce", else None.
+          each layer with its attention weights and selected keys; and `baseline`, the expected
+          reward (a scalar) for the estimator "reinforce", else None.
         """
         c = self.config
         check_batch(batch, tokens="B N", is_predicate="B N", lengths="B")

@@ -179,7 +179,8 @@ class SSANTranslator(nn.Module):
           An `SSANTranslatorOutput` with `logits`, the scores [B, T, V] of V words at each place of
           the target; `encoded`, the states of the encoder [B, N, d] of width d; `selections`, an
           `nn.Selection` for each layer of the encoder with its attention weights and selected keys
-          [B, M, N, N] of M heads; and `baseline`, a scalar or None.
+          [B, M, N, N] of M heads; and `baseline`, the expected reward (a scalar) for the estimator
+          "reinforce", else None.
 
         Raises:
           ValueError: also if a text is longer than the table of learned positions.
@@ -397,8 +398,10 @@ def translate(
       extra: the maximum number of tokens of a target, beyond the length of its source.
 
     Returns:
-      A `Found` with `tokens`, the `beam_size` best targets of each source with their stop tokens,
-      and their `scores`. They depend neither on padding nor on the rest of the batch.
+      A `Found` with `tokens` int [B, beam_size, N + extra], the best targets of each source with
+      their stop tokens, the best first and 0 after the end, and their `scores` [B, beam_size],
+      log-probabilities divided by the length penalty, but undivided for a beam_size of 1. They
+      depend neither on padding nor on the rest of the batch.
 
     Raises:
       ValueError: if an option is out of range.

@@ -97,7 +97,9 @@ def beam_search(
       stop: id of the token after the last.
 
     Returns:
-      The targets, at least one for each row, with their scores.
+      A `Found` with `tokens` [B, K, T], the targets of each row with the best first and 0 after
+      the stop token, and their `scores` [B, K]. Each row has a target; missing further targets
+      have the score -inf.
 
     Raises:
       ValueError: if an option is out of range.
@@ -237,8 +239,8 @@ def greedy_search(
         """Returns the state of the search after another step.
 
         `s`, the state before the step, and the result are dicts of arrays for R rows: "position" (a
-        scalar), the "last" token [R, 1], the "tokens" [R, T] of the target, at most T, its "score",
-        a log-probability, and "done" [R], True after the stop token, and the "cache" of the model.
+        scalar), the "last" token [R, 1], the "tokens" [R, T] of the target, at most T, its "score"
+        [R], a log-probability, "done" [R], True after the stop token, and the "cache" of the model.
         """
         at = s["position"]
         log_probs, cache = step(s["last"], s["cache"], at)
