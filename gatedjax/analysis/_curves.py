@@ -288,7 +288,10 @@ def _draw_legend_below(figure: "Figure", names: Sequence[str], columns: int, cap
 
 
 def _labels_fit(xs: list[float]) -> bool:
-    """Returns whether tick labels at all numbers `xs`, in ascending order, fit without overlap."""
+    """Returns whether tick labels at all numbers `xs`, in ascending order, fit without overlap.
+
+    They are the labels of the x axis of a panel, and the result is False if two would touch.
+    """
     gaps = [b - a for a, b in itertools.pairwise(xs)]
     # An axis has room for about 30 characters.
     room = max(1 / 12, (max(len(f"{x:g}") for x in xs) + 1) / 30)

@@ -200,8 +200,10 @@ def faithfulness(
         (0.5, 0.0)
 
     Args:
-      model: a text classifier with the method `apply` of Flax modules. Programs are compiled for
-        each model object.
+      model: a text classifier with the method `apply` of Flax modules. It returns an object with
+        `logits` [B, C] for C classes and, if it has them, `attention`, `gates` and `gate_logits`
+        (the log-odds of open gates) [B, ..., T], of which all axes between are averaged. Programs
+        are compiled for each model object.
       params: the parameters of the model.
       batch: the texts, for example a whole test set: "tokens" int [B, T] and "lengths" int [B] of B
         texts, padded to T words. Optional "example_id" int [B] are keys of the random rationale
@@ -372,7 +374,9 @@ def rationale_scores(
         [[0. 1. 0.]]
 
     Args:
-      model: a text classifier with the method `apply` of Flax modules.
+      model: a text classifier with the method `apply` of Flax modules, which returns an object with
+        `logits` [B, C] for C classes and, if it has them, `attention` and `gate_logits`
+        [B, ..., T], of which all axes between are averaged.
       params: the parameters of the model.
       batch: "tokens" int [B, T] and "lengths" int [B] of B texts, padded to T words.
       source: "gates" are the log-odds that gates are open. "attention" is the soft attention, with
