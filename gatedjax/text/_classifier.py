@@ -52,11 +52,14 @@ class Predictions(Sequence[Prediction]):
         return self._select(items) if isinstance(index, slice) else items
 
     def _select(self, items: list[Any]) -> "Predictions":
-        """Returns the predictions `items`, some of these, as a sequence of the same class."""
+        """Returns a sequence of this class with `items`, a list of some of its predictions."""
         return Predictions(items)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Returns the array of the predicted labels, [n]; `dtype` is its dtype, if it is given."""
+        """Returns a new array of the predicted labels, [n]; `dtype` is its dtype, if it is given.
+
+        `copy` has no effect, because the array is always a copy.
+        """
         return array_of((item.label for item in self._items), dtype)
 
     @property
@@ -73,7 +76,7 @@ class _Classifier(TextEstimator):
     """The base class of `TextClassifier` and `PairClassifier`, with the methods of both.
 
     The methods are `train`, `fit`, `predict`, `predict_proba`, `score`, `evaluate` and `explain`.
-    The arguments and attributes are in the docstrings of the two classes.
+    The constructor takes the name of the model and keywords, the fields of `TextOptions`.
     """
 
     _estimator_type = "classifier"
@@ -370,7 +373,7 @@ class _Classifier(TextEstimator):
         return explanation
 
     def __sklearn_tags__(self) -> Any:
-        """Returns the tags of scikit-learn for a classifier of texts."""
+        """Returns a `sklearn.utils.Tags`, which describes a classifier of texts to scikit-learn."""
         # scikit-learn is optional; only its tools call this method.
         from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
 
@@ -408,8 +411,8 @@ class TextClassifier(_Classifier):
 
     Attributes:
       classes_: array [C] of the labels, sorted.
-      report_: scores of the model on the validation and test texts, and the accuracy of a linear
-        baseline on the same texts.
+      report_: a dict; "validation" and, with test texts, "test" are dicts of scores of the model,
+        such as "accuracy", and "baseline" has the accuracy of a linear baseline on the same texts.
     """
 
     _kind = "text"
@@ -433,8 +436,8 @@ class PairClassifier(TextClassifier):
 
     Attributes:
       classes_: array [C] of the labels, sorted.
-      report_: scores of the model on the validation and test pairs, and the accuracy of a linear
-        baseline on the same pairs.
+      report_: a dict; "validation" and, with test pairs, "test" are dicts of scores of the model,
+        such as "accuracy", and "baseline" has the accuracy of a linear baseline on the same pairs.
     """
 
     _kind = "pair"

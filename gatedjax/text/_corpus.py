@@ -437,12 +437,12 @@ class Examples:
 
     @property
     def num_classes(self) -> int:
-        """The number of different labels so far, or of the possible labels."""
+        """The number of different labels so far, or of the possible labels if they are given."""
         return len(self._classes.places)
 
     @property
     def labels(self) -> Iterable[Label]:
-        """The different labels so far."""
+        """The different labels so far, or the possible labels if they are given."""
         return self._classes.places
 
     def read(self, split: Callable[[Record], Sequence[T]]) -> Iterator[tuple[Record, Sequence[T]]]:

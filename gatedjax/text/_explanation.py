@@ -94,8 +94,8 @@ def _flip_gates(
       best: the position in `model.classes` of the class that is predicted without a flip.
 
     Returns:
-      A `Change` for each word, or None for the last open gate if the network would open it again;
-      None for a network without gates.
+      For each word a `Change` (the label, and the probability of the class `best`), or None for the
+      last open gate if the network would open it again; None for a network without gates.
     """
     if not model.entry.gated:
         return None
@@ -162,7 +162,8 @@ def _remove_words(model: TrainedModel, output: TextOutput, best: int) -> tuple[C
       best: the position in `model.classes` of the class that is predicted with all words.
 
     Returns:
-      A `Change` for each word, the words of the first text first.
+      For each word a `Change`: the label, and the probability of the class `best`. The words of the
+      first text come first.
     """
     changes: list[Change] = []
     windows, before = _read_windows(model, output)

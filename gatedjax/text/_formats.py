@@ -100,7 +100,7 @@ class JsonLines:
         """Yields the values of each line in `columns` as `Cells`: (file, line, values).
 
         `columns` has the names of the columns of the texts and of the label. The line counts from
-        1, and the values are in the order of `columns.wanted`. An `Aside` with the reason stands
+        1, and the values are the texts, then the label. An `Aside` with the reason stands
         for a line that cannot be used.
         """
         names = match_names(self.names, columns)

@@ -55,7 +55,9 @@ _ARRAYS = ("is_open", "counts", "pairs", "scale", "weights", "bias")
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class LexiconModel:
-    """A fitted lexicon with its classes, which is used like a `TrainedModel`, a trained network.
+    """A fitted lexicon, a linear model of the words with an open gate, with its classes.
+
+    It is used like a `TrainedModel`, a trained network.
 
     Attributes:
       lexicon: the gates and weights, a `Lexicon` or a `WindowLexicon`.

@@ -316,11 +316,16 @@ def train_lexicon(
 
 
 def _calibrate(lexicon: Gated, validation: TextPart, target: Target) -> tuple[Target, float, float]:
-    """Returns the target with decisions of the validation texts, and two temperatures.
+    """Returns the target with thresholds that validation texts choose, and two temperatures.
 
-    The decisions are the thresholds of labels. The temperatures, by which logits are divided, are
-    the temperature to use, which is the fitted one or 1, and the fitted one. `lexicon` is the
-    fitted model, and `validation` has the texts.
+    Only a target of several labels has such thresholds; a target of another kind is returned
+    unchanged. The temperatures, by which logits are divided, are the temperature to use, which is
+    the fitted temperature or 1, and the fitted temperature.
+
+    Args:
+      lexicon: the fitted model.
+      validation: the validation texts and their targets.
+      target: the classes, labels, number or grades that the model predicts.
     """
     readings = lexicon.read(validation.words)
     reader = lexicon.reader if isinstance(lexicon, WindowLexicon) else lexicon

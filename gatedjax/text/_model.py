@@ -83,9 +83,10 @@ class TextOutput:
 def _reading(kind: str, network: str, module: nn.Module) -> Any:
     """Returns a compiled function of (params, batch) for the outputs of the network.
 
-    The outputs are the dict of arrays that `TrainedModel.run` returns: the probabilities [B, C] of
-    C classes for B texts of T padded words, the density [B], the masks of the words that attention
-    can see, and if the network has them the attention and the open probabilities [B, T].
+    `params` are its parameters, and `batch` is the dict of `pad_texts`. The outputs are the dict of
+    arrays that `TrainedModel.run` returns: the probabilities [B, C] of C classes for B texts of T
+    padded words, the density [B], the masks of the words that attention can see, and if the network
+    has them the attention and the open probabilities [B, T].
 
     Args:
       kind: "text", "pair" or "tags".
@@ -99,9 +100,9 @@ def _reading(kind: str, network: str, module: nn.Module) -> Any:
 def _modes(module: nn.Module, params: Params, batch: Batch) -> Json:
     """Returns a dict from the name of each gate mode to logits [draws, B, C].
 
-    `module` is the Flax module of a GA-Net and `params` its parameters. B is the number of texts in
-    `batch` and C the number of classes; draws is 1 for a mode without random gates. The modes are
-    "sample", "threshold", "expected" and "relaxed".
+    `module` is the Flax module of a GA-Net and `params` its parameters. `batch` has "tokens" [B, T]
+    and "lengths" [B] of B texts of T padded words. C is the number of classes; draws is 1 for a
+    mode without random gates. The modes are "sample", "threshold", "expected" and "relaxed".
     """
     # The seed is fixed, so that each evaluation of a text has the same draws.
     rngs = {"gate": jax.random.key(0)}

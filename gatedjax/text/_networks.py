@@ -306,9 +306,10 @@ def _selector(layers: tuple[int, ...]) -> models.SelectorConfig:
 
 
 class _Thresholded(models.GANetTask):
-    """A task that evaluates only with test-time gates, so that its program is small.
+    """A training task that evaluates only with test-time gates, so that its program is small.
 
-    It is constructed like `GANetTask`, from a `GANet`.
+    It is constructed like `GANetTask`, from a `GANet`; a task computes the loss and the metrics of
+    a batch.
 
     With a fixed density the open gates are the `likeliest` of a batch; `held_at` changes the bias
     of a trained network so that prediction opens the same share.
@@ -317,12 +318,13 @@ class _Thresholded(models.GANetTask):
     def evaluate(self, params: Params, batch: Batch) -> tuple[Any, Any]:
         """Computes (metrics, predictions) of a batch with the test-time gates.
 
-        The metrics are a dict from names to `Ratio` (a sum and a count); the predictions are an
-        empty dict.
+        The metrics are a dict from "loss", "accuracy" and, with gates, "density" to `Ratio` (a sum
+        and a count); the predictions are an empty dict.
 
         Args:
           params: the parameters of the network.
-          batch: B texts of T padded words: "tokens" [B, T], "lengths" [B] and "label" [B].
+          batch: B texts of T padded words: "tokens" [B, T], "lengths" [B], "label" [B] and "weight"
+            [B], 1 for texts and 0 for filler rows.
         """
         variables, weight = {"params": params}, batch["weight"]
         output: Output = self.model.apply(variables, batch)

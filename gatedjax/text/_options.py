@@ -52,9 +52,9 @@ _WIDTH = 100
 
 
 def _check_integer(least: int, most: int) -> Check:
-    """Returns a check that a number is in [least, most].
+    """Returns a check that an integer is in [least, most].
 
-    The check is a function of (name of the option, value) that raises ValueError.
+    The check is a function of (name of the option, value) that raises ValueError if it is not.
     """
 
     def check(name: str, value: int) -> None:
@@ -288,7 +288,10 @@ class TextOptions:
     )
 
     def __post_init__(self) -> None:
-        """Converts NumPy numbers to Python numbers, and chooses the model of an encoder."""
+        """Converts NumPy numbers to Python numbers, and sets `model` to "states" if necessary.
+
+        This is the case if `states` or `encoder` is given and `model` is "lexicon", the default.
+        """
         make_plain(self)
         if self.model == LEXICONS[0] and (self.states is not None or self.encoder is not None):
             self.model = STATES

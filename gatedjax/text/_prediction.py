@@ -184,7 +184,10 @@ def usable(results: Iterable[T | Failure], noun: str = "text") -> Iterator[T]:
 
 
 def inputs_of(kind: str) -> int:
-    """Returns the number of texts in an example: 2 for the kind "pair", 1 for "text" and "tags"."""
+    """Returns the number of texts in an example: 2 for the kind "pair", 1 for other kinds.
+
+    `kind` is the kind of the model, such as "text", "pair" or "tags".
+    """
     return 2 if kind == "pair" else 1
 
 

@@ -358,7 +358,11 @@ def _article(e: Explanation, number: int) -> str:
 
 
 def _same(reasons: Reasons) -> Iterator[str]:
-    """Yields sentences about the text without its closed words, from the reasons of a lexicon."""
+    """Yields a sentence about the probabilities of the text without its closed words.
+
+    The sentence is `leak`, or states whether the probabilities are the same. A remark about the
+    text, if there is any, comes first. `reasons` belong to a lexicon or a model of states.
+    """
     if reasons.note:
         yield f"{reasons.note[0].upper()}{reasons.note[1:]}."
     if reasons.leak:

@@ -110,7 +110,7 @@ def train_states(
         a function that maps a list of texts to a pair (tokens, vectors [T, D]) for each, of T
         tokens of width D.
       validation: texts that choose the density; None splits off a part of `table`.
-      test: texts on which the model is evaluated.
+      test: texts on which the model is evaluated; None evaluates it on the validation texts only.
       say: called with each line of the progress report.
       max_aside: the largest share of the lines in a source that may be set aside.
       sample_weight: the weight of each line of `table` in the fit; None gives all the same weight.
@@ -247,10 +247,14 @@ def _fit_stages(
 ) -> tuple[list[GatedPooling], list[Json], int]:
     """Fits a classifier for each density, and chooses one of them on the validation texts.
 
+    A density is the share of open tokens; `list_densities` returns the densities. The last
+    classifier is chosen if `options.density` is set. Otherwise it is the last whose metric is worse
+    than the best by at most half a point, or a standard error if it is larger.
+
     Args:
       parts: the texts by purpose; "train" and "validation" are used.
       num_classes: the number of classes.
-      options: the options, of which the density and the metric are used.
+      options: the options, of which `density` and `best_metric` are used.
 
     Returns:
       The classifiers of falling density; for each a dict with "density", "words" (the share of open
@@ -395,8 +399,10 @@ def evaluate_states(
 def _render_accuracies(report: Json, checked: str) -> str:
     """Returns the accuracy of the model and of the models that it is compared with, in lines.
 
-    `report` is the report of the training, and `checked` is "test" or "validation", the texts of
-    the scores.
+    `checked` is "test" or "validation", the texts of the scores. `report` is the report of the
+    training. Its entry `checked` is a dict with "accuracy", "macro_f1", "density" and "all_words"
+    (the accuracy with all tokens); "baseline" and "character_baseline" have the accuracies of other
+    models, and "leak" is the result of `measure_states_leak` or None.
     """
     ours = report[checked]
     verb = "from" if is_zero(report["leak"]) else "with the gates open for"

@@ -264,9 +264,10 @@ def _aside(asides: Asides) -> Json:
 def _words(corpus: Corpus, max_len: int | None) -> Json:
     """Returns a dict with "total", the number of words, "quantiles", "max_len" and "longer".
 
-    "quantiles" is a dict from the names in `QUANTILES` to quantiles of the number of words of a
-    text of `corpus`. For pairs the words of both texts count together. "longer" is the number of
-    texts with more words than `max_len`, the limit on the words of a text; None sets no limit.
+    "quantiles" is a dict from "shortest", "5 %", "median", "95 %" and "longest" to quantiles of the
+    number of words of a text of `corpus`. For pairs the words of both texts count together.
+    "longer" is the number of texts with more words than `max_len`, the limit on the words of a
+    text; None sets no limit.
     """
     lengths = np.sum([np.diff(rows.starts) for rows in corpus.texts], axis=0)
     longest = np.max([np.diff(rows.starts) for rows in corpus.texts], axis=0)

@@ -201,7 +201,7 @@ def _record(where: str, line: int, values: Sequence[object], columns: Columns) -
     Args:
       where: the name of the source.
       line: the number of the row, from 1.
-      values: the values of `columns.wanted`, in this order.
+      values: the values of `columns.wanted`: the texts, then the label.
       columns: the names of the columns of the texts and of the label.
     """
     count = len(columns.inputs)
@@ -400,7 +400,7 @@ def fault(text: str, encoding: str) -> str | None:
 
 
 def match_names(names: Sequence[str], columns: Columns) -> tuple[str, ...]:
-    """Returns the name in a source of each column in `columns.wanted`.
+    """Returns the name in a source of each column that is read: of the texts, then of the label.
 
     The name is the wanted name itself if the source has it. Otherwise it is the single name of the
     source that differs from it only in capitals and outer spaces, if there is such a name, else the

@@ -244,7 +244,8 @@ def rule_metrics(rule: TagRule, sentences: Sentences, tags: Sequence[Label]) -> 
     """Computes the metrics of a tag rule on sentences.
 
     The result is the dict of `Scorer.metrics`: the metrics of `classification_metrics` for words,
-    "sentences" (their number), "unknown" for unknown words, and "spans".
+    such as "accuracy" and "macro_f1"; "sentences", their number; "unknown", the number and accuracy
+    of unknown words, here none; and "spans", the scores of spans, or None.
 
     Args:
       rule: the rule that gives each word its most frequent tag.
@@ -274,7 +275,8 @@ def model_metrics(
 
     Returns:
       The dict that `Scorer.metrics` returns: the metrics of `classification_metrics` for words,
-      "sentences" (their number), "unknown" for unknown words, and "spans".
+      such as "accuracy" and "macro_f1"; "sentences", their number; "unknown", the number and
+      accuracy of unknown words; and "spans", the scores of spans, or None.
     """
     scorer = Scorer(tags)
     for number, probabilities in outputs:

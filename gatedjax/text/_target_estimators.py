@@ -51,7 +51,8 @@ class LabelPredictions(Predictions):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Returns an array of 0 and 1, [n, L], 1 where a label is predicted; int64 without `dtype`.
 
-        It has a row for each of n texts and a column for each of L labels, and is always a copy.
+        It has a row for each of n texts and a column for each of L labels. `copy` has no effect,
+        because the array is always a copy.
         """
         rows = [[label in item.labels for label in self._classes] for item in self._items]
         return np.array(rows, dtype or np.int64).reshape(len(self), len(self._classes))
@@ -62,7 +63,7 @@ class LabelPredictions(Predictions):
         return [item.labels for item in self._items]
 
     def _select(self, items: list[Any]) -> "LabelPredictions":
-        """Returns the predictions `items`, some of these, as a sequence of the same class."""
+        """Returns a sequence of this class with `items`, a list of some of its predictions."""
         return LabelPredictions(items, self._classes)
 
 
@@ -84,7 +85,7 @@ class ValuePredictions(Predictions):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Returns the predicted numbers of n texts, [n], float64 without `dtype`.
 
-        The array is always a copy.
+        `copy` has no effect, because the array is always a copy.
         """
         return np.array([item.value for item in self._items], dtype or np.float64)
 
@@ -94,7 +95,7 @@ class ValuePredictions(Predictions):
         return np.asarray(self)
 
     def _select(self, items: list[Any]) -> "ValuePredictions":
-        """Returns the predictions `items`, some of these, as a sequence of the same class."""
+        """Returns a sequence of this class with `items`, a list of some of its predictions."""
         return ValuePredictions(items)
 
 
@@ -142,8 +143,8 @@ class MultiLabelTextClassifier(_TargetModel):
 
     Attributes:
       classes_: array [L] of the labels, sorted, or in the order of the columns of y.
-      report_: scores of the model on the validation and test texts, and the scores of one-vs-rest
-        logistic regression on the same texts.
+      report_: a dict; "validation" and, with test texts, "test" are dicts of scores of the model,
+        such as "micro_f1", and "baseline" has the scores of one-vs-rest logistic regression.
     """
 
     _kind = LABELS
@@ -247,7 +248,7 @@ class MultiLabelTextClassifier(_TargetModel):
         return float(np.mean([set(a) == b for a, b in zip(predicted, expected, strict=True)]))
 
     def __sklearn_tags__(self) -> Any:
-        """Returns the tags of scikit-learn, with several labels for each text."""
+        """Returns a `sklearn.utils.Tags` for a classifier with several labels for each text."""
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         tags.target_tags.two_d_labels = True
@@ -269,8 +270,8 @@ class TextRegressor(_TargetModel):
     coefficient of determination R^2.
 
     Attributes:
-      report_: scores of the model on the validation and test texts, and the scores of ridge
-        regression on the same texts.
+      report_: a dict; "validation" and, with test texts, "test" are dicts of scores of the model,
+        such as "rmse", and "baseline" has the scores of ridge regression.
     """
 
     _kind = REGRESSION
@@ -322,7 +323,7 @@ class TextRegressor(_TargetModel):
         return 1 - float(np.mean((predicted - targets) ** 2)) / variance
 
     def __sklearn_tags__(self) -> Any:
-        """Returns the tags of scikit-learn for a regressor."""
+        """Returns a `sklearn.utils.Tags`, which describes a regressor to scikit-learn."""
         # scikit-learn is optional; only its tools call this method.
         from sklearn.utils import RegressorTags
 
@@ -355,8 +356,8 @@ class OrdinalTextClassifier(_TargetModel):
       classes_: array [G] of the grades, sorted as scikit-learn sorts labels: numbers by value, and
         texts by their characters. The columns of `predict_proba` have this order.
       order_: array [G] of the grades, the lowest first.
-      report_: scores of the model on the validation and test texts, and the scores of logistic
-        regression on the same texts.
+      report_: a dict; "validation" and, with test texts, "test" are dicts of scores of the model,
+        such as "mae", and "baseline" has the scores of logistic regression.
     """
 
     _kind = ORDINAL

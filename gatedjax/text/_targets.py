@@ -365,7 +365,7 @@ class Target(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class ClassTarget(Target):
-    """A class for each text.
+    """The target of a classifier, a class for each text, constructed from the tuple of the classes.
 
     Attributes:
       positive: for two classes the position of the class that is predicted if its probability is at
@@ -545,7 +545,7 @@ class ClassTarget(Target):
 
 @dataclasses.dataclass(frozen=True)
 class LabelTarget(Target):
-    """Any number of labels for each text.
+    """The target of a model that predicts any number of labels for each text.
 
     Attributes:
       thresholds: for each of the L labels the least probability at which it is predicted.
@@ -843,7 +843,10 @@ class LabelTarget(Target):
 
 @dataclasses.dataclass(frozen=True)
 class RealTarget(Target):
-    """A real number for each text; `classes` is ()."""
+    """The target of a regression, a real number for each text.
+
+    It is constructed without arguments, because `classes` is ().
+    """
 
     kind: ClassVar[str] = REGRESSION
     metrics: ClassVar[Mapping[str, str]] = {
@@ -1006,7 +1009,10 @@ class RealTarget(Target):
 
 @dataclasses.dataclass(frozen=True)
 class OrdinalTarget(Target):
-    """A grade for each text, among grades with an order; `classes` has the lowest grade first."""
+    """The target of an ordinal regression, a grade for each text.
+
+    It is constructed from `classes`, the tuple of the grades, the lowest grade first.
+    """
 
     kind: ClassVar[str] = ORDINAL
     metrics: ClassVar[Mapping[str, str]] = {

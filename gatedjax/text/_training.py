@@ -156,7 +156,8 @@ def train_model(
       folder: folder for the files of the run. If it has checkpoints of the same run, training
         continues from them, with bitwise the same result.
       validation: data that choose the best parameters; None splits off a part of `table`.
-      test: data on which the trained model is evaluated.
+      test: data on which the trained model is evaluated, in addition to the validation data; or
+        None.
       say: called with each line of the progress report.
       progress: True shows a progress bar.
       max_aside: the largest share of the lines in a source that may be set aside.
@@ -733,8 +734,8 @@ def _report_tags(
 ) -> Json:
     """Returns the report for a tagger: scores on the validation and test sentences by purpose.
 
-    "validation" and "test" are dicts of `Scorer.metrics`; "baseline" has the scores of the most
-    frequent tag of each word.
+    "validation" and "test" are dicts of `Scorer.metrics`; "baseline" has the accuracy of the rule
+    that gives each word its most frequent tag.
 
     Args:
       model: the trained tagger.

@@ -31,8 +31,9 @@ from gatedjax.training.log import read_json
 class SearchConfig:
     """Options of the beam search for translations, all with defaults and given by keyword.
 
-    They are `beam_size`, `length_penalty`, `extra` (the number of pieces by which a translation may
-    be longer than its source), `average` (a number of checkpoints) and `batch_sentences`.
+    They are `beam_size`, `length_penalty` (scores are divided by the length to this power), `extra`
+    (the number of pieces by which a translation may be longer than its source), `average` (the
+    number of checkpoints that are averaged) and `batch_sentences` (the sentences in a batch).
     """
 
     beam_size: int = 4
