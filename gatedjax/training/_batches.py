@@ -13,6 +13,9 @@ from gatedjax.training.task import Batch
 class Batches(Protocol):
     """The batches of a run, dicts of arrays that are read by the number of a step, from 0.
 
+    An object has the methods `read`, which yields batches, and `state` and `restore`, which return
+    and set the position in the data. `open_batches` creates it for training data of any kind.
+
     Attributes:
       first: the batch of step 0. If the data cannot be repeated, and the run continues from a
         checkpoint, it is the next batch.
@@ -162,6 +165,10 @@ def open_batches(train_data: Any, num_steps: int, repeatable: bool = True) -> Ba
         iterable of batches.
       num_steps: the number of steps of the run.
       repeatable: False if the data give other batches when they are read again.
+
+    Returns:
+      A `Batches`: an object with the batch of step 0 as `first`, and with the method
+      `read(start, stop)`, which yields the batches of these steps.
 
     Raises:
       TypeError, ValueError: if the data are of another kind, have fewer batches than `num_steps`,

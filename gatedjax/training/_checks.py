@@ -82,7 +82,7 @@ def check_optimizer(optimizer: Any, config: TrainConfig) -> Any:
 def digest_optimizer(tx: optax.GradientTransformation, params: Any) -> str:
     """Returns a hash of the lowered `init` and `update` of an optimizer, as a text.
 
-    Two optimizers with the same hash compute the same updates.
+    The text ends with 16 hex digits. Two optimizers with the same hash compute the same updates.
 
     Args:
       tx: the optimizer.

@@ -172,7 +172,8 @@ class Meter:
         Args:
           step: the number of steps before the update.
           metrics: the metrics of the update by name, each a `Ratio` of a sum and a count, with an
-            axis over the runs if there are several. They must include "skipped".
+            axis over the runs if there are several. They must include "skipped", with the total 1
+            if the update was skipped.
           batches: the batch of each run, a dict of arrays.
         """
         self.pending = _sum(self.pending, metrics) if self.pending else metrics

@@ -186,8 +186,8 @@ class Workdir:
         """Appends a line, a dict of JSON values, to metrics.jsonl.
 
         The line is also passed to `on_log` and, for its floats, to TensorBoard; it needs the
-        entries "split" and "step". Before `take`, and in other processes than process 0, the call
-        has no effect.
+        entries "step" and "split": "train", "eval" or "skipped" (a skipped update). Before `take`,
+        and in other processes than process 0, the call has no effect.
         """
         if not self._is_open:
             return

@@ -139,9 +139,9 @@ def saved_description(record: Mapping[str, Any]) -> dict[str, Any]:
 def program_of(tx: optax.GradientTransformation, params: Any) -> str:
     """Returns a digest of the lowered `init` and `update` of an Optax transformation.
 
-    Two transformations with the same digest compute the same updates. The digest depends on all
-    numbers in the transformation, such as a learning rate, and may depend on the versions of JAX
-    and Optax.
+    The digest is a text that ends with 16 hex digits. Two transformations with the same digest
+    compute the same updates. The digest depends on all numbers in the transformation, such as a
+    learning rate, and may depend on the versions of JAX and Optax.
 
     Args:
       tx: the transformation.
@@ -159,6 +159,8 @@ def program_of(tx: optax.GradientTransformation, params: Any) -> str:
 
 def eval_params_digest(function: Callable[..., Any], params: Any, opt_state: Any) -> str:
     """Returns a hash of the program of a function for `fit(eval_params=...)`.
+
+    The hash is a text, "program " and 16 hex digits.
 
     Args:
       function: maps (params, opt_state) to the parameters to evaluate.

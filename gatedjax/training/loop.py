@@ -88,7 +88,9 @@ Callback = Callable[[int, TrainState, dict[str, float]], None]
 class Engine(Protocol):
     """The arrays of a run, or of several runs side by side, and the functions that change them.
 
-    The training loop calls these methods in each step. The numbers of runs count from 0.
+    The training loop calls the methods: `batches` yields the data, `advance` trains for a step,
+    `evaluate` evaluates, and `fetch` returns the arrays for a checkpoint. The numbers of runs count
+    from 0.
 
     Attributes:
       state: the train state; for several runs its arrays have a leading axis over the runs.

@@ -276,16 +276,17 @@ class Parallel:
     def shard(self, batch: Batch) -> Batch:
         """Splits the rows of a batch over the devices, after adding filler rows if necessary.
 
-        The number of rows becomes a multiple of the number of devices along the batch axis times
-        `accumulate`, see `pad_rows`. With "pmap" the arrays have the shape [devices, rows per
-        device, ...].
+        The result is the batch, a dict of arrays, on the devices. The number of rows becomes a
+        multiple of the number of devices along the batch axis times `accumulate`, see `pad_rows`.
+        With "pmap" the arrays have the shape [devices, rows per device, ...].
         """
         return self._split_rows(pad_rows(batch, self._parts * self.accumulate))
 
     def shard_carry(self, carry: Carry) -> Carry:
         """Splits the rows of a carried state over the devices as `shard` splits those of a batch.
 
-        `carry` is a tree of arrays with rows first. Filler rows are 0; None stays None.
+        `carry` is a tree of arrays with rows first, and so is the result, with its arrays on the
+        devices. Filler rows are 0; None stays None.
         """
 
         def pad(array: Any) -> np.ndarray:
