@@ -845,7 +845,7 @@ class LabelTarget(Target):
 class RealTarget(Target):
     """The target of a regression, a real number for each text.
 
-    It is constructed without arguments, because `classes` is ().
+    It is constructed from `classes`, which is ().
     """
 
     kind: ClassVar[str] = REGRESSION
