@@ -54,7 +54,8 @@ class GatedAttentionHop(nn.Module):
       gru: a dict of further options of both `GRU`s, such as {"reset_after": True}; None means none.
       dtype: dtype of the products; None follows the input.
       param_dtype: dtype of the parameters.
-      kernel_init, recurrent_kernel_init, bias_init: initialisers of both GRUs, see `GRU`.
+      kernel_init, recurrent_kernel_init, bias_init: initialisers of the input kernels, of the
+        recurrent kernels and of the biases of both GRUs, applied to the block of each gate.
 
     Reference: Dhingra et al. 2017, "Gated-Attention Readers for Text Comprehension", section 3.1.
     """

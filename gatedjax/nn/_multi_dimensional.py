@@ -39,7 +39,8 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
       relative: must stay "none", because a relative bias belongs to a head.
       cap: bounds the gradient of keys that hard draws leave out by exp(cap).
       renormalise: False multiplies the softmax of e by A without a second normalisation.
-      block, remat: options that save memory, see `SelectiveSelfAttention`.
+      block, remat: options that save memory: the number of queries that are processed at a time
+        (None means all), and True to compute scores, noise and weights again for the gradient.
       kernel_init, bias_init: initialisers of the projections.
       dtype, param_dtype: dtype of the products (None means the common dtype of inputs and
         parameters), and of the parameters.
@@ -88,8 +89,9 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
     def _visible(self, positions: Int[Array, " Q"], size: int) -> Bool[Array, "1 1 Q N"] | None:
         """Returns True for the pairs of a query and a key that `causal` and `exclude_self` allow.
 
-        `positions` are the positions of the Q queries among the keys, and `size` is the number N of
-        keys. None means all pairs.
+        `causal` excludes keys at later positions than the query, and `exclude_self` the key at its
+        position. `positions` are the positions of the Q queries among the keys, and `size` is the
+        number N of keys. A result of None means all pairs.
         """
         pairs = super()._visible(positions, size)
         if not self.exclude_self:

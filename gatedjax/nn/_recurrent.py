@@ -216,7 +216,8 @@ class _Recurrent(nn.Module):
         """Returns the function that runs the cell over time with gates.
 
         It is called like `functional.lstm`, with the keyword `gates` [B, T], the share in [0, 1] by
-        which each of T steps of B rows moves the state. Raises ValueError for a cell without gates.
+        which each of T steps of B rows moves the state, and returns the final carry and the outputs
+        [B, T, H] of width H. Raises ValueError for a cell without gates.
         """
         raise ValueError(f"gates must be None for {type(self).__name__}: only LSTM has them")
 

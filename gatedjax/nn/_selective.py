@@ -507,8 +507,9 @@ class SelectiveSelfAttention(nn.Module):
     def _visible(self, positions: Int[Array, " Q"], size: int) -> Bool[Array, "1 1 Q N"] | None:
         """Returns True for the pairs of a query and a key that `causal` allows; None means all.
 
-        positions are the positions of the Q queries among the keys, and size is the number N of
-        keys. Masks of padding are not included.
+        `causal` excludes keys at later positions than the query. positions are the positions of the
+        Q queries among the keys, and size is the number N of keys. Masks of padding are not
+        included.
         """
         return causal_pairs(positions, size)[None, None] if self.causal else None
 
