@@ -543,9 +543,9 @@ class Programs:
     ) -> tuple[np.ndarray, ...]:
         """Runs `run_patterns` on a text of T words, `tokens`, with S patterns of gates, each [T].
 
-        `soft` is True if gates may also be between 0 and 1. The results belong to a batch with
-        this text only, padded to T': the class probabilities [S, 1, C], the attention and the gates
-        [S, 1, T'], and the open probabilities [1, T'].
+        `soft` is True if gates may also be between 0 and 1. The results belong to a batch with this
+        text only, padded to T': the probabilities [S, 1, C] of C classes, the attention and the
+        gates [S, 1, T'], and the open probabilities [1, T'].
         """
         edge = width_of(len(tokens), self.model.max_len, COARSE)
         rows = np.zeros((len(gates), 1, edge), np.float32)

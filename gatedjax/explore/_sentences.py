@@ -238,7 +238,7 @@ class _Results:
       texts: the words of each text.
       check: called between batches; an exception from it ends the work.
       thresholds: [S], in descending order; at -1 all gates are open.
-      middle_probabilities: [N, C], the probabilities of the classes with the threshold 0.5, or
+      middle_probabilities: [N, C], the probabilities of the C classes with the threshold 0.5, or
         without gates.
       masks: for each text a bool [T] for its T words, True at words with an open gate at the
         threshold 0.5, or without gates at all words.

@@ -335,8 +335,10 @@ class PairView(View):
     def _run_texts(self, texts: tuple[tuple[str, ...], ...]) -> Any:
         """Runs `_program` on a pair, given as the words of both texts.
 
-        Returns its four outputs for a batch of one pair, as NumPy arrays: probabilities [1, C],
-        masks (a bool [1, T] for each text), density [1], and the outputs of the attention layer.
+        Returns its four outputs for a batch of one pair, as NumPy arrays: the probabilities [1, C]
+        of C classes; the mask of the open words, a bool [1, T] for each text of T words with
+        padding; the density [1], the share of selected pairs of words; and the outputs of the
+        attention layer.
         """
         # Both texts are padded to the same width, so that there is one program for each width and
         # not for each pair of widths.
@@ -734,9 +736,9 @@ class TranslatorView(View):
     def _search(self) -> Any:
         """A compiled function of (params, batch) that returns the ids of the translation.
 
-        `batch` has the ids of a single sentence, "tokens" [1, T] and "lengths" [1]. The result is
-        an int array [L] for the L pieces of the longest possible translation; the ids after the
-        stop token have no meaning.
+        `batch` has the ids of the T pieces of a single sentence, "tokens" [1, T] and "lengths" [1].
+        The result is an int array [L] for the L pieces of the longest possible translation; the ids
+        after the stop token have no meaning.
         """
         decode = self._translator.decode
         return jax.jit(lambda params, batch: decode(params, batch)[0])
@@ -778,7 +780,10 @@ class TranslatorView(View):
         return jax.jit(run)
 
     def _batch(self, ids: tuple[int, ...]) -> dict[str, np.ndarray]:
-        """Returns the ids of a sentence as a padded batch: "tokens" [1, T] and "lengths" [1]."""
+        """Returns the ids of a sentence as a padded batch: "tokens" [1, T] and "lengths" [1].
+
+        `ids` are the ids of the pieces of the sentence, and T is their padded number.
+        """
         edge = width_of(len(ids), self._pieces, COARSE)
         tokens = np.zeros((1, edge), np.int32)
         tokens[0, : len(ids)] = ids

@@ -276,10 +276,10 @@ def _forward(
         """Computes a step: ((h, c), (input, is real, goes on)) -> (carry, (new h, saved)).
 
         h and c are the hidden and the cell state before the step, in the layout of the loop, input
-        has the inputs x of the step [B, D] or their products x W [B, 4H] (see `GateSums.steps`),
-        and the two masks are bool [B], for B rows, or None; "goes on" is False in rows that start
-        with a new carry. saved has c, the input gate i, the forget gate f, the candidate g and the
-        output gate o. The scan stacks the second result over the steps.
+        has the inputs x of the step [B, D], of width D, or their products x W [B, 4H] (see
+        `GateSums.steps`), and the two masks are bool [B], for B rows, or None; "goes on" is False
+        in rows that start with a new carry. saved has c, the input gate i, the forget gate f, the
+        candidate g and the output gate o. The scan stacks the second result over the steps.
         """
         x, keep, goes_on = step
         h, c = form.select(goes_on, carry[0], fresh_h), form.select(goes_on, carry[1], fresh_c)

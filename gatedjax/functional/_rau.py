@@ -238,7 +238,8 @@ def _attention(
         """Computes a step from x [B, D]; returns (next carry, attention weights [B, ...]).
 
         carry is the carry before the step, a hidden state [B, H] or a `RAUTimeState`, and x are
-        inputs of width D for B rows. The further axes of the weights depend on the attention form.
+        inputs of width D, for B rows and H hidden units. The further axes of the weights depend on
+        the attention form.
         """
         return advance_and_attend(options, weights, carry, x, None)
 
@@ -384,11 +385,11 @@ def _forward(
         """Computes a step: (h, (input, is real, goes on)) -> (new h, (new h, saved)).
 
         h is the state before the step, in the layout of the loop, input has the inputs x of the
-        step [B, D] or their products x W [B, 5H] (see `GateSums.steps`), and the two masks are bool
-        [B], for B rows, or None; "goes on" is False in rows that start with a new carry. saved has
-        the reset gate r, the update gate z, the candidate c, the attention weights p, the values of
-        the attention, and the input (with reset_after the result) of the candidate's recurrent
-        product. The scan stacks the second result over the steps.
+        step [B, D], of width D, or their products x W [B, 5H] (see `GateSums.steps`), and the two
+        masks are bool [B], for B rows, or None; "goes on" is False in rows that start with a new
+        carry. saved has the reset gate r, the update gate z, the candidate c, the attention weights
+        p, the values of the attention, and the input (with reset_after the result) of the
+        candidate's recurrent product. The scan stacks the second result over the steps.
         """
         x, keep, h = sums.prepare(step[0]), step[1], form.select(step[2], h, fresh)
         fed = apply_dropout(h, drop)

@@ -343,9 +343,9 @@ class _Inputs(NamedTuple):
     def block(self, weights: Weights, index: int) -> Array:
         """Computes u W + b [B, H] with the block `index`, from 0, of H columns in the weights.
 
-        u [B, D + H] is the field of `self`, the inputs of width D and the hidden state of width H.
-        W consists of these columns of weights.input and weights.recurrent, b of the same columns of
-        weights.bias.
+        u [B, D + H] is the field of `self` for B rows, the inputs of width D and the hidden state
+        of width H. W consists of these columns of weights.input and weights.recurrent, b of the
+        same columns of weights.bias.
         """
         columns = slice(index * self.size, (index + 1) * self.size)
         kernels = promote(weights.input, weights.recurrent)
@@ -385,7 +385,7 @@ def _feature_proj(weights: Weights, inputs: _Inputs, rescale: bool) -> tuple[Arr
     p is the softmax of the logits A(u) over the H features, times H with `rescale`. The candidate
     is s = tanh(p V(u)). `inputs` has u = [x, m h] [B, D + H], the inputs of width D and the hidden
     state after recurrent dropout. `weights`, `RAUWeights` or `RAUHiddenWeights`, give the logits
-    A(u) and the values V(u).
+    A(u) and the values V(u). B is the number of rows.
     """
     logits, value = inputs.logits_and_value(weights)
     p = _softmax(logits, rescale)
@@ -398,7 +398,7 @@ def _sigmoid(weights: Weights, inputs: _Inputs, rescale: bool) -> tuple[Array, A
     p is the sigmoid of the logits A(u), and s = tanh(p V(u)). `rescale` is not used. `inputs` has u
     = [x, m h] [B, D + H], the inputs of width D and the hidden state of width H after recurrent
     dropout. `weights`, `RAUWeights` or `RAUHiddenWeights`, give the logits A(u) and the values
-    V(u).
+    V(u). B is the number of rows.
     """
     logits, value = inputs.logits_and_value(weights)
     # `rescale` has no effect, because a sigmoid has no sum over the features. `check_options`
@@ -412,7 +412,8 @@ def _additive_relu(weights: Weights, inputs: _Inputs, rescale: bool) -> tuple[Ar
 
     p is the softmax of the logits A(u) over the H features, times H with `rescale`. `inputs` has u
     = [x, m h] [B, D + H], the inputs of width D and the hidden state after recurrent dropout.
-    `weights`, `RAUWeights` or `RAUHiddenWeights`, give the logits A(u) and the values V(u).
+    `weights`, `RAUWeights` or `RAUHiddenWeights`, give the logits A(u) and the values V(u). B is
+    the number of rows.
     """
     logits, value = inputs.logits_and_value(weights)
     p = _softmax(logits, rescale)
@@ -424,7 +425,8 @@ def _concat(weights: RAUConcatWeights, inputs: _Inputs, rescale: bool) -> tuple[
 
     p is the softmax over the entries of u = [x, m h], times D + H with `rescale`. The candidate is
     s = tanh(V(p u)), with the affine map V of the fields value and value_bias. `inputs` has u
-    [B, D + H], the inputs x of width D and the hidden state m h of width H after recurrent dropout.
+    [B, D + H] for B rows, the inputs x of width D and the hidden state m h of width H after
+    recurrent dropout.
     """
     p = _softmax(inputs.affine(inputs.u, weights.score, weights.score_bias), rescale)
     return p, jnp.tanh(inputs.affine(p * inputs.u, weights.value, weights.value_bias))
@@ -434,8 +436,8 @@ def _matrix(weights: RAUMatrixWeights, inputs: _Inputs, rescale: bool) -> tuple[
     """Returns (p, s) of matrix: attention weights [B, H, D + H] and candidate [B, H].
 
     p is, for each of H features, the softmax over the entries of u = [x, m h], times D + H with
-    `rescale`, and s = tanh(p u). `inputs` has u = [x, m h], the inputs and the hidden state after
-    recurrent dropout [B, D + H].
+    `rescale`, and s = tanh(p u). `inputs` has u [B, D + H] for B rows, the inputs x of width D and
+    the hidden state m h after recurrent dropout.
     """
     logits = inputs.affine(inputs.u, weights.score, weights.score_bias)[:, None, :]
     # The affinity [H, D + H] is the same for all examples, and only the logits depend on the input.
@@ -450,8 +452,8 @@ def _time_causal(
 
     p [B, 1] is the weight of the step among the steps so far, times their number with `rescale`, s
     [B, H] the attention candidate, and `log_norm` and `steps` [B, 1] are the fields of the next
-    `RAUTimeState`. `inputs` has u = [x, m h] [B, D + H], the inputs of width D and the hidden state
-    of width H after recurrent dropout. `carry` is the state before the step.
+    `RAUTimeState`. `inputs` has u = [x, m h] [B, D + H] for B rows, the inputs of width D and the
+    hidden state of width H after recurrent dropout. `carry` is the state before the step.
     """
     logits, value = inputs.logits_and_value(weights)
     # The sum runs in log space, because a later logit may exceed all logits so far and no maximum

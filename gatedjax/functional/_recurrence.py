@@ -305,7 +305,7 @@ def spread(rows: Array, like: Array) -> Array:
     """Appends axes of size 1 to `rows` up to the rank of `like`.
 
     For example, rows [B], a number for each of B rows, become [B, 1, 1] for an array `like` with
-    the axes [B, T, H].
+    three axes, the first of them that of the rows.
     """
     return jnp.expand_dims(rows, tuple(range(rows.ndim, like.ndim)))
 

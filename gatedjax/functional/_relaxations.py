@@ -388,8 +388,8 @@ def hard_gates(
                [0., 1.]], dtype=float32)
 
     Args:
-      logits: a, log-odds of an open gate, in nats, such as the output of a `GatePredictor`. Values
-        at masked positions, NaN included, have no effect.
+      logits: a, log-odds of an open gate at each of T positions, in nats, such as the output of a
+        `GatePredictor`. Values at masked positions, NaN included, have no effect.
       mask: True at real positions; None means all.
       key: draws the gates, as `sample_gates` does. None opens the gates that are more likely open
         than closed; ties close. For draws that depend neither on the batch nor on its padding, map

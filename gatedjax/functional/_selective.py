@@ -31,8 +31,9 @@ def _hard_weights(scores: Array, gates: Array, cap: float, eps: float) -> Array:
     """Computes attention weights [..., N] under hard gates; a score of -inf marks padding.
 
     scores and gates (1 at the selected keys, else 0) are [..., N] for N keys. `cap` bounds the
-    exponents of the derivative, and eps is added to the sum of the exponentials. The weights are 0
-    in a row without selected keys.
+    exponents of the derivative, and eps is added to the sum of the exponentials. The weights,
+    exp(e) over the sum of exp(e) of the selected keys for scores e, are 0 at other keys and in a
+    row without selected keys.
     """
     # `cap` only affects the derivative, so the values are a plain softmax of the selected keys.
     among = _selected_scores(scores, gates)
@@ -56,7 +57,8 @@ def _hard_parts(scores: Array, gates: Array, cap: float, eps: float) -> tuple[Ar
     """Returns weights [..., N], and their derivative by the gate of the same key at a constant sum.
 
     scores (-inf at padding) and gates (0 or 1) are [..., N] for N keys, cap bounds the exponents of
-    the derivative, and eps is added to the sum of the exponentials. The derivative, too, is
+    the derivative, and eps is added to the sum of the exponentials. The weights, exp(e) over the
+    sum of exp(e) of the selected keys for scores e, are 0 at other keys; the derivative, too, is
     [..., N].
     """
     among = jnp.max(_selected_scores(scores, gates), axis=-1, keepdims=True)

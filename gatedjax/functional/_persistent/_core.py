@@ -33,7 +33,7 @@ class Static(NamedTuple):
         mask, initial, dropout, begins) to (final, outputs), the final carry and the outputs
         [B, T, H]. The arguments are the weights; the inputs [B, T, D]; the mask [B, T] of real
         steps or None; the first carry; the mask of recurrent dropout [B, H] or None; and the
-        `Restarts` of segments.
+        `Restarts`, which are the steps that start a segment, and the carry that they start with.
       forward: the same scan, which JAX can differentiate in all modes.
       scan_static: for each direction, the first arguments of `core` and `forward`, hashable values
         that are known while tracing.
@@ -146,7 +146,8 @@ run_directions.defvjp(_run_fwd, _run_bwd)
 def _on_platform(kernel: Callable[..., Tree], scan: Callable[..., Tree], *arguments: Tree) -> Tree:
     """Calls `kernel` in programs for the GPU and `scan` in programs for other platforms.
 
-    Both are functions of `arguments`, trees of arrays, with results of equal structure.
+    Both are functions of `arguments`, trees of arrays, with results of equal structure. Returns the
+    result of the function that is called.
 
     Arrays of a process with a GPU may lie on its CPU, which is known only after tracing.
     """
