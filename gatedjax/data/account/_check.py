@@ -115,8 +115,9 @@ def check(
 
     Args:
       name: a name that `load` accepts.
-      manual_dir: folder with the raw files.
+      manual_dir: folder with the raw files; None reads the prepared set.
       data_dir: TFDS folder, for a prepared set; used if manual_dir is not given or lacks the files.
+        None is TFDS's own folder.
       examples: the largest number of texts to list for each pair of splits that share texts.
 
     Returns:

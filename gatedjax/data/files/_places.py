@@ -58,7 +58,8 @@ class Files(Places):
       names: official part, such as "train" -> name of its file.
       tops: folders below manual_dir that may have the set; "" is manual_dir itself.
       inner: folders below `tops` that may have the files.
-      url: address before the name of a file, or of an archive if there are archives.
+      url: address before the name of a file, or of an archive if there are archives; None if there
+        is no download.
       archives: part -> archive that contains its file.
       inside: prefix of the names in the archive.
       missing_format: the text for a missing file in messages, in which {0} becomes its name.

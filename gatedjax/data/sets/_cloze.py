@@ -133,7 +133,7 @@ def example(question: Question, example_id: int) -> Example:
     "tokens" are the tokens of the document, "query" and "answer" are tuples of tokens, "candidates"
     is a tuple of tuples of tokens. "label" is the index of the answer among the candidates, or -1.
     "status" is 0 if a token of the answer occurs in the document, 1 if none does, and 2 if the
-    answer is no candidate.
+    answer is no candidate. "example_id" is the given id.
     """
     return {
         "tokens": _split(question.document),
