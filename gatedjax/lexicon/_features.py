@@ -177,12 +177,14 @@ def count_features(
       rows: int64 [T], the index of the text of each open word, sorted.
       num_texts: the number of texts.
       columns: the columns of words and pairs.
-      known: int64 [types], the number of each word in `columns`, or -1 for a word without a number.
+      known: int64 [types], the position of each word in `columns.of_word`, or -1 for a word that
+        has none.
       spelling: the columns of the n-grams of each word.
       num_columns: the number of columns F.
 
     Returns:
-      The `Cells` of the matrix [num_texts, F] of counts.
+      The `Cells` of the matrix [num_texts, F] of counts: row, column and count of each cell that is
+      not 0.
     """
     numbers = known[ids]
     of_word = np.full(len(numbers), -1)

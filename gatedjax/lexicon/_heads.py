@@ -106,7 +106,10 @@ class Head(abc.ABC):
         return free
 
     def make_free(self, bias: np.ndarray) -> np.ndarray:
-        """Returns the free parameters [B] of the biases `bias`, [B]: the inverse of `make_bias`."""
+        """Returns the free parameters [B] of the biases `bias`, [B]: the inverse of `make_bias`.
+
+        The free parameters are numbers without bounds, which the solver fits.
+        """
         return bias
 
     def add_bias(self, scores: np.ndarray, bias: np.ndarray) -> np.ndarray:

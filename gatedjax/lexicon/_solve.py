@@ -112,7 +112,8 @@ def fit_weights(
       labels: the targets y of the rows, int [n] for classes.
       num_classes: the number of classes, for the head None.
       inverse_penalty: the number C. The bias has no penalty.
-      start: weights and bias from which the solver starts, of the same shapes as the result.
+      start: weights and bias from which the solver starts, of the same shapes as the result; None
+        is weights of 0 and the bias that the head proposes.
       steps: the largest number of steps of L-BFGS.
       sample_weight: [n], the weight w of each row; None is 1.
       head: the loss and the number of weights; None is `ClassHead(num_classes)`.

@@ -48,7 +48,8 @@ def add_logits(gates: np.ndarray, neighbours: Neighbours) -> np.ndarray:
     """Computes z_t = a[x_t] + l[x_{t-1}] + r[x_{t+1}] for each word: [T], the logits of the gates.
 
     Args:
-      gates: [G, 3], the numbers a, l and r of each of the G rows of the table of words.
+      gates: [G, 3], the numbers a, l and r of each of the G rows of the table of words: the parts
+        of a word in its own logit, in that of the word after it, and in that of the word before it.
       neighbours: the T words x and their neighbours, as rows of the table.
     """
     words, left_words, right_words = neighbours
