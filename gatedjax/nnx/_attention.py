@@ -81,7 +81,7 @@ class AttentionPool(Module):
           states: a vector of width D for each of T positions.
           mask: True at real positions; None means all.
           gates: hard gates, 1 at open and 0 at closed positions; None means that all are open.
-          log_gates: logarithms of soft gates instead of `gates`.
+          log_gates: logarithms of soft gates instead of `gates`; None means that there are none.
           return_weights: False returns only the pooled states; None means the option of the module.
 
         Returns:
@@ -253,7 +253,7 @@ class SelectiveSelfAttention(Module):
           deterministic: False draws selections and dropout; None means the mode of the module.
           example_id: a number for each row that identifies its example, to which the random bits
             belong; None means the row numbers.
-          temperature: the temperature of the relaxation instead of the option.
+          temperature: the temperature of the relaxation; None means the option of the module.
           dropout_bytes: a random byte per head, query and key, for dropout; None draws them.
           return_weights: False returns only the output; None means the option of the module.
 
@@ -425,6 +425,7 @@ class GatedAttentionHop(Module):
           An `nn.HopOutput`: the states of the document GRU [B, N, 2H] and of the query GRU
           [B, Q, 2H], the final states of the query GRU [B, 2H] for B rows and GRUs of width H, the
           gated document [B, N, 2H or 4H], and the attention [B, N, Q] with the sum 1 over the query
-          tokens. The last two are None without gating.
+          tokens, or ones [B, N, 1] with the option token_attention=False. The last two are None
+          without gating.
         """
         return self._apply(document, query, document_mask, query_mask)
