@@ -141,7 +141,7 @@ def keys_of(module: nn.Module, batch: Batch, stream: str) -> Key[Array, " B"]:
 
 
 def like(array: Array, other: Array) -> Array:
-    """Broadcasts an array to the shape of the array `other`, which may have more leading axes."""
+    """Returns `array`, broadcast to the shape of `other`, which may have more leading axes."""
     return jnp.broadcast_to(array, other.shape)
 
 

@@ -150,7 +150,8 @@ class GANetTask:
         Returns:
           (loss, metrics): the loss summed over the rows of weight 1, a scalar, and a dict of
           `Ratio`s (sums and counts): "loss", "cross_entropy" and "accuracy", for GA-Net also
-          "density" (the mean gate) and, with a prescribed density, "multiplier".
+          "density" (the mean gate) and, with a prescribed density, "multiplier" (lambda, the
+          Lagrange multiplier of the constraint).
         """
         config, weight = self.model.config, batch["weight"]
         estimator = self._estimator(batch)
@@ -263,10 +264,10 @@ class GANetTask:
         Returns:
           (metrics, predictions): a dict of `Ratio`s and a dict of arrays [B]. The metrics are
           "loss" (cross-entropy) and "accuracy" under `gates.test_gate`. For GA-Net they also have
-          "density" and, for each gate mode * and averaged over the draws of the mode, loss_*,
-          accuracy_*, density_* (mean over sentences),
-          density_tok_* (mean over tokens) and, for "sample" and "threshold", closed_* (share of
-          texts with all gates closed). The predictions are "example_id", "label", "predicted",
+          "density", the mean gate under `gates.test_gate`, and, for each gate mode * and averaged
+          over the draws of the mode, loss_*, accuracy_*, density_* (mean gate over sentences),
+          density_tok_* (mean gate over tokens) and, for "sample" and "threshold", closed_* (share
+          of texts with all gates closed). The predictions are "example_id", "label", "predicted",
           "correct", "attended" (the number of tokens that attention sees) and "length".
         """
         config, label, weight = self.model.config, batch["label"], batch["weight"]

@@ -135,6 +135,8 @@ class Interval:
 class Meter:
     """The metrics of a run, or of several runs side by side, since their last lines.
 
+    The lines are those of metrics.jsonl, which the methods of the object write.
+
     Args:
       work: the `Workdir` with the metrics.jsonl that receives the lines.
       records: the progress of each run, a list of `Record`s.

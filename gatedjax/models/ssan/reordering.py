@@ -80,7 +80,8 @@ class WordReorderingDetector(nn.Module):
 
     Call the network with a batch of B texts of at most N words, {"tokens": int [B, N], "lengths":
     int [B]}. Training draws from the streams "dropout" and "gate"; the draws belong to
-    "example_id": int [B] (row numbers by default).
+    "example_id": int [B] (row numbers by default). With a final temperature the batch needs "step":
+    int [B], the number of the step in each row.
 
     Attributes:
       config: a `WordReorderingConfig`, the options of the encoder.

@@ -114,7 +114,9 @@ class SSANTranslator(nn.Module):
     Call the network with a batch {"tokens": int [B, N], "lengths": int [B], "targets": int [B, T],
     "target_lengths": int [B]}: ids of N source and T target words, both ending with the stop token
     3. The decoder reads the targets shifted by a position, after the start token 2. Training draws
-    from the streams "dropout" and "gate"; the draws belong to "example_id": int [B].
+    from the streams "dropout" and "gate"; the draws belong to "example_id": int [B] (row numbers by
+    default). With a final temperature the batch needs "step": int [B], the number of the step in
+    each row.
 
     Attributes:
       config: an `SSANTranslatorConfig`, the options of the network.
