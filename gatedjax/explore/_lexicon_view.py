@@ -38,7 +38,7 @@ class LexiconView(View):
       fields: the input fields, each a dict of texts: "name", its field of `State`; "label"; and
         "empty", the text that is shown in an empty field.
       classes: the names of the classes.
-      layered: True if `layers` returns grids.
+      layered: False, because `layers` returns None.
       max_len: the largest number of words that are shown.
     """
 

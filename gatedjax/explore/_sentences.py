@@ -322,8 +322,9 @@ class _Results:
     def curve(self, targets: Sequence[int]) -> Json:
         """Returns {"density", "accuracy", "threshold"}, lists with an entry per distinct threshold.
 
-        "density" is the share of the words with an open gate, "accuracy" that of the correct texts.
-        `targets` are the positions of the true classes of the N texts.
+        "density" is the share of the words with an open gate, "accuracy" that of the correct texts,
+        and "threshold" the probability above which a gate is open. `targets` are the positions of
+        the true classes of the N texts.
         """
         words = sum(map(len, self.texts))
         # Equal thresholds become a single point, because they are keys of a dict.

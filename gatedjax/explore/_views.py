@@ -262,7 +262,7 @@ class PairView(View):
       fields: the input fields, each a dict of texts: "name", its field of `State`; "label"; and
         "empty", the text that is shown in an empty field.
       classes: the names of the classes.
-      layered: True if `layers` returns grids.
+      layered: True if `layers` returns grids, dicts with a number for each pair of words.
       max_len: the largest number of words that the model reads.
     """
 
@@ -448,7 +448,7 @@ class ReaderView(View):
       network: a description of the network.
       fields: the input fields, each a dict of texts: "name", its field of `State`; "label"; and
         "empty", the text that is shown in an empty field.
-      layered: True if `layers` returns grids.
+      layered: False, because `layers` returns None.
       max_len: the largest number of words that the model reads.
     """
 
@@ -703,7 +703,7 @@ class TranslatorView(View):
       network: a description of the network.
       fields: the input fields, each a dict of texts: "name", its field of `State`; "label"; and
         "empty", the text that is shown in an empty field.
-      layered: True if `layers` returns grids.
+      layered: True if `layers` returns grids, dicts with a number for each pair of words.
       max_len: the largest number of words that the model reads.
     """
 

@@ -148,7 +148,7 @@ def scan_steps(
 def _select_rows(rows: Array, new: Carry, old: Carry) -> Carry:
     """Returns the carry `new` in the rows where `rows` [B] is True, and `old` in the other rows.
 
-    new and old are trees of arrays [B, ...] with equal structure.
+    new and old are trees of arrays [B, ...] with equal structure, for B rows.
     """
     return jax.tree.map(lambda n, o: jnp.where(spread(rows, n), n, o), new, old)
 

@@ -74,9 +74,10 @@ def choose_backend(
 ) -> tuple[RecurrenceBackend, Variant | None]:
     """Returns the implementation of a call, and the variant of the kernels if they are used.
 
-    `request` has the size, the dtype and the options of the call. `implementation` is "scan",
-    "persistent" or "auto", the faster of both. The second result, the properties that the kernels
-    are compiled for, is None if the scan runs the call.
+    The first result has the implementation, "scan" or "persistent", and the reason. `request` has
+    the size, the dtype and the options of the call. `implementation` is "scan", "persistent" or
+    "auto", the faster of both. The second result, the properties that the kernels are compiled for,
+    is None if the scan runs the call.
 
     Raises:
       ValueError: if the implementation is unknown, or "persistent" is asked for and not available.
@@ -144,7 +145,10 @@ def _find_variant(request: Request, implementation: str) -> Variant | str:
 
 
 def find_card() -> Card | str:
-    """Returns the first GPU of JAX as a `Card`, or a sentence why the kernels cannot use it."""
+    """Returns the first GPU of JAX as a `Card`, or a sentence why the kernels cannot use it.
+
+    A `Card` has the name, the compute capability and the number of processors of the GPU.
+    """
     if (backend := jax.default_backend()) != "gpu":
         return f"the backend is {backend}, and the kernels need an NVIDIA GPU"
     device: Any = jax.devices()[0]

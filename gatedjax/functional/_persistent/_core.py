@@ -178,7 +178,9 @@ def _run_saving(static: Static, masks: Masks, floats: Floats) -> tuple[Tree, _Sa
     def scan(masks: Masks, floats: Floats) -> tuple[Tree, _Saved]:
         """Returns (final, outputs) of each direction by the scan, and zeros as saved arrays.
 
-        `masks` has the real steps and the restarts, and `floats` the inputs, weights and carries.
+        The final carry has arrays [B, H], and the outputs are [B, T, H], for B rows, T steps and H
+        hidden units. `masks` has the real steps and the restarts, and `floats` the inputs, weights
+        and carries.
         """
         shapes = jax.eval_shape(functools.partial(_run_kernel_saving, static), masks, floats)[1]
         empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
@@ -209,16 +211,18 @@ def _pull(static: Static, masks: Masks, floats: Floats, saved: _Saved, cotangent
     """Returns the gradients of `floats` from `cotangents`, the gradients of the results.
 
     `saved` are the states and gates of the forward pass, and `cotangents` has the gradients of
-    (final carry, outputs) for each direction. The gradients are a `Floats` of the same shapes.
-    `static` has the options that are known while tracing, `masks` the real steps and the restarts,
-    and `floats` the inputs, weights and carries.
+    (final carry [B, H], outputs [B, T, H]) for each direction, for B rows, T steps and H hidden
+    units. The gradients are a `Floats` of the same shapes. `static` has the options that are known
+    while tracing, `masks` the real steps and the restarts, and `floats` the inputs, weights and
+    carries.
     """
 
     def scan(masks: Masks, floats: Floats, saved: _Saved, cotangents: Tree) -> Floats:
         """Returns the gradients of `floats` by the scan, which needs no saved arrays.
 
         `masks` has the real steps and the restarts, and `floats` the inputs, weights and carries.
-        `cotangents` has the gradients of (final, outputs) for each direction.
+        `cotangents` has the gradients of (final carry [B, H], outputs [B, T, H]) for each
+        direction, for B rows, T steps and H hidden units; `saved` is not used.
         """
         del saved
         return _pull_scan(static, masks, floats, cotangents)
@@ -236,7 +240,8 @@ def _pull_jvp(static: Static, primals: Tree, tangents: Tree) -> tuple[Tree, Tree
       static: the options that are known while tracing, such as the kind of recurrence.
       primals: (masks, floats, saved, cotangents), the arguments of `_pull`: the real steps and
         restarts; the inputs, weights and carries; the arrays of the forward pass; and the gradients
-        of (final, outputs) for each direction.
+        of (final carry [B, H], outputs [B, T, H]) for each direction, for B rows, T steps and H
+        hidden units.
       tangents: the tangents of the primals. Only the tangents of `floats` and of `cotangents` are
         used.
 
@@ -278,9 +283,10 @@ def _scan(
 def _pull_scan(static: Static, masks: Masks, floats: Floats, cotangents: Tree) -> Floats:
     """Returns the gradients of `floats`, of the same shapes, by the backward pass of the scan.
 
-    `cotangents` are the gradients of the results of `run_directions`, (final, outputs) for each
-    direction. `static` has the options that are known while tracing, `masks` the real steps and the
-    restarts, and `floats` the inputs, weights and carries.
+    `cotangents` are the gradients of the results of `run_directions`, (final carry [B, H], outputs
+    [B, T, H]) for each direction, for B rows, T steps and H hidden units. `static` has the options
+    that are known while tracing, `masks` the real steps and the restarts, and `floats` the inputs,
+    weights and carries.
     """
     _, pull = jax.vjp(functools.partial(_scan, static, masks), floats)
     return pull(cotangents)[0]
@@ -420,9 +426,10 @@ def _pull_kernel(
     """Returns the gradients of `floats` by the kernel "backward".
 
     `saved` are the states and gates that the kernel "saving" returned, and `cotangents` are the
-    gradients of the results of `run_directions`, (final, outputs) for each direction. The result
-    has the shapes of `floats`. `static` has the options that are known while tracing, `masks` the
-    real steps and the restarts, and `floats` the inputs, weights and carries.
+    gradients of the results of `run_directions`, (final carry [B, H], outputs [B, T, H]) for each
+    direction, for B rows, T steps and H hidden units. The result has the shapes of `floats`.
+    `static` has the options that are known while tracing, `masks` the real steps and the restarts,
+    and `floats` the inputs, weights and carries.
     """
     variant, wide, dtype = static.variant, jnp.dtype(jnp.float32), floats.xs.dtype
     # The states before the steps and the stacks are formed by XLA, which fuses them with the masks.
