@@ -74,6 +74,9 @@ def concatenate_rows(name: str, parts: list[np.ndarray]) -> np.ndarray:
       name: the name of the predictions, for the message.
       parts: an array [B, ...] for each batch.
 
+    Returns:
+      An array [rows, ...] with the rows of all batches, first to last.
+
     Raises:
       ValueError: if the arrays differ in shape, except for the rows.
     """

@@ -146,8 +146,9 @@ def make_lane_step(
     It maps (states, batches, seed_keys, active, values) to (states, metrics). All arguments and
     results have a leading axis over the L lanes. `states` is a train state and `batches` a batch
     with arrays [L, B, ...]; `seed_keys` [L] are the PRNG keys of the seeds; `active` [L] is True
-    for lanes that have not ended; `values` [L] are the values of the sweep. The state of an
-    inactive lane does not change. metrics are `Ratio`s (sums and counts) by name.
+    for lanes that have not ended; `values` [L] are the values of the hyperparameter
+    `config.sweep_over`, and are not used without a sweep. The state of an inactive lane does not
+    change. metrics are `Ratio`s (sums and counts) by name.
 
     Args:
       task: the task, a model with its loss (see `Task`).

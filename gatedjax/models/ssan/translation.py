@@ -320,7 +320,7 @@ class SSANTranslator(nn.Module):
     def _embed(self, tokens: Int[Array, "*B"]) -> Float[Array, "*B D"]:
         """Returns the vectors of target tokens, times sqrt(D).
 
-        tokens are ids with any axes, and the vectors have D as an additional last axis.
+        tokens are ids with any axes, and the vectors of width D have D as an additional last axis.
         """
         vectors = take_rows(self._table(), tokens).astype(jnp.dtype(self.config.dtype))
         # The table has the standard deviation 1 / sqrt(d), and inputs are scaled to unit variance,
