@@ -176,9 +176,11 @@ class ClozeBatches(PlannedBatches):
     - document int32 [B, N], document_lengths [B]; query int32 [B, Q], query_lengths [B], with the
       begin and end markers; 0 is padding.
     - cloze int32 [B]: index of the placeholder in the query.
-    - occurrence bool [B, N, K], or if B N K is above `dense_cells`, candidate_positions int32
-      [B, K, P], indices in the document padded with -1.
-    - candidate_mask bool [B, K]; label int32 [B], -1 if the answer is no candidate.
+    - occurrence bool [B, N, K], True where a token of the document belongs to a candidate; or if
+      B N K is above `dense_cells`, candidate_positions int32 [B, K, P], the indices of these tokens
+      in the document, padded with -1.
+    - candidate_mask bool [B, K], True at candidates, False at padding; label int32 [B], the index
+      of the answer among the candidates, -1 if it is none.
     - weight f32 [B]; example_id int32 [B].
     - with characters: word_characters int32 [B, W, 10] and word_lengths [B, W], the distinct words
       of each row's document and query; document_words [B, N] and query_words [B, Q], indices into

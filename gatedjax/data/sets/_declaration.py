@@ -159,7 +159,7 @@ class Embedded:
       name: the name for `load`.
       origin: a description of the origin of the data.
       sizes: split -> number of examples.
-      source: a function that maps the name of a split to its source.
+      source: a function that maps the name of a split to a `Source` of its examples.
       unit: the plural noun for examples in reports.
     """
 

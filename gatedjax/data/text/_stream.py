@@ -120,7 +120,7 @@ class TokenStream(Source):
     Args:
       sentences: examples with "tokens" (`end` the last of each) and "example_id", in order.
       info: a `SourceInfo` with the name and the split.
-      report: the counts of used and unused lines; by default all were used.
+      report: a `ReadReport`, the counts of used and unused lines; None means that all were used.
       vocabulary: maps tokens to ids.
       end: the end-of-sentence token; the model reads it before the first word of the stream.
 
