@@ -298,7 +298,7 @@ def compute_scale(
 
     Args:
       cells: the features of the n training texts.
-      groups: bool [n, G], the texts of each group.
+      groups: bool [n, G], True where a text is in a group.
       first_ngram: the column of the first n-gram.
       num_columns: the number of columns F.
       absent: the number of words, and the number of n-grams, that are in no text since their words

@@ -371,10 +371,10 @@ def _close_words(
     density: float,
     sample_weight: np.ndarray | None,
 ) -> np.ndarray:
-    """Returns the gates of the next stage, bool [V]: the open words with the largest scores.
+    """Returns the gates of the next stage, bool [V], True at the words that stay open.
 
-    The score of a word is the sum of its gains divided by the number of its occurrences + 1 (see
-    `fit_lexicon`).
+    They are the open words with the largest scores. The score of a word is the sum of its gains
+    divided by the number of its occurrences + 1 (see `fit_lexicon`).
 
     Args:
       corpus: the n training texts.

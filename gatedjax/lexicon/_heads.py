@@ -62,8 +62,8 @@ class Head(abc.ABC):
     def check_targets(self, targets: np.ndarray) -> None:
         """Raises ValueError if the array `targets` is not the targets of n texts for this head.
 
-        They are int [n] for classes and grades, bool [n, L] for L labels, and float [n] for
-        numbers.
+        They are int [n] for classes and grades, bool [n, L] for L labels, True where a text has the
+        label, and float [n] for numbers.
         """
 
     @abc.abstractmethod
@@ -71,7 +71,8 @@ class Head(abc.ABC):
         """Returns a bool [n, G], the groups whose log-ratios weigh the features before the fit.
 
         An entry is True if a text belongs to a group, such as that of a class or a label. `targets`
-        are the targets of the texts, int [n], float [n] or bool [n, L], see `check_targets`.
+        are the targets of the texts: classes or grades int [n], numbers float [n], or L labels
+        bool [n, L].
         """
 
     @abc.abstractmethod
@@ -84,7 +85,8 @@ class Head(abc.ABC):
           scores: [n, K], the K scores of each text, without the biases.
           free: [B], the free parameters, numbers without bounds from which `make_bias` computes the
             B biases.
-          targets: the targets of the texts, int [n], float [n] or bool [n, L], see `check_targets`.
+          targets: the targets of the texts: classes or grades int [n], numbers float [n], or L
+            labels bool [n, L].
 
         Returns:
           The losses [n], their derivatives by the scores, [n, K], and by `free`, [n, B].
@@ -93,8 +95,8 @@ class Head(abc.ABC):
     def start_free(self, targets: np.ndarray) -> np.ndarray:
         """Returns the free parameters [B] from which the solver starts.
 
-        `targets` are the targets of the texts, int [n], float [n] or bool [n, L], see
-        `check_targets`. The default is zeros.
+        `targets` are the targets of the texts: classes or grades int [n], numbers float [n], or L
+        labels bool [n, L]. The default is zeros.
         """
         return np.zeros(self.num_biases)
 
@@ -143,7 +145,8 @@ class Head(abc.ABC):
         Args:
           logits: [n, C], the C logits of n texts, which contain the bias as `add_bias` defines.
           bias: [B], the biases.
-          targets: the targets of the texts, int [n], float [n] or bool [n, L], see `check_targets`.
+          targets: the targets of the texts: classes or grades int [n], numbers float [n], or L
+            labels bool [n, L].
         """
 
     @abc.abstractmethod
@@ -306,7 +309,8 @@ class LabelHead(Head):
         [1.3863, 1.3863]
 
     Attributes:
-      num_labels: the number of labels L. The targets are bool [n, L].
+      num_labels: the number of labels L. The targets are bool [n, L], True where a
+        text has a label.
     """
 
     num_labels: int
@@ -339,7 +343,7 @@ class LabelHead(Head):
     def group_texts(self, targets: np.ndarray) -> np.ndarray:
         """Returns the targets, bool [n, L]: a group for each label.
 
-        n is the number of texts.
+        An entry is True if the text has the label; n is the number of texts.
         """
         return targets
 

@@ -115,7 +115,7 @@ class Lexicon:
       words: the words whose gates are stored. The first D have weights: the open words, then closed
         words for texts without an open word. The remaining words are exceptions from the rule for
         unknown words.
-      is_open: bool [V], the gate of each stored word.
+      is_open: bool [V], the gate of each stored word, True if it is open.
       counts: int32 [D], how often the D words with weights occur in the training texts.
       pairs: int32 [P, 2], the positions in `words` of the two words of each pair with weights,
         sorted.
@@ -250,7 +250,7 @@ class Lexicon:
 
         Returns:
           A `Readings`: for n texts and C classes the probabilities and the logits [n, C], the gates
-          of each text, bool [T], and flags for texts without an open word.
+          of each text, bool [T], True at open words, and flags for texts without an open word.
         """
         prepared = self._prepare(texts)
         bias = self.bias.astype(np.float64)

@@ -124,7 +124,8 @@ class GatedPooling:
 
         Returns:
           A `Readings` with the probabilities of the classes [n, C] and the logits [n, C] of n
-          texts, the gates of each, bool [T], and flags for texts without an open token.
+          texts, the gates of each, bool [T], True at open tokens, and flags for texts without an
+          open token.
         """
         is_open, had_none = self.select(texts)
         means = np.zeros((len(texts), self.width))
@@ -337,7 +338,7 @@ def _fit_classifier(
       num_classes: the number of classes.
       inverse_penalty: the number c of the penalty |W|^2 / 2c.
       rows: int [T], the position of the text of each of the T tokens of all texts.
-      is_open: bool [T], the gate of each token.
+      is_open: bool [T], the gate of each token, True if it is open.
       gate, cut, density: the fields of the result, which this function does not fit.
       sample_weight: [n], the weight of each text.
 
@@ -386,7 +387,7 @@ def _fit_gate(
       texts: for each of n texts the vectors [., D] of its tokens.
       labels: int [n], the class of each text, from 0.
       rows: int [T], the position of the text of each of the T tokens of all texts.
-      is_open: bool [T], the gate of each token.
+      is_open: bool [T], the gate of each token, True if it is open.
       pooling: the classifier of the density before, which gives the losses.
       sample_weight: [n], the weight of each text.
     """
@@ -432,7 +433,7 @@ def _compute_gains(
     Args:
       scores: [T, K], the scores W^T h of all tokens.
       rows: int [T], the position of the text of each of the T tokens of all texts.
-      is_open: bool [T], the gate of each token.
+      is_open: bool [T], the gate of each token, True if it is open.
       labels: int [n], the class of each text.
       bias: [K], the biases of the classifier.
 

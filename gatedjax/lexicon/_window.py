@@ -144,7 +144,7 @@ class WindowLexicon:
 
         Returns:
           A `Readings`: for n texts and C classes the probabilities and the logits [n, C], the gates
-          of each text, bool [T], and flags for texts without an open word.
+          of each text, bool [T], True at open words, and flags for texts without an open word.
         """
         is_open, had_none = self.select(texts)
         readings = self.reader.read(list(_select_words(texts, is_open)))
@@ -172,7 +172,10 @@ class WindowLexicon:
 def _select_words(
     texts: Iterable[Sequence[str]], is_open: Iterable[np.ndarray]
 ) -> Iterator[list[str]]:
-    """Yields the open words of each text; `is_open` has a bool [T] for each of the `texts`."""
+    """Yields the open words of each text.
+
+    `texts` has the words of each text, and `is_open` for each a bool [T], True at open words.
+    """
     for words, gates in zip(texts, is_open, strict=True):
         yield [words[i] for i in np.flatnonzero(gates).tolist()]
 
