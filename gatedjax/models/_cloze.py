@@ -181,7 +181,7 @@ def predicted_candidates(log_probs: Float[Array, "B C"], mask: Array) -> Int[Arr
 class ClozeTask(ClassifierTask):
     """The task of a network that chooses an answer among candidates: -log Pr(answer) as the loss.
 
-    A batch has the arrays of the network, such as those of `ClozeBatch.of`, "example_id" int [B],
+    A batch has the arrays that `ClozeBatch.of` reads, such as "document", "example_id" int [B],
     "label" int [B], the index of the answer among the candidates or -1 if it is not a candidate,
     and "weight" [B], 1 for examples and 0 for filler rows. If the answer of an example is not a
     candidate, or does not occur in the document, the loss ignores the example and the accuracy
