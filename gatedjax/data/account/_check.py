@@ -117,7 +117,7 @@ def check(
       name: a name that `load` accepts.
       manual_dir: folder with the raw files; None reads the prepared set.
       data_dir: TFDS folder, for a prepared set; used if manual_dir is not given or lacks the files.
-        None is TFDS's own folder.
+        None is the default folder of TFDS.
       examples: the largest number of texts to list for each pair of splits that share texts.
 
     Returns:
