@@ -438,7 +438,7 @@ class RealHead(Head):
 
     @property
     def num_columns(self) -> int:
-        """The number K of scores of a text, 1: the weights [F, 1] of F features have one column."""
+        """The number K of scores of a text, 1: the weights of F features are [F, 1]."""
         return 1
 
     @property
@@ -550,7 +550,7 @@ class OrdinalHead(Head):
 
     @property
     def num_columns(self) -> int:
-        """The number K of scores of a text, 1: the weights [F, 1] of F features have one column."""
+        """The number K of scores of a text, 1: the weights of F features are [F, 1]."""
         return 1
 
     @property
