@@ -233,7 +233,10 @@ def draw_curve(
 
     # On few validation texts all stages may have the same accuracy, so the range may be 0.
     def place(stage: Json) -> Point:
-        """Returns the place (x, y) of a stage, a dict of `curve`, in the picture."""
+        """Returns the place (x, y) of a stage in the picture.
+
+        `stage` is a dict of "words", the share of open words, and the metric that is drawn.
+        """
         height = (stage[metric] - low) / max(high - low, 1e-9)
         return 60 + 320 * stage["words"], 200 - 170 * height
 

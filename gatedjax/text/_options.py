@@ -522,7 +522,7 @@ def _change_options(config: Config, changes: Mapping[str, object], option: str) 
 
     Args:
       config: the configuration, a dataclass.
-      changes: new values by the name of the option, see `with_changes`.
+      changes: new values by the dotted name of the option, such as "optimizer.learning_rate".
       option: the name of the argument that has the changes, for messages.
 
     Raises:

@@ -308,7 +308,7 @@ class StatesModel:
 
         Args:
           folder: the folder of the model.
-          encoder: the encoder of the training; None reads only vectors.
+          encoder: the function that encoded the texts of the training; None reads only vectors.
 
         Returns:
           The fitted model.

@@ -376,8 +376,8 @@ def render_survey(report: Json, train: str) -> Iterator[str]:
 def _render_columns(columns: Json) -> Iterator[str]:
     """Yields a line with the columns of the texts and of the label, and the columns not read.
 
-    `columns` is the entry of the report: a dict with "names", "text" and "label". Without names
-    there is no line.
+    `columns` is a dict with "names", a list of all names or None, "text", the list of the columns
+    of the texts, and "label", the column of the label. Without names there is no line.
     """
     if columns["names"] is None:
         return
@@ -391,8 +391,8 @@ def _render_columns(columns: Json) -> Iterator[str]:
 def _render_duplicates(duplicates: Json) -> Iterator[str]:
     """Yields a line about equal texts, and a line about equal texts with different labels.
 
-    `duplicates` is the entry of the report, a dict of the fields of `Duplicates`: the numbers
-    "texts", "copies", "conflicts" and "lines", and "examples" of texts with several labels.
+    `duplicates` is a dict of the fields of `Duplicates`: the numbers "texts", "copies", "conflicts"
+    and "lines", and "examples" of texts with several labels.
     """
     sentences = Duplicates(**duplicates).render() or ["no text occurs more than once"]
     for name, sentence in zip(("copies", "contradictions"), sentences, strict=False):
@@ -403,8 +403,9 @@ def _render_duplicates(duplicates: Json) -> Iterator[str]:
 def _render_aside(aside: Json, unit: str) -> Iterator[str]:
     """Yields lines about the lines that were set aside: their number, the reasons, the first.
 
-    `aside` is the entry of the report, a dict with "lines", "reasons" and "first"; `unit` is the
-    plural of the noun for a line, such as "lines" or "sentences".
+    `aside` is a dict with "lines", the number of these lines, "reasons", a dict from each reason to
+    its number of lines, and "first", a list of the first lines as text. `unit` is the plural of the
+    noun for a line, such as "lines" or "sentences".
     """
     if not aside["lines"]:
         yield f"set aside: no {unit}"
@@ -419,7 +420,8 @@ def _render_aside(aside: Json, unit: str) -> Iterator[str]:
 def _render_tokens(tokens: Json, features: Mapping[str, int]) -> Iterator[str]:
     """Yields lines about the tokens: the tokenizer, the first text, links and the like.
 
-    `tokens` is the entry of the report, a dict with "kind", "units", "different" and "sample".
+    `tokens` is a dict with "kind", the kind of the tokenizer, "units", the number of learned units
+    or None, "different", the number of different words, and "sample", a list of tokens.
     `features` maps the name of a feature, such as "links", to the number of texts with it.
     """
     learned = tokens["units"]

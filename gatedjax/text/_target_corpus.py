@@ -156,7 +156,8 @@ def list_single(strata: Corpus, target: Target, targets: np.ndarray) -> list[Lab
     Args:
       strata: the texts, a corpus with the stratum of each text in place of its class.
       target: the target of the training texts.
-      targets: the targets of the texts, as `encode_corpus` returns them.
+      targets: the targets of the n texts, as `encode_corpus` returns them: int [n] of classes or
+        grades, bool [n, L] of labels, or float [n] of numbers.
     """
     if target.kind in WITHOUT_CLASSES:
         return target.list_single(targets)
