@@ -48,7 +48,7 @@ class Duplicates:
       texts: number of different texts that occur more than once.
       copies: number of lines that repeat an earlier text.
       conflicts: number of different texts that have several labels.
-      lines: number of lines with these texts.
+      lines: number of lines with a text that has several labels.
       examples: up to three texts with several labels; for each a tuple of up to three pairs (line,
         label): a label of the text, and the first line with it.
     """

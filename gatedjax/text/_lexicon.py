@@ -322,7 +322,7 @@ def _join_lines(strings: Sequence[str]) -> bytes:
 
 
 def _split_lines(content: bytes) -> tuple[str, ...]:
-    """Returns the strings that `_join_lines` has joined, from the bytes of a file."""
+    """Returns the lines of a file, without their ends, from its bytes in UTF-8."""
     # `splitlines` would also split at other separators, which may be in a word.
     text = content.decode("utf-8", "surrogatepass")
     return tuple(text.split("\n")) if text else ()

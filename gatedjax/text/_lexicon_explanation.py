@@ -143,7 +143,8 @@ class ReasonedPrediction:
         """Returns the line of `gatedjax predict --reasons`: a dict for `json.dumps`.
 
         It has the fields of the prediction, such as "label" and "probability", "classes", and
-        "reasons", a list of dicts with "words" and "parts".
+        "reasons", a list of dicts with "words", an open word or a pair, and "parts", the list of
+        the numbers that it adds to the logits of the classes.
         """
         reasons = [
             {"words": words, "parts": [round(part, 6) for part in parts]}

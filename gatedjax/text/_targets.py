@@ -848,7 +848,7 @@ class LabelTarget(Target):
 class RealTarget(Target):
     """The target of a regression, a real number for each text.
 
-    It is constructed from `classes`, which is ().
+    It is constructed from `classes`, which is always ().
     """
 
     kind: ClassVar[str] = REGRESSION
