@@ -727,7 +727,7 @@ class TranslatorView(View):
         self._aligning = functools.lru_cache(_KEPT)(self._align)
 
     def example(self) -> dict[str, str]:
-        """Returns {"text": a sentence of pieces that are words of their own}."""
+        """Returns {"text": a sentence of the first pieces of the vocabulary that are whole words}."""
         bpe = self._translator.bpe
         pieces = bpe.pieces(range(len(bpe)))
         return {"text": example_text(p[1:] for p in pieces if p.startswith(SPACE) and len(p) > 3)}
@@ -819,7 +819,7 @@ class TranslatorView(View):
         return np.stack(weights)[:, :, : len(target), : len(ids)], selections
 
     def _ids(self, state: State) -> tuple[str, tuple[int, ...]]:
-        """Returns (note, ids): the ids of the pieces of the text of `state`, with the end marker.
+        """Returns (note, ids): the ids of the pieces of the text of `state`, with the stop token.
 
         If the text is empty or too long, the note gives the reason and the ids are (); else it is
         "".

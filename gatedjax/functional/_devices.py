@@ -49,7 +49,7 @@ def vary_together(tree: Tree, extra: Tree = ()) -> Tree:
         return tree
 
     def cast(leaf: Tree) -> Tree:
-        """Returns the array `leaf`, cast to vary over the union of the axes."""
+        """Returns the array `leaf`, cast to vary over the manual mesh axes of all arrays."""
         return lax.pcast(leaf, tuple(sorted(axes - _varying(leaf))), to="varying")
 
     return jax.tree.map(cast, tree)
@@ -168,7 +168,7 @@ def rows_like(tree: Tree, *like: jax.Array) -> Tree:
     (rows,) = tuple(leading_spec(*like)) or (None,)
 
     def place(leaf: Tree) -> Tree:
-        """Returns the array `leaf` with its first axis sharded like the rows.
+        """Returns the array `leaf` with its first axis, the rows, sharded as in the array in `like`.
 
         The sharding of its other axes does not change.
         """

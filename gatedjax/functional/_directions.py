@@ -212,7 +212,7 @@ def _scan_both(
     """
 
     def reverse(array: Array | None) -> Array | None:
-        """Returns an array [B, T, ...] with its T steps in reverse order; None stays None."""
+        """Returns an array [B, T, ...] of B rows with its T steps reversed; None stays None."""
         return None if array is None else jnp.flip(array, axis=1)
 
     weights, xs, mask, initial, dropout, begins = backward

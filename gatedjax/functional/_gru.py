@@ -457,7 +457,10 @@ def _loop_back(
     bound = kind.gradient_clip
 
     def clip(change: Array) -> Array:
-        """Clips `change`, the gradient of a sum, to `gradient_clip`; None leaves it unchanged."""
+        """Clips `change`, the gradient of a sum, to [-gradient_clip, gradient_clip] elementwise.
+
+        `gradient_clip` is the option of `gru`; None leaves the gradient unchanged.
+        """
         return change if bound is None else jnp.clip(change, -bound, bound)
 
     before = state_before(states, initial, kind.reverse, begins.goes_on, fresh)

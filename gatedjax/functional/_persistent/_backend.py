@@ -163,9 +163,10 @@ def find_card() -> Card | str:
 
 @functools.cache
 def _log_once(name: str, reason: str) -> None:
-    """Writes the reason for a scan to the log, once per recurrence and reason.
+    """Writes to the log that the scan runs a call, once per recurrence and reason.
 
-    `name` is the recurrence with its options, such as "gru with reset_after".
+    `name` is the recurrence with its options, such as "gru with reset_after", and `reason` a
+    sentence why the kernels do not run it.
     """
     _LOG.debug("%s runs by the scan: %s", name, reason)
 
