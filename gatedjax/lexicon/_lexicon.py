@@ -238,7 +238,7 @@ class Lexicon:
     def _seen(self) -> dict[str, tuple[int, bool, list[int]]]:
         """Word -> (position in `words` or -1, True if open, columns of its n-grams).
 
-        It has the words that were read so far.
+        It has the words that were read so far, and is emptied if they are more than 200,000.
         """
         return {}
 
