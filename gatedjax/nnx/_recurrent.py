@@ -14,8 +14,8 @@ from gatedjax.nnx._base import Module
 class _Recurrent(Module):
     """The base class of `LSTM`, `GRU` and `RAU`, which are layers of recurrent cells.
 
-    A subclass passes the Linen module of its name, such as `nn.LSTM`, to the constructor. The
-    call of the layers and `initial_carry` are the methods of this Linen module.
+    A subclass passes the Linen module of its name, such as `nn.LSTM`, to the constructor. A call of
+    the module runs these layers, and `initial_carry` returns their first carries.
 
     Args:
       function: the Linen module.
@@ -177,8 +177,8 @@ class RAU(_Recurrent):
 class _Cell(Module, nnx.RNNCellBase):
     """The base class of `LSTMCell`, `GRUCell` and `RAUCell`, which run in `flax.nnx.RNN`.
 
-    A subclass passes the Linen cell of its name, such as `nn.LSTMCell`, to the constructor. The
-    call, which computes a step, and `initialize_carry` are the methods of this cell.
+    A subclass passes the Linen cell of its name, such as `nn.LSTMCell`, to the constructor. A call
+    of the module computes a step of this cell, and `initialize_carry` returns its first carry.
 
     Args:
       function: the Linen cell.
