@@ -92,8 +92,8 @@ class Target(abc.ABC):
         `Values` are such tables.
 
         Args:
-          model_target: the target of the model, whose labels are compared with those of the source;
-            None for the training texts, which define the labels.
+          model_target: the target of the model, for a source that must have its labels; None for the
+            training texts, which define the labels.
         """
         return Classes("label", None if model_target is None else model_target.classes)
 
