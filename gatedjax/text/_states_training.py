@@ -248,8 +248,8 @@ def _fit_stages(
     """Fits a classifier for each density, and chooses one of them on the validation texts.
 
     A density is the share of open tokens; `list_densities` returns the densities. The last
-    classifier is chosen if `options.density` is set. Otherwise it is the last whose metric is worse
-    than the best by at most half a point, or a standard error if it is larger.
+    classifier is chosen if `options.density` is set. Otherwise it is the last with a metric that is
+    worse than the best by at most half a point, or by a standard error if that is larger.
 
     Args:
       parts: the texts by purpose; "train" and "validation" are used.

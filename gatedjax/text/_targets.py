@@ -92,8 +92,8 @@ class Target(abc.ABC):
         `Values` are such tables.
 
         Args:
-          model_target: the target of the model, for a source that must have its labels; None for the
-            training texts, which define the labels.
+          model_target: the target of the model, which has the labels that are compared with the
+            labels of the source; None for the training texts, which define the labels.
         """
         return Classes("label", None if model_target is None else model_target.classes)
 
@@ -354,9 +354,9 @@ class Target(abc.ABC):
         return self.classes, weights
 
     def name_groups(self, targets: np.ndarray) -> list[Any]:
-        """Returns for each text the names of the groups for whose words it is an example.
+        """Returns for each text the names of the groups of words of which it has examples.
 
-        The groups are those of `group_words`: classes or labels, or "lower" and "higher".
+        `group_words` returns the groups: classes or labels, or "lower" and "higher".
 
         `targets` are the targets of n texts, as `encode` returns them: int [n] of classes or
         grades, bool [n, L + U] of L labels of the model and U unknown labels, or float [n] of
