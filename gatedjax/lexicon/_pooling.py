@@ -86,7 +86,7 @@ class GatedPooling:
 
     @functools.cached_property
     def _weights64(self) -> np.ndarray:
-        """The field `weights` as float64 [D, K]: the K weights of each of the D features of a mean."""
+        """The field `weights` as float64 [D, K]: K weights of each of the D features of a mean."""
         return self.weights.astype(np.float64)
 
     def select(self, texts: Sequence[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
