@@ -727,7 +727,7 @@ class TranslatorView(View):
         self._aligning = functools.lru_cache(_KEPT)(self._align)
 
     def example(self) -> dict[str, str]:
-        """Returns {"text": a sentence of the first pieces of the vocabulary that are whole words}."""
+        """Returns {"text": a sentence of the first pieces in the vocabulary that are words}."""
         bpe = self._translator.bpe
         pieces = bpe.pieces(range(len(bpe)))
         return {"text": example_text(p[1:] for p in pieces if p.startswith(SPACE) and len(p) > 3)}

@@ -168,7 +168,7 @@ def rows_like(tree: Tree, *like: jax.Array) -> Tree:
     (rows,) = tuple(leading_spec(*like)) or (None,)
 
     def place(leaf: Tree) -> Tree:
-        """Returns the array `leaf` with its first axis, the rows, sharded as in the array in `like`.
+        """Returns the array `leaf` with its first axis, the rows, sharded like that of `like`.
 
         The sharding of its other axes does not change.
         """
