@@ -22,7 +22,9 @@ _EMPTY = "Nothing of this text was read, so the prediction is that of the consta
 
 
 class LexiconView(View):
-    """The view of a lexicon, whose shares of the classes are additive and exact.
+    """Answers the requests of the explorer's page for a lexicon: classes, gates and shares.
+
+    The shares of the words in the logits are additive and exact:
 
         logits [C] = bias + sum_t words_t + sum_p pairs_p
 
@@ -38,7 +40,7 @@ class LexiconView(View):
       fields: the input fields, each a dict of texts: "name", its field of `State`; "label"; and
         "empty", the text that is shown in an empty field.
       classes: the names of the classes.
-      layered: False, because `layers` returns None.
+      layered: False, because a lexicon has no layers that the page could show.
       max_len: the largest number of words that are shown.
     """
 

@@ -133,9 +133,10 @@ def run_recurrences(
 ) -> list[tuple[Carry, Array]]:
     """Runs one or two directions over the same inputs; returns (final, outputs) of each.
 
-    `calls` are the checked calls of the directions, and `implementation` is "auto", "scan" or
-    "persistent", as in `lstm`. The final carry has arrays [B, H], and the outputs are [B, T, H],
-    for B rows, T steps and H hidden units.
+    `calls` has a `Recurrence` for each direction, the checked arguments of a call of `lstm`, `gru`
+    or `rau`, as their `_prepare` returns it. `implementation` is "auto", "scan" or "persistent", as
+    in `lstm`. The final carry has arrays [B, H], and the outputs are [B, T, H] in the order of the
+    inputs, in a reverse direction too, for B rows, T steps and H hidden units.
     """
     # Both directions have the same inputs, mask and options, so that the first stands for both.
     first = calls[0]

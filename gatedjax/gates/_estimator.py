@@ -181,10 +181,11 @@ class ByValues(Estimator, Protocol):
         return jax.eval_shape(self.patterns, *shapes).shape[0]
 
     def surrogate(self, objective: Objective, logits: PerGate, noise: Noise) -> Float[Array, ""]:
-        """Returns the mean loss of the first `live` patterns, with `gradient` as its derivative.
+        """Returns the mean loss of the first patterns, with the estimate as its derivative.
 
-        The result is a scalar. objective is the loss as a function of the gates [n], logits are
-        [n], and noise is logistic noise [rows, n].
+        The result is a scalar: the mean over the first `self.live` patterns, or over all if that is
+        None. Its derivative with respect to the logits is the result of `self.gradient`. objective is the loss as a function of the gates [n], logits are [n], and noise is logistic noise
+        [self.rows, n].
         """
         patterns = self.patterns(logits, noise)
         first = patterns[: self.live]

@@ -124,7 +124,8 @@ class Row(_Columns):
       evaluations: the number of evaluations of the loss per estimate; masked gates count.
       bias: the mean gradient minus the exact gradient [n], per gate.
       standard_error: the standard error of the bias [n], per gate.
-      z: the largest |bias| / (standard_error + rounding) over all gates.
+      z: the largest |bias| / (standard_error + rounding) over all gates, where rounding is the
+        largest difference of gradients that counts as a rounding error.
       variance: the variance of an estimate, summed over gates.
       mse: the mean squared distance of an estimate from the exact gradient.
       cosine: the mean cosine of an estimate and the exact gradient; 0 if either is 0.

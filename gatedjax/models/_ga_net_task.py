@@ -100,8 +100,9 @@ class GANetTask:
     def sweepable(self) -> tuple[str, ...]:
         """Names of the numbers in the loss that `with_value` can change: "penalty", "temperature".
 
-        The tuple is empty for a baseline, has no "penalty" if a density is prescribed, and no
-        "temperature" if the estimator has none or is that of the task.
+        The tuple is empty for a baseline. It has no "penalty" if a density is prescribed. It has no
+        "temperature" if the estimator of the configuration takes none, or if the task was made with
+        an `estimator`, which has its own temperature.
         """
         config = self.model.config
         if config.system != "ganet":

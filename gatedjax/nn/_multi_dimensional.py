@@ -69,11 +69,11 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
     def _scores(
         self, heads: dict[str, Array], positions: Int[Array, " Q"], mask: Bool[Array, "B N"] | None
     ) -> tuple[Array, Array, Array]:
-        """Returns (scores, mask, values), like `SelectiveSelfAttention._scores`.
+        """Returns (scores, mask, values): a score for each feature, and the values to be averaged.
 
-        `heads` are the projections by name, such as "query" [B, 1, Q, D] with D features for B
-        rows, and `positions` belong to the Q queries. The mask [B, N] of N keys is True at real
-        keys, or None. The scores are [B, D, Q, N] with the features in the place of heads, the
+        There are B rows, Q queries, N keys and D features. `heads` are the projections by name:
+        "query" [B, 1, Q, D], "key" and "value", both [B, 1, N, D]. `positions` belong to the
+        queries and are not used. The mask [B, N] is True at real keys; None means that all are. The scores are [B, D, Q, N] with the features in the place of heads, the
         returned mask [B or 1, 1, 1, N] is True at real keys, and the values are [B, N, D], 0 at
         padding.
         """

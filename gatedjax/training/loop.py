@@ -104,7 +104,7 @@ class Engine(Protocol):
     def batches(self, start: int) -> Iterator[list[Batch]]:
         """Yields for each step, from `start` on, a list with the batch of each run.
 
-        A single run gives lists of one batch.
+        A single run gives lists of one batch. The iterator does not end before the last step.
         """
 
     def advance(self, batches: list[Batch], running: list[int]) -> Metrics:

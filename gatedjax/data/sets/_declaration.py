@@ -205,10 +205,12 @@ ID_BASE = {"train": 0, "validation": 100_000_000, "test": 200_000_000}
 def by_lines(
     parse: Callable[[str], tuple[int, Any]], encoding: str = "utf-8"
 ) -> Callable[[AnyPath, str], FileRows]:
-    """Returns a function that maps (file, part) to rows, in which each line is a row.
+    """Returns a function that maps (path, part) to rows, in which each line is a row.
 
-    `parse` maps a line to (label, content) and raises LineError for a malformed line. `encoding` is
-    the encoding of the file.
+    It reads the file at the path. The second argument, the name of the official part of the data
+    set such as "train", is not used, because the lines of all parts have the same form. `parse`
+    maps a line to (label, content) and raises LineError for a malformed line. `encoding` is the
+    encoding of the file.
     """
     return lambda path, part: read_lines(path, parse, encoding)
 
