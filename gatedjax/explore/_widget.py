@@ -100,7 +100,12 @@ def answer_message(session: Session, content: Any) -> Json:
 
 
 def _widget_class() -> Any:
-    """Returns the class of the widget, whose base class is in the optional package anywidget."""
+    """Returns the class `Widget(session, state)` of the explorer in a notebook.
+
+    Its base class is in the optional package anywidget; without the package this raises an
+    ImportError. session answers the messages of the page, and state is a dict for JSON, the fields
+    of the first `State` of the page.
+    """
     try:
         import anywidget
         import traitlets

@@ -342,12 +342,13 @@ def _forward(
     def body(h: Array, step: Tree) -> Tree:
         """Computes a step: (h, (input, is real, goes on)) -> (new h, (new h, saved)).
 
-        h is the state before the step, in the layout of the loop, input has the inputs x of the
-        step [B, D], of width D, or their products x W [B, 3H] (see `GateSums.steps`), and the two
-        masks are bool [B], for B rows, or None; "goes on" is False in rows that start with a new
-        carry. saved has the reset gate r, the update gate z, the candidate c, and the input (with
-        reset_after the result) of the candidate's recurrent product. The scan stacks the second
-        result over the steps.
+        h is the state before the step, [B, H] or its transpose [H, B] as `form` chooses for the
+        loop, for B rows and H hidden units. input has the inputs x of the step [B, D], of width D,
+        or their products x W [B, 3H] (see `GateSums.steps`). The two masks are bool [B] or None:
+        a row that is not real keeps its state, and a row in which "goes on" is False starts this
+        step from `fresh`, the carry of restarts. saved has the reset gate r, the update gate z, the
+        candidate c, and the input (with reset_after the result) of the candidate's recurrent
+        product. The scan stacks the second result over the steps.
         """
         x, keep, h = sums.prepare(step[0]), step[1], form.select(step[2], h, fresh)
         fed = apply_dropout(h, drop)

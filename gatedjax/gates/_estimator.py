@@ -184,7 +184,8 @@ class ByValues(Estimator, Protocol):
         """Returns the mean loss of the first patterns, with the estimate as its derivative.
 
         The result is a scalar: the mean over the first `self.live` patterns, or over all if that is
-        None. Its derivative with respect to the logits is the result of `self.gradient`. objective is the loss as a function of the gates [n], logits are [n], and noise is logistic noise
+        None. Its derivative with respect to the logits is the result of `self.gradient`. objective
+        is the loss as a function of the gates [n], logits are [n], and noise is logistic noise
         [self.rows, n].
         """
         patterns = self.patterns(logits, noise)

@@ -73,9 +73,10 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
 
         There are B rows, Q queries, N keys and D features. `heads` are the projections by name:
         "query" [B, 1, Q, D], "key" and "value", both [B, 1, N, D]. `positions` belong to the
-        queries and are not used. The mask [B, N] is True at real keys; None means that all are. The scores are [B, D, Q, N] with the features in the place of heads, the
-        returned mask [B or 1, 1, 1, N] is True at real keys, and the values are [B, N, D], 0 at
-        padding.
+        queries and are not used. The mask [B, N] is True at real keys; None means that all are.
+
+        The scores are [B, D, Q, N] with the features in the place of heads, the returned mask
+        [B or 1, 1, 1, N] is True at real keys, and the values are [B, N, D], 0 at padding.
         """
         # The axis of heads has size 1 and is dropped.
         query, key, value = (heads[name][:, 0] for name in ("query", "key", "value"))

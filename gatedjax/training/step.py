@@ -237,6 +237,9 @@ def _summed_gradients(
 
     Returns:
       ((loss, (metrics, (carry, model_state))), grads), with the structure of `params` for `grads`.
+      Loss, metrics and gradients are sums over the parts, and the carry has the rows of all parts
+      in their order. All parts have the same `rngs`, and with more than one part the model state
+      is None.
     """
     grad_fn = jax.value_and_grad(loss, has_aux=True)
     if parts == 1:
