@@ -50,8 +50,9 @@ def bracket_counts(
         BracketCounts(matched=1, predicted=2, gold=2)
 
     Args:
-      gold: the gold tree.
-      predicted: the tree that is scored.
+      gold: the gold tree, `SpanTree(number of words, spans)`. A span is (first word, word after the
+        last) of a node.
+      predicted: the tree that is scored, over the same words.
       drop: bool [N] for the N words, True at words that are removed from both trees first, as EVALB
         does with the tags `PUNCTUATION`; None removes no words.
       count_root: True counts the span of the whole sentence, which both trees have.
@@ -91,8 +92,9 @@ def bracket_scores(
         BracketScores(precision=0.5, recall=0.5, f1=0.5)
 
     Args:
-      pairs: (gold, predicted) trees of each sentence. Remove punctuation before, with
-        `SpanTree.without`.
+      pairs: (gold, predicted) trees of each sentence. A tree is `SpanTree(number of words, spans)`,
+        with the span (first word, word after the last) of each node. Remove punctuation before,
+        with `SpanTree.without`.
       count_root: True counts the spans of whole sentences.
 
     Returns:

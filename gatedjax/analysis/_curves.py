@@ -106,7 +106,7 @@ def read_metrics(path: str | Path) -> list[dict[str, Any]]:
       path: the file that training writes in its work folder.
 
     Returns:
-      A dict per line, in the order of the file.
+      A dict per line, in the order of the file, such as "split", "step" and the numbers of a step.
 
     Raises:
       FileNotFoundError: if the file does not exist.
@@ -209,7 +209,10 @@ def _draw_line_with_bars(axes: "Axes", i: int, points: Points) -> None:
 
 
 def _line_style(i: int) -> Keywords:
-    """Returns Matplotlib's options for the line with index i: colour, marker, dashes and sizes."""
+    """Returns the style of the line with index i, from 0, as a dict of options of `Axes.plot`.
+
+    The options are colour, marker, dashes and sizes.
+    """
     return {
         "color": PALETTE[i % len(PALETTE)],
         "marker": MARKERS[i % len(MARKERS)],
@@ -285,7 +288,10 @@ def _draw_legend_below(figure: "Figure", names: Sequence[str], columns: int, cap
 
 
 def _labels_fit(xs: list[float]) -> bool:
-    """Returns whether tick labels at all numbers `xs`, in ascending order, fit without overlap."""
+    """Returns whether tick labels at all numbers `xs`, in ascending order, fit without overlap.
+
+    They are the labels of the x axis of a panel, and the result is False if two would touch.
+    """
     gaps = [b - a for a, b in itertools.pairwise(xs)]
     # An axis has room for about 30 characters.
     room = max(1 / 12, (max(len(f"{x:g}") for x in xs) + 1) / 30)

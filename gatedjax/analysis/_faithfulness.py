@@ -108,8 +108,9 @@ class Faithfulness:
       probability: [N] probability of the predicted class.
       density: [N] share of the words that are open; None without gates.
       shares: the K shares of the words.
-      rationales: the measures by name; "own" is the model's rationale.
-      comparisons: tests of the model's rationale against each other rationale.
+      rationales: name of a rationale -> its measures, a `Rationale`; "own" is the model's.
+      comparisons: a `Comparison` for each measure and each other rationale: the test of the model's
+        rationale against it.
     """
 
     rows: np.ndarray
@@ -199,8 +200,10 @@ def faithfulness(
         (0.5, 0.0)
 
     Args:
-      model: a text classifier with the method `apply` of Flax modules. Programs are compiled for
-        each model object.
+      model: a text classifier with the method `apply` of Flax modules. It returns an object with
+        `logits` [B, C] for C classes and, if it has them, `attention`, `gates` and `gate_logits`
+        (the log-odds of open gates) [B, ..., T], of which all axes between are averaged. Programs
+        are compiled for each model object.
       params: the parameters of the model.
       batch: the texts, for example a whole test set: "tokens" int [B, T] and "lengths" int [B] of B
         texts, padded to T words. Optional "example_id" int [B] are keys of the random rationale
@@ -371,7 +374,9 @@ def rationale_scores(
         [[0. 1. 0.]]
 
     Args:
-      model: a text classifier with the method `apply` of Flax modules.
+      model: a text classifier with the method `apply` of Flax modules, which returns an object with
+        `logits` [B, C] for C classes and, if it has them, `attention` and `gate_logits`
+        [B, ..., T], of which all axes between are averaged.
       params: the parameters of the model.
       batch: "tokens" int [B, T] and "lengths" int [B] of B texts, padded to T words.
       source: "gates" are the log-odds that gates are open. "attention" is the soft attention, with

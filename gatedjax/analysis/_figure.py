@@ -130,5 +130,5 @@ def _render(figure: "Figure", kind: str, dpi: int) -> bytes:
 
 
 def largest_of(*arrays: np.ndarray) -> float:
-    """Returns the upper end of a scale: the largest number, or 1 if no number is above 0."""
+    """Returns the upper end of a scale: the largest number of the arrays; 1 if none is above 0."""
     return max((float(array.max(initial=0)) for array in arrays), default=0.0) or 1.0

@@ -19,6 +19,11 @@ def plot_studies(
     expectation. Right panel: the bias (hollow where it is not shown, at its standard error) and the
     standard deviation of each estimator, and the norm of the exact gradient.
 
+        >>> from gatedjax import gates
+        >>> study = next(gates.toys(4, estimators=[gates.DisARM()]))
+        >>> print(len(gates.plot_studies([study]).axes))
+        2
+
     Args:
       studies: one or more `gates.Study`, the results of `gates.toys` or `text.gate_modes`, each
         with the loss of gate modes and the errors of gradient estimators.

@@ -306,7 +306,10 @@ def _make_ruler(figure: "Figure", weight: str = "normal") -> Ruler:
 
 
 def _group_rows(rows: list[_Row]) -> list[list[_Row]]:
-    """Returns the rows in groups: consecutive rows with the same words are a group."""
+    """Returns the rows in groups: consecutive rows with the same words are a group.
+
+    A row has the weights of a model for the words of a sentence. The order does not change.
+    """
     groups: list[list[_Row]] = []
     for row in rows:
         if groups and groups[-1][0].words == row.words:

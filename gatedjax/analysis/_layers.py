@@ -90,8 +90,8 @@ def plot_layer_histograms(
 def _draw_ridges(axes: "Axes", histogram: LayerHistogram, label: str) -> None:
     """Draws the histograms of a panel, a ridge (a filled curve) per layer, the first at the top.
 
-    `axes` are the axes of the panel, and `histogram` has a histogram per layer. `label` is the
-    label of the x axis.
+    `axes` are the axes of the panel, and `histogram` has the counts [L, K] of K bins for each of L
+    layers and the edges [K + 1] of the bins. `label` is the label of the x axis.
     """
     shares, edges = histogram.probability, histogram.edges
     highest = float(shares.max(initial=0.0))

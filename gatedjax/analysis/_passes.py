@@ -37,8 +37,9 @@ class StaticNetwork(ByIdentity):
           params: the parameters of the network.
           tokens: the ids of the words, int [B, T], 0 at padding.
           lengths: int [B], the number of words of each text.
-          *arguments: further positional arguments of the method.
-          **options: further options of `apply`, such as `method`.
+          *arguments: further positional arguments of the method that is run.
+          **options: further options of `apply`, such as `method`, the name of the method that is
+            run; without it `__call__` is run.
         """
         batch = {"tokens": tokens, "lengths": lengths}
         return self.model.apply({"params": params}, batch, *arguments, **options)

@@ -73,7 +73,7 @@ class GateHistogram(NamedTuple):
     """Values of gates, the result of `gate_histogram`.
 
     Attributes:
-      pooled: the histogram of all components of all sentences, per layer.
+      pooled: a `LayerHistogram` of all components of all sentences, with a histogram per layer.
       sentence_means: float [B, L] for B sentences and L layers, the mean over the components of the
         gates; NaN for sentences that do not count.
     """

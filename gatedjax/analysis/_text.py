@@ -250,8 +250,9 @@ def _check_words(
 ) -> tuple[list[str], np.ndarray, Any]:
     """Returns (words without control characters, weights float64 [T], marks bool [T]).
 
-    `tokens` are T words. Marked words have a gate above 0, or, with gates None, a weight above 1 /
-    T.
+    `tokens` are T words, and weights and gates have a number for each word; further numbers are
+    padding. A mark is True at a word with a gate above 0, or, with gates None, with a weight above
+    1 / T.
     """
     words = [clean(token) for token in tokens]
     weights = check_word_values("weights", weights, len(words))

@@ -37,7 +37,8 @@ def plot_trees(
 
     Args:
       words: the words of the sentence.
-      trees: {name: tree}.
+      trees: {name: tree}, each tree a `SpanTree(number of words, spans)`. A span is (first word,
+        word after the last) of a node.
       path_stem: path of the .png and .svg file without the suffix; None writes no file.
       title: a heading above the figure; None draws no heading.
       gold: the gold tree. Nodes that it contains are blue with a dot, all other nodes are grey.
@@ -69,8 +70,9 @@ def _draw(
 ) -> "Figure":
     """Draws the trees of a sentence below each other, and the legend of the gold tree.
 
-    `trees` is name -> tree of the same words, and `title` the heading of the figure, "" for none.
-    Nodes that the gold tree has too are coloured; with gold None all nodes are.
+    `words` are the words of the sentence, `trees` is name -> tree of these words, and `title` is
+    the heading of the figure, "" for none. Nodes that the gold tree has too are coloured; with gold
+    None all nodes are.
     """
     figure = new_figure(1, 1)
     measure = _make_ruler(figure)

@@ -205,9 +205,10 @@ def from_attention(
     power = {"none": 0, "rows": 1, "area": 2}[norm]
 
     def log_score(first: np.ndarray, past: np.ndarray) -> np.ndarray:
-        """Computes the log scores [M] of the M spans of words from `first` to `past` - 1.
+        """Computes the logarithms [M] of the scores of the M spans from `first` to `past` - 1.
 
-        `first` and `past` are int [M].
+        `first` and `past` are int [M]. The score of a span is its mass, the sum of the attention
+        inside it, divided by the divisor that `norm` names; see `from_attention`.
         """
         crossed = table[first, past] + table[past, first]
         mass = table[past, past] - crossed + table[first, first]
@@ -220,9 +221,10 @@ def from_attention(
         return np.log(np.maximum(score, floor))
 
     def split(first: int, past: int) -> int:
-        """Returns the first word of the right part of the best split of a span.
+        """Returns the first word of the right part of a span, for its best split.
 
-        The span has the words from `first` to `past` - 1.
+        The span has the words from `first` to `past` - 1. The best split has the largest sum of the
+        log scores of both parts.
         """
         middle = np.arange(first + 1, past)
         starts, ends = np.full(len(middle), first), np.full(len(middle), past)

@@ -145,7 +145,8 @@ def load(
       name: the name of the data set.
       split: "train", "validation", "test" or "train_full".
       data_dir: TFDS folder (default: TFDS's own, ~/tensorflow_datasets).
-      manual_dir: folder with the raw files as they are downloaded, plain or .gz, or its parent.
+      manual_dir: folder with the raw files as they are downloaded, plain or .gz, or its parent;
+        None reads the TFDS set.
       strict: refuse malformed lines and files of another size than the official ones, instead of
         setting lines aside in `source.quarantine` and naming the size in `source.info.substitute`.
       held_out: share of the official training part that is "validation"; None is a tenth. Only

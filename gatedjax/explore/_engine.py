@@ -48,7 +48,8 @@ _KEPT_TEXTS = 64
 def tokenizer_of(model: Any) -> Tokenizer:
     """Returns the rule that splits texts into words, for a trained model of any kind.
 
-    A `TrainedModel` has its tokenizer; a reader or a translator gets the rule of "words".
+    This is the `Tokenizer` of a `TrainedModel`. A `LexiconModel`, a `Reader` or a `Translator` gets
+    the default, `Tokenizer()`, which splits a text into words and punctuation marks.
     """
     return model.tokenizer if isinstance(model, TrainedModel) else Tokenizer()
 
@@ -108,12 +109,13 @@ class Explorer:
     def about(self) -> Json:
         """Returns the constants of the page, for JSON.
 
-        They are "models", a list with the dict of `Programs.about` or `View.about` for each model;
-        "modes", the names of the modes of gates, [] without gates; "longest", the largest number of
-        words of a text; "effects", the largest number of words of a text with effects; "fields",
-        the input fields of a view, or None for a single text; "title", the purpose of the page;
-        "example", the texts with which the page opens, a dict from fields of the state; and
-        "library", the result of `describe_library`.
+        They are "models", a list with a dict for each model, such as its "name", "network" and
+        "classes" (see `Programs.about` and `View.about`); "modes", the names of the modes of gates,
+        [] without gates; "longest", the largest number of words of a text; "effects", the largest
+        number of words of a text with effects; "fields", the input fields of a view, or None for a
+        single text; "title", the purpose of the page; "example", the texts with which the page
+        opens, a dict from fields of the state; and "library", a dict with the "name", the "version"
+        and the "address" of the library.
         """
         models = [part.about(name) for name, part in zip(self.names, self._parts, strict=True)]
         return {
@@ -136,16 +138,16 @@ class Explorer:
         """Computes the attention in each layer of the models.
 
         Args:
-          message: a state of the page as a dict: the fields of `State`; a missing field has its
-            default.
+          message: a state of the page as a dict of the fields of `State`, such as "text" (the
+            sentence), "mode" (of the gates) and "forced"; a missing field has its default.
 
         Returns:
           {"models": [...]}, with a list of dicts for each model, or None for a model without such
-          layers. For an AGT there is a dict for each layer: "name", and "values", a list with the
-          attention to each of the T words. For other models there is a dict for each layer and
-          head, the result of `grid`: "name"; "pairs" [T, T] for the first 40 (`PAIRED`) words, the
-          weights of a word (row) for the other words; "selected" [T, T], True at pairs of words
-          with an open gate, or None; and the words of the rows and columns.
+          layers. For the network "agt" there is a dict for each layer: "name", and "values", a
+          list with the attention to each of the T words. For other models there is a dict for
+          each layer and head, the result of `grid`: "name"; "pairs" [T, T] for the first 40
+          (`PAIRED`) words, the weights of a word (row) for the other words; "selected" [T, T], True
+          at pairs of words with an open gate, or None; and the words of the rows and columns.
 
         Raises:
           ValueError: for a message that is not a state; it names the field.
@@ -158,8 +160,8 @@ class Explorer:
         """Computes the effect of each word: the change of the prediction when it is removed.
 
         Args:
-          message: a state of the page as a dict: the fields of `State`; a missing field has its
-            default.
+          message: a state of the page as a dict of the fields of `State`, such as "text" (the
+            sentence), "mode" (of the gates) and "forced"; a missing field has its default.
 
         Returns:
           {"models": [...]}, with a dict for each model, or None for a model without effects:
@@ -229,14 +231,16 @@ class Explorer:
         """Computes the answer to a state of the page.
 
         Args:
-          message: the fields of `State`; a missing field has its default.
+          message: a dict of the fields of `State`, such as "text" (the sentence), "mode" (of the
+            gates) and "forced"; a missing field has its default.
 
         Returns:
           A dict for JSON: "words", the number of words of the text; "notes", a list of sentences
           for the user; "tokens", the words that are shown, [] for a model with a view; and
-          "models", a list with a dict for each model: the prediction, the attention and the gates
-          as `Programs.answer` returns them, or the answer of `View.answer` with its texts and
-          tables. None stands for a model without an answer.
+          "models", a list with a dict for each model: for a classifier of single texts the result
+          of `Programs.answer`, with "probabilities" of the classes, "attention" and "gates" among
+          its keys; for a model with a view that of `View.answer`, such as "title", "classes",
+          "probabilities" and "lines", or None if there is no answer.
 
         Raises:
           ValueError: for a message that is not a state; it names the field.
@@ -302,7 +306,7 @@ class Programs:
       gated: True if the model has gates that can be forced.
       likely: function from a tuple of T words to the probabilities [T] that their gates are open;
         it caches.
-      removal: the effects of the words of a text.
+      removal: a `Removal`, which computes the effects of the words of a text.
     """
 
     def __init__(self, model: TrainedModel) -> None:
@@ -418,9 +422,10 @@ class Programs:
     def _layer_program(self) -> Any:
         """A compiled function of (params, batch) that returns the attention of the layers.
 
-        `batch` has "tokens" [B, T] and "lengths" [B]. The result is a list: for an AGT with a
-        single entry, the attention [B, layers, T] or None; for SSAN with the output of each layer,
-        which has the fields `weights` and `gates`, [B, heads, T, T].
+        `batch` has B texts of T words, "tokens" [B, T] and "lengths" [B]. The result is a list. For
+        the network "agt" it has a single entry, the attention [B, layers, T] or None. For the
+        network "ssan" it has the output of each layer, with the fields `weights` and `gates`, [B,
+        heads, T, T].
         """
 
         def run(params: Params, batch: Tree) -> Tree:
@@ -464,9 +469,10 @@ class Programs:
     def layers(self, state: State) -> list[Json] | None:
         """Computes the attention in each layer for the text of a state.
 
-        Returns a list of dicts for JSON: for each layer of an AGT "name" and "values" [T], the
-        attention to T words; for each layer and head of SSAN the result of `grid`, with "pairs"
-        [T, T]. Returns None for a network without layers or a text without words.
+        Returns a list of dicts for JSON. The network "agt" has a dict for each layer, with "name"
+        and "values" [T], the attention to T words. The network "ssan" has a dict of `grid` for each
+        layer and head, with "pairs" [T, T], the attention of each word to each word. Returns None
+        for other networks or a text without words.
         """
         tokens = self.model.tokenizer.split(state.text, LONGEST)[: self.model.max_len]
         if self.model.network not in LAYERED or not tokens:
@@ -541,11 +547,11 @@ class Programs:
     def _run_forced(
         self, tokens: tuple[str, ...], gates: Sequence[np.ndarray], soft: bool
     ) -> tuple[np.ndarray, ...]:
-        """Runs `run_patterns` on a text of T words with S patterns of gates, each [T].
+        """Runs `run_patterns` on a text of T words, `tokens`, with S patterns of gates, each [T].
 
-        `soft` is True if gates may also be between 0 and 1. The results belong to a batch with
-        this text only, padded to T': the class probabilities [S, 1, C], the attention and the gates
-        [S, 1, T'], and the open probabilities [1, T'].
+        `soft` is True if gates may also be between 0 and 1. The results belong to a batch with this
+        text only, padded to T': the probabilities [S, 1, C] of C classes, the attention and the
+        gates [S, 1, T'], and the open probabilities [1, T'].
         """
         edge = width_of(len(tokens), self.model.max_len, COARSE)
         rows = np.zeros((len(gates), 1, edge), np.float32)
@@ -575,7 +581,7 @@ class Programs:
         return all([*acquired, self.removal.close(seconds)])
 
     def _open_probabilities(self, tokens: tuple[str, ...]) -> np.ndarray:
-        """Returns float [T]: the probability of each of the T words that its gate is open."""
+        """Returns float [T]: the probability that the gate of each of the T `tokens` is open."""
         closed = np.zeros(len(tokens), np.float32)
         # Two patterns are passed, because `answer` passes two as well and the program has their
         # number in its shape.

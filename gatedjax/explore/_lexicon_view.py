@@ -26,7 +26,9 @@ _OUTPUTS = {
 
 
 class LexiconView(View):
-    """The view of a lexicon, whose shares are additive and exact.
+    """Answers the requests of the explorer's page for a lexicon: classes, gates and shares.
+
+    The shares of the words in the logits are additive and exact:
 
         logits [C] = bias + sum_t words_t + sum_p pairs_p
 
@@ -42,7 +44,7 @@ class LexiconView(View):
       fields: the input fields, each a dict of texts: "name", its field of `State`; "label"; and
         "empty", the text that is shown in an empty field.
       classes: the names of the classes, labels or grades; () for a number.
-      layered: True if `layers` returns grids.
+      layered: False, because a lexicon has no layers that the page could show.
       max_len: the largest number of words that are shown.
     """
 
@@ -68,9 +70,10 @@ class LexiconView(View):
         """Computes the prediction for the text of a state, and the shares of its words.
 
         Returns (notes, answer): a list of sentences for the user, and a dict for JSON, or None for
-        a text without a word. It has the keys of `View.answer`, also those of a target. Its "lines"
-        are dicts that `line` makes: the words with their shares in each logit, and the pairs of
-        open neighbours.
+        a text without a word. It has the keys of `View.answer`, such as "title" (the prediction),
+        "share" (its probability), "classes" with "probabilities", and "lines", also the keys of a
+        target. The lines are dicts that `line` makes: the words with their shares in each logit,
+        and the pairs of open neighbours.
         """
         model = self._model
         every_word = model.split(state.text)

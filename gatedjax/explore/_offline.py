@@ -69,12 +69,13 @@ def payload(explorer: Explorer, text: str) -> Json:
 
     Returns:
       A dict for JSON: "about", the constants of `Explorer.about`; "text"; "tokens", its words; and
-      "models", a list with a dict per model: the results of `_patterns`, with an entry for each
-      pattern in the order of `patterns_of`. Its "removed" has the results for the text without each
-      of its n words, or None for a single word. For a model with gates and C classes it is
-      {"open", "probabilities"}: lists [n, n - 1] of the open probabilities, and the probabilities
-      [n, 2^(n-1), C - 1] of all classes but the last, as a text of `_shares`. For a model without
-      gates "open" is None and "probabilities" has the shape [n, C - 1].
+      "models", a list with the dict of `_patterns` for each model: "known" (words), "open" (their
+      open probabilities), and "probabilities" and "attention" with an entry for each pattern in the
+      order of `patterns_of`. Its "removed" has the results for the text without each of its n
+      words, or None for a single word. For a model with gates and C classes it is {"open",
+      "probabilities"}: lists [n, n - 1] of the open probabilities, and the probabilities [n,
+      2^(n-1), C - 1] of all classes but the last, as a base64 text that `_shares` makes. For a
+      model without gates "open" is None and "probabilities" has the shape [n, C - 1].
 
     Raises:
       ValueError: if the models are not classifiers of single texts, or for the number of words.
@@ -125,9 +126,11 @@ def _patterns(programs: Programs, tokens: tuple[str, ...]) -> Json:
     Returns:
       A dict of the model in `payload`: "known" [T], True for words of the vocabulary; "open" [T],
       the open probabilities, None without gates; "probabilities" [2^T, C] of C classes and
-      "attention" [2^T, T], flattened into texts by `_shares`, and without gates [C] and [T];
-      "removed", see `payload`; with gates "empty", the rule for texts without an open gate; and
-      without gates "kept" [T], True for words that attention can see, and "density", their share.
+      "attention" [2^T, T], as base64 texts that `_shares` makes, and without gates [C] and [T];
+      "removed", the results for the text without each of its words, a dict as `_removed_words`
+      makes it, or None for a single word; with gates "empty", the rule for texts without an open
+      gate; and without gates "kept" [T], True for words that attention can see, and "density",
+      their share.
 
     Raises:
       ValueError: if the model does not read all of the words.
@@ -164,8 +167,8 @@ def _patterns(programs: Programs, tokens: tuple[str, ...]) -> Json:
 def _run_patterns(programs: Programs, tokens: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Returns (class probabilities [2^T, C], attention [2^T, T]) of all patterns of the gates.
 
-    `tokens` are the T words of a text, and C is the number of classes. The patterns are in the
-    order of `patterns_of`.
+    `programs` are the compiled programs of the model, `tokens` are the T words of a text, and C is
+    the number of classes. The patterns are in the order of `patterns_of`.
     """
     gates = patterns_of(len(tokens))
     parts: list[Any] = []
@@ -182,9 +185,10 @@ def _run_patterns(programs: Programs, tokens: tuple[str, ...]) -> tuple[np.ndarr
 def _removed_words(programs: Programs, tokens: tuple[str, ...]) -> Json | None:
     """Returns "removed" of `payload`: the results for the text without each of its words.
 
-    It is a dict: "open", lists [T, T - 1] of the open probabilities of T words, or None without
-    gates; and "probabilities", a text of `_shares` with [T, 2^(T-1), C - 1], or without gates
-    [T, C - 1], the last of C classes left out. The result is None for a single word.
+    `programs` are the compiled programs of the model, and `tokens` the T words of the text. The
+    result is a dict: "open", lists [T, T - 1] of the open probabilities, or None without gates; and
+    "probabilities" [T, 2^(T-1), C - 1], or without gates [T, C - 1], the last of C classes left
+    out, as a base64 text that `_shares` makes. The result is None for a single word.
     """
     if len(tokens) < 2:
         return None

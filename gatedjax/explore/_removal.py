@@ -69,7 +69,8 @@ class Removal:
     def without_each(self, tokens: tuple[str, ...], state: State) -> np.ndarray:
         """Computes the probabilities [T, C] of C classes for a text without each of its T words.
 
-        `state` has the mode of the gates and the forced gates, which follow their words.
+        `tokens` are the T words. `state` has the mode of the gates and the forced gates, which
+        follow their words.
         """
         if not self._programs.gated:
             return self._reading(tokens)
@@ -84,7 +85,10 @@ class Removal:
         return probabilities
 
     def open_probabilities(self, tokens: tuple[str, ...]) -> np.ndarray:
-        """Returns [T, T - 1]: row t has the open probabilities of the T words without word t."""
+        """Returns [T, T - 1]: row t has the open probabilities of the text without word t.
+
+        `tokens` are the T words of the text. An open probability is that of the gate of a word.
+        """
         return self._likely(tokens)
 
     def close(self, seconds: float) -> bool:
@@ -133,7 +137,7 @@ class Removal:
     def _run_model(self, tokens: tuple[str, ...]) -> np.ndarray:
         """Computes the probabilities [T, C] of C classes for a text without each of its T words.
 
-        This is for a model without gates.
+        `tokens` are the T words. This is for a model without gates.
         """
         with self._lock:
             outputs = self._programs.model.run(self._batch(tokens))

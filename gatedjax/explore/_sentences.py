@@ -107,7 +107,8 @@ def read_sentences(
 
     Args:
       explorer: the explorer of the models.
-      table: the sentences; a sentence with a label that a model does not have is skipped.
+      table: the sentences with their labels, a `Table` as from `open_table`; a sentence with a
+        label that a model does not have is skipped.
       most: largest number of sentences that are read.
       leaks: number of sentences for which the gate leak is measured: the change of the prediction
         when the words with closed gates are removed.
@@ -175,6 +176,9 @@ def _rows(
 ) -> list[Json]:
     """Returns the `rows` of `Sentences`, without gate leaks: a dict for each sentence.
 
+    Its keys are "text", "label", "predicted" (the class), "error" (1 - probability of the label),
+    "density" (the share of open gates, None without gates) and "leak" (None).
+
     Args:
       classes: the classes of the first model.
       results: the results of this model.
@@ -234,7 +238,7 @@ class _Results:
       texts: the words of each text.
       check: called between batches; an exception from it ends the work.
       thresholds: [S], in descending order; at -1 all gates are open.
-      middle_probabilities: [N, C], the probabilities of the classes with the threshold 0.5, or
+      middle_probabilities: [N, C], the probabilities of the C classes with the threshold 0.5, or
         without gates.
       masks: for each text a bool [T] for its T words, True at words with an open gate at the
         threshold 0.5, or without gates at all words.
@@ -257,9 +261,9 @@ class _Results:
     ) -> "_Results":
         """Runs the model on texts, each a tuple of words, with a program for each padded length.
 
-        Words after the `max_len` of the model are not read. `check` is called between batches; an
-        exception from it ends the work. Returns the `_Results`, with a single threshold -1 for a
-        model without gates.
+        `programs` are the compiled programs of the model. Words after its `max_len` are not read.
+        `check` is called between batches; an exception from it ends the work. Returns the
+        `_Results`, with a single threshold -1 for a model without gates.
         """
         model = programs.model
         texts = [words[: model.max_len] for words in texts]
@@ -318,8 +322,9 @@ class _Results:
     def curve(self, targets: Sequence[int]) -> Json:
         """Returns {"density", "accuracy", "threshold"}, lists with an entry per distinct threshold.
 
-        "density" is the share of the words with an open gate, "accuracy" that of the correct texts.
-        `targets` are the positions of the true classes of the N texts.
+        "density" is the share of the words with an open gate, "accuracy" that of the correct texts,
+        and "threshold" the probability above which a gate is open. `targets` are the positions of
+        the true classes of the N texts.
         """
         words = sum(map(len, self.texts))
         # Equal thresholds become a single point, because they are keys of a dict.
@@ -369,9 +374,10 @@ def _batches(
 ) -> Iterator[tuple[list[int], Tree]]:
     """Yields (positions of the texts, padded batch) for texts of similar length.
 
-    Each text is a tuple of words; its position is its index in `texts`. All batches of a padded
-    length have the same number of rows; rows after the positions repeat texts and must be ignored.
-    A batch is a dict with "tokens" [rows, width] and "lengths" [rows].
+    `programs` are the compiled programs of the model. Each text is a tuple of words; its position
+    is its index in `texts`. All batches of a padded length have the same number of rows; rows after
+    the positions repeat texts and must be ignored. A batch is a dict with "tokens" [rows, width]
+    and "lengths" [rows].
     """
 
     shapes = functools.partial(shape_of, longest=programs.model.max_len, widths=COARSE)
@@ -383,6 +389,7 @@ def _batches(
 def _shape(batch: Tree) -> tuple[int, ...]:
     """Returns the shape (S, B, T) of the gates of a batch under all S thresholds.
 
-    The batch has "tokens" [B, T], the padded ids of B texts of up to T words.
+    S is the number of thresholds that `compute` chooses for a model with gates. The batch has
+    "tokens" [B, T], the padded ids of B texts of up to T words.
     """
     return (len(SHARES) + len(ROUND) + 1, *batch["tokens"].shape)

@@ -47,7 +47,7 @@ Ask = Callable[[Json], Json]
 
 
 def page_file(name: str) -> bytes:
-    """Returns the content of a file in the folder `page`, such as "explorer.js"."""
+    """Returns the content of the file `name` in the folder `page`, such as "explorer.js"."""
     return (resources.files("gatedjax.explore") / "page" / name).read_bytes()
 
 
@@ -239,7 +239,9 @@ class _Handler(BaseHTTPRequestHandler):
         return message
 
     def _answer(self, question: Json) -> Json:
-        """Returns the answer of the function `ask` of the server to a message, both dicts for JSON.
+        """Returns the answer of the function `ask` of the server to the message `question`.
+
+        Both are dicts for JSON.
 
         Raises:
           _Refused: if `ask` raises an error, with the message of the error.

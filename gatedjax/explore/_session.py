@@ -98,7 +98,8 @@ class Session:
         """Returns the answer to "sentences", and starts to read them at the first question.
 
         It is a dict with "ready", False until the sentences are read; then also with the keys of
-        `Sentences.about`, or with "failed", the message of an error.
+        `Sentences.about`, such as "total" (their number) and "curves" (accuracy by threshold), or
+        with "failed", the message of an error.
 
         Raises:
           ValueError: if the session has no labelled sentences.

@@ -121,7 +121,8 @@ class View:
         if there is no answer, else a dict for JSON: "title", the predicted class, candidate or
         translation; "share", its probability or None; "head", the title of the table of classes;
         "classes" and "probabilities", lists for this table; "details", a text for each class, or
-        None; "note", a remark; and "lines", a list of dicts that `line` makes.
+        None; "note", a remark; and "lines", a list of dicts that `line` makes, each with the words
+        of a text ("tokens") and perhaps numbers for them ("values").
 
         An answer may also have "order", the positions of the classes in the order of the table
         (default: by falling probability), of which the first 10 (`MOST_CLASSES`) are shown; "best",
@@ -207,7 +208,7 @@ def grid(
     *,
     note: str = "",
 ) -> Json:
-    """Makes a grid of numbers for pairs of words, for the first `PAIRED` words of both axes.
+    """Makes a grid of numbers for pairs of words, for the first 40 (`PAIRED`) words of both axes.
 
     Args:
       name: title of the grid.
@@ -274,7 +275,7 @@ class PairView(View):
       fields: the input fields, each a dict of texts: "name", its field of `State`; "label"; and
         "empty", the text that is shown in an empty field.
       classes: the names of the classes.
-      layered: True if `layers` returns grids.
+      layered: True if `layers` returns grids, dicts with a number for each pair of words.
       max_len: the largest number of words that the model reads.
     """
 
@@ -329,10 +330,11 @@ class PairView(View):
     def _program(self) -> Any:
         """A compiled function of (params, batch) for a pair.
 
-        `batch` has B pairs, see `pad_texts`. The function returns the probabilities [B, C] of C
-        classes; a tuple with the mask of the open words, a bool [B, T], of each text of T words;
-        the density [B], the share of selected pairs of words; and the outputs of the attention
-        layer for both texts, with the fields `weights` and `gates`.
+        `batch` has B pairs: the first texts in "tokens" [B, T] and "lengths" [B], the second in
+        "hypothesis" [B, T] and "hypothesis_lengths" [B]. The function returns the probabilities [B,
+        C] of C classes; a tuple with the mask of the open words, a bool [B, T], of each text of T
+        words; the density [B], the share of selected pairs of words; and the outputs of the
+        attention layer for both texts, with the fields `weights` and `gates`.
         """
 
         def run(params: Params, batch: Tree) -> Tree:
@@ -346,8 +348,10 @@ class PairView(View):
     def _run_texts(self, texts: tuple[tuple[str, ...], ...]) -> Any:
         """Runs `_program` on a pair, given as the words of both texts.
 
-        Returns its four outputs for a batch of one pair, as NumPy arrays: probabilities [1, C],
-        masks (a bool [1, T] for each text), density [1], and the outputs of the attention layer.
+        Returns its four outputs for a batch of one pair, as NumPy arrays: the probabilities [1, C]
+        of C classes; the mask of the open words, a bool [1, T] for each text of T words with
+        padding; the density [1], the share of selected pairs of words; and the outputs of the
+        attention layer.
         """
         # Both texts are padded to the same width, so that there is one program for each width and
         # not for each pair of widths.
@@ -382,8 +386,9 @@ class PairView(View):
         """Computes the class of the pair of texts in a state.
 
         Returns (notes, answer): a list of sentences for the user, and a dict for JSON with the keys
-        of `View.answer`, or None if a text has no word. "lines" has a dict that `line` makes for
-        each text, with its selected words if the model has a selector.
+        of `View.answer`, or None if a text has no word. They include "title" (the predicted class),
+        "share" (its probability), "classes" with "probabilities", and "lines", with a dict that
+        `line` makes for each text, with its selected words if the model has a selector.
         """
         notes, texts = self._texts(state)
         if not all(texts):
@@ -413,7 +418,8 @@ class PairView(View):
     def layers(self, state: State) -> list[Json] | None:
         """Computes a grid for each of the two texts and each head: the weights of its words.
 
-        Returns the grids, a list of dicts for JSON that `grid` makes; None if a text has no word.
+        Returns the grids, a list of dicts for JSON that `grid` makes, with the words of the "rows"
+        and "columns" and a number for each pair of them in "pairs"; None if a text has no word.
         """
         _, texts = self._texts(state)
         if not all(texts):
@@ -455,7 +461,7 @@ class ReaderView(View):
       network: a description of the network.
       fields: the input fields, each a dict of texts: "name", its field of `State`; "label"; and
         "empty", the text that is shown in an empty field.
-      layered: True if `layers` returns grids.
+      layered: False, because `layers` returns None.
       max_len: the largest number of words that the model reads.
     """
 
@@ -483,8 +489,10 @@ class ReaderView(View):
     def _program(self) -> Any:
         """A compiled function of (params, batch) that returns the output of the GA Reader.
 
-        `batch` is a batch of `ClozeBatches` with a single question. The output is a struct with the
-        scores of the candidates and the attention of each hop.
+        `batch` is a batch of `ClozeBatches` with a single question: padded ids of the document and
+        the query, their lengths, and the occurrences of the candidates. The output is a
+        `GAReaderOutput` with log-probabilities of the candidates ("logits"), the attention to the
+        words of the query in each layer but the last, and that of the last layer to the document.
         """
         config = self._reader.config
         letters = len(self._reader.characters) if config.characters.char_dim else 0
@@ -586,9 +594,9 @@ class ReaderView(View):
         missing or unsuitable input, else a dict for JSON with "title" (the predicted candidate),
         "share" (its probability), "classes" (the candidates) with "probabilities", "details" (how
         often each occurs), texts for the page, and "lines". A line is a dict of `line` with numbers
-        for the words of the document: first a line for each hop, whose "values" have for each word
-        of the question the attention of every document word to it; then the attention of the last
-        hop to the words of the document.
+        for the words of the document: first a line for each hop (layer of the reader) but the last,
+        whose "values" have for each word of the question the attention of each document word to it;
+        then the attention of the last hop to the words of the document.
         """
         words = tuple(self._split(" ".join(state.text.split())))
         query = tuple(self._split(state.question.replace("XXXXX", PLACEHOLDER)))
@@ -674,7 +682,7 @@ class ReaderView(View):
         return ""
 
     def layers(self, state: State) -> list[Json] | None:
-        """Returns None, because the answer already has all hops."""
+        """Returns None, because `answer` already has the attention of all layers."""
         return None
 
     def warm_up(self, closed: Callable[[], bool]) -> None:
@@ -708,7 +716,7 @@ class TranslatorView(View):
       network: a description of the network.
       fields: the input fields, each a dict of texts: "name", its field of `State`; "label"; and
         "empty", the text that is shown in an empty field.
-      layered: True if `layers` returns grids.
+      layered: True if `layers` returns grids, dicts with a number for each pair of words.
       max_len: the largest number of words that the model reads.
     """
 
@@ -732,7 +740,7 @@ class TranslatorView(View):
         self._aligning = functools.lru_cache(_KEPT)(self._align)
 
     def example(self) -> dict[str, str]:
-        """Returns {"text": a sentence of pieces that are words of their own}."""
+        """Returns {"text": a sentence of the first pieces in the vocabulary that are words}."""
         bpe = self._translator.bpe
         pieces = bpe.pieces(range(len(bpe)))
         return {"text": example_text(p[1:] for p in pieces if p.startswith(SPACE) and len(p) > 3)}
@@ -741,8 +749,9 @@ class TranslatorView(View):
     def _search(self) -> Any:
         """A compiled function of (params, batch) that returns the ids of the translation.
 
-        `batch` is that of `_batch`, a single sentence. The ids are an int array [L] for the pieces
-        of the longest possible translation; the ids after the stop token have no meaning.
+        `batch` has the ids of the T pieces of a single sentence, "tokens" [1, T] and "lengths" [1].
+        The result is an int array [L] for the L pieces of the longest possible translation; the ids
+        after the stop token have no meaning.
         """
         decode = self._translator.decode
         return jax.jit(lambda params, batch: decode(params, batch)[0])
@@ -784,7 +793,10 @@ class TranslatorView(View):
         return jax.jit(run)
 
     def _batch(self, ids: tuple[int, ...]) -> dict[str, np.ndarray]:
-        """Returns the ids of a sentence as a padded batch: "tokens" [1, T] and "lengths" [1]."""
+        """Returns the ids of a sentence as a padded batch: "tokens" [1, T] and "lengths" [1].
+
+        `ids` are the ids of the pieces of the sentence, and T is their padded number.
+        """
         edge = width_of(len(ids), self._pieces, COARSE)
         tokens = np.zeros((1, edge), np.int32)
         tokens[0, : len(ids)] = ids
@@ -820,7 +832,7 @@ class TranslatorView(View):
         return np.stack(weights)[:, :, : len(target), : len(ids)], selections
 
     def _ids(self, state: State) -> tuple[str, tuple[int, ...]]:
-        """Returns (note, ids): the ids of the pieces of the text of `state`, with the end marker.
+        """Returns (note, ids): the ids of the pieces of the text of `state`, with the stop token.
 
         If the text is empty or too long, the note gives the reason and the ids are (); else it is
         "".
@@ -840,7 +852,8 @@ class TranslatorView(View):
         """Computes the translation of the text of a state.
 
         Returns (notes, answer): a list of sentences for the user, and a dict for JSON with the keys
-        of `View.answer`, or None for a text that is empty or too long. "title" is the translation.
+        of `View.answer`, or None for a text that is empty or too long. "title" is the translation,
+        "lines" has the subword pieces of the text, and "classes" and "probabilities" are empty.
         """
         wrong, ids = self._ids(state)
         if wrong:

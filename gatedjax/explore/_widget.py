@@ -30,7 +30,8 @@ def explorer(
       against: a second model, which is shown for comparison.
       text: the text that is shown first. By default it is the sentence of `data` with the largest
         error, or without `data` an example of words that the model knows.
-      data: labelled texts to browse, in a form that `TextClassifier.evaluate` accepts.
+      data: labelled texts to browse: the path of a file (.csv, .jsonl, ...), rows (text, label), a
+        frame or a dict of columns, or another form that `TextClassifier.evaluate` accepts.
       states: for a model of token vectors without its encoder the texts to choose from: the path of
         a file that `save_states` wrote, or a sequence of pairs (tokens, vectors [T, D]).
 
@@ -105,7 +106,12 @@ def answer_message(session: Session, content: Any) -> Json:
 
 
 def _widget_class() -> Any:
-    """Returns the class of the widget, whose base class is in the optional package anywidget."""
+    """Returns the class `Widget(session, state)` of the explorer in a notebook.
+
+    Its base class is in the optional package anywidget; without the package this raises an
+    ImportError. session answers the messages of the page, and state is a dict for JSON, the fields
+    of the first `State` of the page.
+    """
     try:
         import anywidget
         import traitlets

@@ -69,8 +69,9 @@ def check_kind(
     """Checks the kind of a model folder and its format version.
 
     Args:
-      config: the content of config.json.
-      accepted: the kind, or the kinds, that the caller can use, see `Kind`.
+      config: the content of config.json, a dict.
+      accepted: the kind, or the kinds, that the caller can use, such as "text" for a text
+        classifier, "cloze" for a reader or "run" for the parameters of a run; see `Kind`.
       folder: the folder, for messages.
 
     Returns:

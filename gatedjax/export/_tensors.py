@@ -140,7 +140,7 @@ def check_finite(params: Tree, where: str | Path) -> None:
     Predictions of such parameters would be meaningless. Integers and booleans are not checked.
 
     Args:
-      params: the parameters, a tree that `take_apart` accepts.
+      params: the parameters, a tree of arrays and Python numbers, such as nested dicts.
       where: the file or folder of the parameters, for the message.
 
     Raises:
@@ -157,7 +157,7 @@ def check_finite(params: Tree, where: str | Path) -> None:
 
 
 def load_flat(path: str | Path) -> dict[str, np.ndarray]:
-    """Reads the arrays of a `safetensors` file, by their names in the file.
+    """Reads the arrays of the `safetensors` file at `path`, by their names in the file.
 
     It reads files of all libraries; `load_params` reads the trees that gatedjax saves.
     """

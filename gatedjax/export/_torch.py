@@ -186,9 +186,9 @@ def _convert(
     """Returns a tuple of the weights of each layer, or of (forward, backward) weights.
 
     `gates` is 4 for an LSTM and 3 for a GRU. `convert` maps the four arrays of PyTorch for a layer
-    and direction to weights. `state_dict` has the arrays of PyTorch by name, or is the path of a
-    `safetensors` file, and `prefix` is the prefix of the names. Raises ValueError for a missing or
-    unknown name.
+    and direction to `LSTMWeights` or `GRUWeights`. `state_dict` has the arrays of PyTorch by name,
+    or is the path of a `safetensors` file, and `prefix` is the prefix of the names. Raises
+    ValueError for a missing or unknown name.
     """
     if isinstance(state_dict, str | Path):
         state_dict = load_flat(state_dict)

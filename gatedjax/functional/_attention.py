@@ -62,8 +62,9 @@ def attention_pool(
 def weighted_sum(states: Array, weights: Array) -> Array:
     """Computes sum_t weights_t states_t, as `attention_pool` does, without checks or a mask.
 
-    states [*B, T, D] are a vector for each of T positions; they must be finite at padding, and
-    weights [*B, T] must be 0 there. The result [*B, D] has the dtype of states.
+    states [*B, T, D] are a vector of width D for each of T positions (*B are any leading axes);
+    they must be finite at padding, and weights [*B, T] must be 0 there. The result [*B, D] has the
+    dtype of states.
     """
     pooled = jnp.einsum(
         "...t,...td->...d", weights, states, preferred_element_type=wide_dtype(states, weights)

@@ -34,7 +34,11 @@ def clip_gradient(x: Float[Array, "..."], bound: float) -> Float[Array, "..."]:
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _clip(bound: float, x: Array) -> Array:
-    """Returns x; `bound` is only for the backward pass."""
+    """Returns x; `bound` is only for the backward pass.
+
+    x is an array of any shape. The backward pass clips the gradient of x elementwise to
+    [-bound, bound].
+    """
     del bound
     return x
 
@@ -42,7 +46,7 @@ def _clip(bound: float, x: Array) -> Array:
 def _clip_fwd(bound: float, x: Array) -> tuple[Array, None]:
     """Returns (x, None): the backward pass needs no saved array.
 
-    x is an array of any shape, and bound is only for the backward pass.
+    x is an array of any shape. bound, the limit of its gradient, is only for the backward pass.
     """
     del bound
     return x, None

@@ -117,8 +117,10 @@ def _check_range(targets: Array, classes: int, mask: Array | None) -> None:
 def _nll(states: Array, kernel: Array, bias: Array | None, targets: Array) -> Array:
     """Computes `linear_cross_entropy` [N] of N states, without checks and mask.
 
-    The states are [N, H], the kernel is [H, V] for V classes, the targets are int [N] and the bias
-    is [V], or None for zeros. A target outside [0, V) gives NaN.
+    The states are [N, H], vectors of width H, the kernel is [H, V] for V classes, the targets are
+    int [N] and the bias is [V], or None for zeros. The result, -log softmax(h W + b)_y for a state
+    h, kernel W, bias b and target y, is a number for each state, in nats. A target outside [0, V)
+    gives NaN.
     """
     # A custom backward pass from stored exponentials was slower: 1.10 times this one at N 400,
     # H 200, V 10,000 (medians of 25 turns on 2 idle cores of an AMD EPYC), because the three

@@ -49,7 +49,7 @@ def vary_together(tree: Tree, extra: Tree = ()) -> Tree:
         return tree
 
     def cast(leaf: Tree) -> Tree:
-        """Returns the array `leaf`, cast to vary over the union of the axes."""
+        """Returns the array `leaf`, cast to vary over the manual mesh axes of all arrays."""
         return lax.pcast(leaf, tuple(sorted(axes - _varying(leaf))), to="varying")
 
     return jax.tree.map(cast, tree)
@@ -107,10 +107,11 @@ def compile_outside_jit(*static: int) -> Callable[..., Tree]:
     """Decorates a module-level function so that calls outside `jit` compile once per shape.
 
     Inside `jit` the function is inlined. Without this decorator a loop in the function would
-    compile again in each call, because its body closes over the arrays of that call.
+    compile again in each call, because its body closes over the arrays of that call. The result is
+    the decorator: it maps the function to its compiled form with the same arguments.
 
     Args:
-      *static: the positions of hashable arguments that are known while tracing.
+      *static: the positions, from 0, of hashable arguments that are known while tracing.
     """
     return functools.partial(jax.jit, static_argnums=static, inline=True)
 
@@ -119,7 +120,8 @@ def compile_outside_jit(*static: int) -> Callable[..., Tree]:
 def _run_compiled(core: Callable[..., Tree], static: tuple[Any, ...], arguments: Tree) -> Tree:
     """Returns core(*static, *arguments), compiled once for each core, `static` and shapes.
 
-    `static` are hashable values, and `arguments` is a tuple of pytrees of arrays.
+    `core` is a module-level function of arrays, `static` are its first arguments, hashable values
+    that are known while tracing, and `arguments` is a tuple of pytrees of arrays.
     """
     return core(*static, *arguments)
 
@@ -166,7 +168,7 @@ def rows_like(tree: Tree, *like: jax.Array) -> Tree:
     (rows,) = tuple(leading_spec(*like)) or (None,)
 
     def place(leaf: Tree) -> Tree:
-        """Returns the array `leaf` with its first axis sharded like the rows.
+        """Returns the array `leaf` with its first axis, the rows, sharded like that of `like`.
 
         The sharding of its other axes does not change.
         """

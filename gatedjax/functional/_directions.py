@@ -25,6 +25,8 @@ from gatedjax.functional._types import ArrayLike, Carry, Dtype, Tree, Weights
 class Recurrence(NamedTuple):
     """A checked call of `lstm`, `gru` or `rau` for one direction.
 
+    There are B rows, T steps, inputs of width D and H hidden units.
+
     Attributes:
       kind: the kernel for GPUs, a key of `KINDS` ("lstm", "gru_after", "gru_before" or "rau"), or
         None if there is no kernel.
@@ -70,9 +72,10 @@ def kind_of(
 ) -> tuple[str | None, str]:
     """Returns (kernel, name): the kernel for GPUs, and a name for messages.
 
-    `recurrence` is "lstm", "gru" or "rau"; `reset_after` and `attention` are options of `gru` and
-    `rau`. The kernel is "lstm", "gru_after" (a GRU with reset_after), "gru_before" or "rau", or
-    None if the options have no kernel. The name is, for example, "gru with reset_after".
+    `recurrence` is "lstm", "gru" or "rau"; `reset_after` is an option of `gru` and `rau`, and
+    `attention`, a form such as "feature_proj" or "sigmoid", of `rau`. The kernel is "lstm",
+    "gru_after" (a GRU with reset_after), "gru_before" or "rau", or None if the options have no
+    kernel. The name is, for example, "gru with reset_after".
     """
     if recurrence == "lstm":
         return "lstm", "lstm"
@@ -130,9 +133,10 @@ def run_recurrences(
 ) -> list[tuple[Carry, Array]]:
     """Runs one or two directions over the same inputs; returns (final, outputs) of each.
 
-    `calls` are the checked calls of the directions, and `implementation` is "auto", "scan" or
-    "persistent", as in `lstm`. The final carry has arrays [B, H], and the outputs are [B, T, H],
-    for B rows, T steps and H hidden units.
+    `calls` has a `Recurrence` for each direction, the checked arguments of a call of `lstm`, `gru`
+    or `rau`, as their `_prepare` returns it. `implementation` is "auto", "scan" or "persistent", as
+    in `lstm`. The final carry has arrays [B, H], and the outputs are [B, T, H] in the order of the
+    inputs, in a reverse direction too, for B rows, T steps and H hidden units.
     """
     # Both directions have the same inputs, mask and options, so that the first stands for both.
     first = calls[0]
@@ -200,15 +204,16 @@ def _scan_both(
 ) -> tuple[Tree, Tree]:
     """Runs the scans of both directions in one loop; returns (final, outputs) of each.
 
-    `core` and `static` belong to the `Recurrence` of the forward direction; `forward` and
-    `backward` are the `arguments` of the `Recurrence` of each direction: weights, inputs, mask,
-    initial carry, dropout mask and restarts. The backward direction runs as a forward scan over
-    reversed time. The final carry has arrays [B, H], and the outputs are [B, T, H] in the order of
-    the inputs.
+    `core`, the scan, and `static`, its options that are known while tracing, belong to the
+    `Recurrence` of the forward direction; `forward` and `backward` are the `arguments` of the
+    `Recurrence` of each direction: weights, inputs, mask, initial carry, dropout mask and restarts.
+    The backward direction runs as a forward scan over reversed time. The final carry has arrays
+    [B, H], and the outputs are [B, T, H] in the order of the inputs, for B rows, T steps and H
+    hidden units.
     """
 
     def reverse(array: Array | None) -> Array | None:
-        """Returns an array [B, T, ...] with its T steps in reverse order; None stays None."""
+        """Returns an array [B, T, ...] of B rows with its T steps reversed; None stays None."""
         return None if array is None else jnp.flip(array, axis=1)
 
     weights, xs, mask, initial, dropout, begins = backward
@@ -299,13 +304,13 @@ def run_both(
       unroll: `lstm`, `gru`, `rau` or a function with the same first arguments, or a
         `functools.partial` of it with options.
       weights: the weights of the forward and of the backward direction, such as two `GRUWeights`.
-      xs: inputs [B, T, D].
+      xs: inputs [B, T, D], a vector of width D at each of T steps of B rows.
       mask: True at real steps [B, T]; None means all.
       options: two dictionaries with the further keywords of the forward and of the backward call,
         such as {"initial": carry}; both have the same `implementation` or none.
 
     Returns:
-      The final carry and the outputs [B, T, H] of each direction.
+      The final carry and the outputs [B, T, H] of each direction, for H hidden units.
     """
     # A `functools.partial`, such as a module passes, has options of both directions.
     shared: dict[str, Any] = {}

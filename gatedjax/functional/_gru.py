@@ -119,9 +119,10 @@ def gru_gates(
 ) -> tuple[Array, Array]:
     """Returns the update gate z and the candidate c of `gru_step`, each [B, H].
 
-    fed [B, H] is m h, the hidden state after recurrent dropout; x is [B, D]. reset_after is True to
-    apply the reset gate after the recurrent product, and gradient_clip bounds the gradients of the
-    sums inside the gates (None does not). Shapes are not checked. weights are `GRUWeights`.
+    fed [B, H] is m h, the H hidden units of B rows after recurrent dropout; x [B, D] are inputs of
+    width D. reset_after is True to apply the reset gate after the recurrent product, and
+    gradient_clip bounds the gradients of the sums inside the gates (None does not). Shapes are not
+    checked. weights are `GRUWeights`.
     """
 
     def clip(sums: Array) -> Array:
@@ -235,9 +236,11 @@ def _prepare(
 ) -> Recurrence:
     """Checks the arguments of `gru`, and returns the call as a `Recurrence`.
 
-    The `Recurrence` has the function that runs the call, and its arrays with padding set to 0. The
-    function takes the arguments of `gru` without `implementation`: the weights, the inputs xs
-    [B, T, D], their mask [B, T] or lengths [B], the carries [B, H], and the options.
+    The `Recurrence` has the function that runs the call, and its arrays with padding set to 0.
+    `_prepare` takes the arguments of `gru` without `implementation`: the weights, the inputs xs
+    [B, T, D], their mask [B, T] or lengths [B], resets [B, T], True at the first step of each
+    segment, the carries [B, H] before the first step (initial) and at the start of a segment
+    (reset_to), and the options. There are B rows, T steps, inputs of width D and H hidden units.
     """
     _, size = _check_weights(weights, xs, "B T D", reset_after)
     if gradient_clip is not None:
@@ -310,10 +313,11 @@ def _forward(
 ) -> tuple[tuple[Array, Array], tuple[Array, Tree]]:
     """Runs the scan of `gru` and stores the arrays that its backward pass needs.
 
-    xs is [B, T, D]; mask [B, T] is True at real steps, or None; initial is the carry [B, H];
-    dropout [B, H] is the mask m of recurrent dropout, or None; begins has goes_on, bool [B, T],
-    False at the steps that start with a new carry, and that carry. form is the layout of the loop,
-    with states [H, B] or [B, H], and kind has the options of `gru`.
+    xs [B, T, D] are inputs of width D at T steps of B rows; mask [B, T] is True at real steps, or
+    None; initial is the carry, H hidden units [B, H]; dropout [B, H] is the mask m of recurrent
+    dropout, or None; begins has goes_on, bool [B, T], False at the steps that start with a new
+    carry, and that carry. form is the layout of the loop, with states [H, B] or [B, H], and kind
+    has the options of `gru`.
 
     Returns:
       ((final, outputs), (states, saved)): the final carry [B, H]; the outputs [B, T, H], 0 at
@@ -338,9 +342,13 @@ def _forward(
     def body(h: Array, step: Tree) -> Tree:
         """Computes a step: (h, (input, is real, goes on)) -> (new h, (new h, saved)).
 
-        h is the state before the step, in the layout of the loop, and the two masks are bool [B] or
-        None. saved has r, z, c and stored of the step. The scan stacks the second result over the
-        steps.
+        h is the state before the step, [B, H] or its transpose [H, B] as `form` chooses for the
+        loop, for B rows and H hidden units. input has the inputs x of the step [B, D], of width D,
+        or their products x W [B, 3H] (see `GateSums.steps`). The two masks are bool [B] or None:
+        a row that is not real keeps its state, and a row in which "goes on" is False starts this
+        step from `fresh`, the carry of restarts. saved has the reset gate r, the update gate z, the
+        candidate c, and the input (with reset_after the result) of the candidate's recurrent
+        product. The scan stacks the second result over the steps.
         """
         x, keep, h = sums.prepare(step[0]), step[1], form.select(step[2], h, fresh)
         fed = apply_dropout(h, drop)
@@ -374,9 +382,12 @@ def _run_forward(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> tup
     """Returns (final, outputs) of `gru`, by a scan that JAX can differentiate in all modes.
 
     `forms` are the layouts of the loop, with states [H, B] or [B, H], for calls without and with
-    gradients, and `arguments` are (weights, xs, mask, initial, dropout, begins), as in `_forward`.
-    The result is the final carry [B, H] and the outputs [B, T, H]. `kind` has the options
-    `reverse`, `reset_after` and `gradient_clip`.
+    gradients, and `arguments` are (weights, xs, mask, initial, dropout, begins): the weights, the
+    inputs [B, T, D], the mask of real steps [B, T] or None, the first carry [B, H], the mask of
+    recurrent dropout [B, H] or None, and the `Restarts`, which are the steps that start with a new
+    carry, and that carry. The result is the final carry [B, H] and the outputs [B, T, H], for B
+    rows, T steps, inputs of width D and H hidden units. `kind` has the options `reverse`,
+    `reset_after` and `gradient_clip`.
     """
     return _forward(forms[0], kind, *arguments)[0]
 
@@ -386,8 +397,12 @@ def _gru(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> tuple[Array
     """Returns (final, outputs) like `_run_forward`, with the custom backward pass `_gru_bwd`.
 
     `forms` are the layouts of the loop, with states [H, B] or [B, H], for calls without and with
-    gradients, and `arguments` are (weights, xs, mask, initial, dropout, begins), as in `_forward`.
-    `kind` has the options `reverse`, `reset_after` and `gradient_clip`.
+    gradients, and `arguments` are (weights, xs, mask, initial, dropout, begins): the weights, the
+    inputs [B, T, D], the mask of real steps [B, T] or None, the first carry [B, H], the mask of
+    recurrent dropout [B, H] or None, and the `Restarts`, which are the steps that start with a new
+    carry, and that carry. `kind` has the options `reverse`, `reset_after` and `gradient_clip`. The
+    result is the final carry [B, H] and the outputs [B, T, H], for B rows, T steps, inputs of width
+    D and H hidden units.
     """
     return _run_forward(forms, kind, *arguments)
 
@@ -395,10 +410,14 @@ def _gru(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> tuple[Array
 def _gru_fwd(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> Tree:
     """Returns ((final, outputs), residuals): the result, and the arrays that `_gru_bwd` needs.
 
-    The layout of the loop is the second of `forms`, that of a call with gradients: states [H, B] or
-    [B, H]. The function takes the arguments of `_gru`. The residuals are (arguments, (states,
-    saved)), with the results of `_forward`. `kind` has the options `reverse`, `reset_after` and
-    `gradient_clip`.
+    `arguments` are (weights, xs, mask, initial, dropout, begins): the weights, the inputs [B, T, D]
+    of width D, the mask of real steps [B, T] or None, the first carry [B, H], the mask of recurrent
+    dropout [B, H] or None, and the `Restarts`, which are the steps that start with a new carry, and
+    that carry. The result is the final carry [B, H] and the outputs [B, T, H]. The residuals are
+    (arguments, (states, saved)): the states [T, B, H] after each of T steps, and the tuple of the
+    gates and candidates of each step that `_forward` stores. The layout of the loop is the second
+    of `forms`, that of a call with gradients: states [H, B] or [B, H] for B rows and H hidden
+    units. `kind` has the options `reverse`, `reset_after` and `gradient_clip`.
     """
     result, saved = _forward(forms[1], kind, *arguments)
     return result, (arguments, saved)
@@ -416,18 +435,19 @@ def _loop_back(
     Args:
       form: the layout of the loop, with states [H, B] or [B, H].
       kind: the options `reverse`, `reset_after` and `gradient_clip` of `gru`.
-      residuals: (arguments, (states, saved)). arguments are those of `_forward` after `kind`: U,
-        the inputs, the mask, the initial carry [B, H], the dropout factors and the restarts. states
-        are the states of all steps, and saved are r, z, c and the sum inside c of each step.
-      cotangents: the gradients of the final carry [B, H] and of the outputs [B, T, H], whatever the
-        layout.
-      recurrent: U [H, 3H] in the dtype of the products.
+      residuals: (arguments, (states, saved)). arguments are the weights, the inputs, the mask of
+        real steps, the initial carry [B, H], the mask of recurrent dropout and the `Restarts`,
+        which are the steps that start with a new carry, and that carry. states are the states after
+        each step [T, B, H], and saved are the reset gate r, the update gate z, the candidate c, and
+        the input (with reset_after the result) of the candidate's recurrent product, of each step.
+      cotangents: the gradients of the final carry [B, H] and of the outputs [B, T, H] of B rows, T
+        steps and H hidden units, whatever the layout.
+      recurrent: the recurrent kernel U [H, 3H] in the dtype of the products.
 
     Returns:
       The state before each step [T, B, H]; the gradients of the initial carry and of the carry of
       restarts, from which a step with a reset begins (None without restarts), in the layout of
-      `form`; and the gradients of the sums
-      inside r, z and c of each step [T, B, 3H].
+      `form`; and the gradients of the sums inside r, z and c of each step [T, B, 3H].
     """
     (_, xs, mask, initial, dropout, begins), (states, (r, z, candidate, inner)) = residuals
     final, outputs = cotangents
@@ -438,7 +458,10 @@ def _loop_back(
     bound = kind.gradient_clip
 
     def clip(change: Array) -> Array:
-        """Clips `change`, the gradient of a sum, to `gradient_clip`; None leaves it unchanged."""
+        """Clips `change`, the gradient of a sum, to [-gradient_clip, gradient_clip] elementwise.
+
+        `gradient_clip` is the option of `gru`; None leaves the gradient unchanged.
+        """
         return change if bound is None else jnp.clip(change, -bound, bound)
 
     before = state_before(states, initial, kind.reverse, begins.goes_on, fresh)
@@ -447,9 +470,12 @@ def _loop_back(
         """Computes the gradients of a step.
 
         The carry is the gradient of the state after the step, and the summed gradient of the carry
-        of restarts. `step` has the scanned arrays of the step: the gradient of the output, the two
-        masks [B], the state before the step, and the saved arrays. Returns (the carry for the
-        previous step, the gradients of the sums inside r, z and c [B, 3H]).
+        of restarts. `step` has the scanned arrays of the step: the gradient of the output, two
+        masks [B] of B rows or None (the first is True where the step is real, the second where it
+        goes on without a new carry), the state before the step, the reset gate r, the update gate
+        z, the candidate c, and, with reset_after, the recurrent product that r multiplies (else
+        None). Returns (the carry for the previous step, the gradients of the sums inside r, z and c
+        [B, 3H]).
         """
         dh, total = carry
         dy, keep, goes_on, h, r, z, candidate, inner = step
@@ -492,9 +518,11 @@ def _gru_bwd(forms: tuple[Form, Form], kind: _Kind, residuals: Tree, cotangents:
     """Returns the gradients of the `arguments` of `_gru`, in their order.
 
     These are the weights, the inputs, the mask, the initial carry, the dropout mask and the
-    restarts; a mask has the gradient None. The layout of the loop is the second of `forms`.
-    `residuals` are (arguments, (states, saved)), as in `_loop_back`, and `cotangents` the gradients
-    of the final carry [B, H] and of the outputs [B, T, H]. `kind` has the options `reverse`,
+    restarts; the mask of real steps has the gradient None. `forms` are the layouts of the loop,
+    with states [H, B] or [B, H], and the second is used. `residuals` are (arguments, (states,
+    saved)): the arguments, the states after each step [T, B, H], and the gates and candidates of
+    each step. `cotangents` are the gradients of the final carry [B, H] and of the outputs
+    [B, T, H], for B rows, T steps and H hidden units. `kind` has the options `reverse`,
     `reset_after` and `gradient_clip`.
     """
     form = forms[1]

@@ -119,8 +119,8 @@ def gated_stack(
 def _gated_stack(selected: Array, weights: GatedStackWeights) -> tuple[Array, Array]:
     """Computes `gated_stack` of `selected` [*B, L, D] without checks; returns (states, gates).
 
-    The states are [*B, L, D] and the gates [*B, L-1, D], for L layers of width D. `weights` belong
-    to the layers 1 .. L-1.
+    The states are [*B, L, D] and the gates [*B, L-1, D], for L layers of width D; *B are any
+    leading axes. `weights` belong to the layers 1 .. L-1.
     """
     dtype, wide, width = selected.dtype, wide_dtype(selected), selected.shape[-1]
     # [L-1, *B, 2D]: the layers are the first axis, because `lax.scan` runs over it.
@@ -139,10 +139,10 @@ def _gated_stack(selected: Array, weights: GatedStackWeights) -> tuple[Array, Ar
     def layer(carry: Array, inputs: tuple[Array, Array, Array]) -> tuple[Array, Array]:
         """Computes a layer: (state below, arrays of the layer) -> (state, state).
 
-        The state below, `carry`, and the state are [*B, D]; `inputs` are the recurrent kernel [D,
-        D], the gate T_l [*B, D], and the part [*B, D] of the candidate's sum that the selection
-        vector s_l of the layer contributes, with its bias. The scan stacks the second result over
-        the layers.
+        The state below, `carry`, and the state are [*B, D], of width D, with any leading axes *B;
+        `inputs` are the recurrent kernel [D, D], the gate T_l [*B, D], and the part [*B, D] of the
+        candidate's sum that the selection vector s_l of the layer contributes, with its bias. The
+        scan stacks the second result over the layers.
         """
         kernel, gate, input_sum = inputs
         # The operands have the dtype of the inputs, but the carry stays in the wide dtype, because
@@ -195,7 +195,8 @@ def highway_stack(
 def _highway_stack(inputs: Array, weights: HighwayWeights) -> tuple[Array, Array]:
     """Computes `highway_stack` of `inputs` [*B, D] without checks; returns (states, gates).
 
-    Both are [*B, L, D], for the L layers of `weights`.
+    Both are [*B, L, D], for the L layers of `weights` and states of width D; *B are any leading
+    axes.
     """
     dtype, wide, width = inputs.dtype, wide_dtype(inputs), inputs.shape[-1]
 
@@ -204,7 +205,7 @@ def _highway_stack(inputs: Array, weights: HighwayWeights) -> tuple[Array, Array
 
         `weights` belong to the layer, a kernel [D, 2D] and a bias [2D], with the columns of the
         gate first and of the candidate second. The scan stacks the second result over the layers.
-        `carry` is the state below.
+        `carry` is the state below, of width D; *B are any leading axes.
         """
         # Gate and candidate share a product, because both read the layer below.
         both = _product(carry, weights.recurrent, dtype)

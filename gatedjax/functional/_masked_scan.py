@@ -54,7 +54,7 @@ def masked_scan(
         close over weights. At padding x is 0, where values and derivatives of the step must be
         finite. Padding is set to zero in xs only, not in inputs from which xs were computed.
       initial: the carry before the first step: a tree of arrays [B, ...].
-      xs: inputs: a tree of arrays [B, T, ...].
+      xs: inputs: a tree of arrays [B, T, ...], for T steps of B rows.
       mask: True at real steps; None means all.
       lengths: instead of mask, the number of real steps of each row (see `length_mask`).
       resets: True at the first step of each segment of a row, see `lstm`; None means one segment.
@@ -84,7 +84,8 @@ def masked_scan(
     def check(name: str, carry: Carry) -> None:
         """Raises unless a carry has the structure, the shapes and the dtypes of `initial`.
 
-        Raises ValueError for another shape, and TypeError otherwise; `name` is in the message.
+        `initial` is the carry before the first step, a tree of arrays. Raises ValueError for
+        another shape, and TypeError otherwise; `name` is in the message.
         """
         _check_like(initial, jax.tree.map(jnp.asarray, carry), name)
 
@@ -120,9 +121,9 @@ def scan_steps(
     def body(carry: Carry, inputs: Tree) -> tuple[Carry, Tree]:
         """Computes a step: (carry, (x, is real, goes on)) -> (carry, output), for all rows.
 
-        x is a tree of arrays [B, ...]. "is real" is bool [B], or None for all rows. "goes on" is
-        bool [B], False in rows that start with a new carry, or None if no row does. `inputs` has
-        the three of them for the step.
+        x is a tree of arrays [B, ...]. "is real" is bool [B] for B rows, or None for all rows.
+        "goes on" is bool [B], False in rows that start with a new carry, or None if no row does.
+        `inputs` has the three of them for the step.
         """
         x, real, goes_on = inputs
         if goes_on is not None:
@@ -147,7 +148,7 @@ def scan_steps(
 def _select_rows(rows: Array, new: Carry, old: Carry) -> Carry:
     """Returns the carry `new` in the rows where `rows` [B] is True, and `old` in the other rows.
 
-    new and old are trees of arrays [B, ...] with equal structure.
+    new and old are trees of arrays [B, ...] with equal structure, for B rows.
     """
     return jax.tree.map(lambda n, o: jnp.where(spread(rows, n), n, o), new, old)
 

@@ -100,12 +100,16 @@ def put(places: Float[Array, "*B T H"], new: Float[Array, "*B n H"], position: A
 class AttentionCache(NamedTuple):
     """Keys and values of the tokens so far, with room for T tokens.
 
+    There are B rows and M heads, with vectors of width H. A selector is the part of a selective
+    attention that chooses the keys to which a query attends; it has separate key vectors.
+
     Attributes:
       key, value: keys and values of each of M heads [B, M, T, H]; entries from `position` on are
         unused.
       mask: bool [B, T], True at real tokens, False at unused entries.
       position: int scalar, the number of tokens so far, padding included.
-      selector_key: keys of the selector, with the axes of key; None without a selector.
+      selector_key: keys of the selector, with the axes of key (M = 1 for a shared selector); None
+        without a selector.
     """
 
     key: Float[Array, "B M T H"]

@@ -190,9 +190,10 @@ def _log_sum_exp(values: Array, member: Array) -> Array:
 
 
 def _over_candidates(scores: Float[Array, "*B K"]) -> Float[Array, "*B K"]:
-    """Normalises log-scores over the K candidates of a text, as "paper" does: [*B, K].
+    """Returns log-probabilities [*B, K]: log-scores normalised over the K candidates of a text.
 
-    `scores` are the log-scores of `_scores`, -inf for a candidate that does not occur.
+    It is the rule "paper" of `pointer_sum`. `scores` are the log-scores of `_scores`, -inf for a
+    candidate that does not occur.
     """
     occurs = ~jnp.isneginf(scores)
     return _less(scores, _log_sum_exp(scores, occurs))
@@ -201,9 +202,10 @@ def _over_candidates(scores: Float[Array, "*B K"]) -> Float[Array, "*B K"]:
 def _over_tokens(scores: Array, logits: Array, used: Array, top: Array) -> Float[Array, "*B K"]:
     """Normalises log-scores by the attention of all tokens of candidates, as "code" does: [*B, K].
 
-    The result is the log-probabilities of K candidates. `scores` [*B, K] and `top` [*B] are the
-    results of `_scores`, `logits` [*B, N] belong to the N tokens of the document, and `used`
-    [*B, N] is True at tokens that belong to a candidate.
+    The result is the log-probabilities of K candidates. `scores` [*B, K] are the log-scores of the
+    candidates and `top` [*B] the largest logit of each text, the results of `_scores`; `logits`
+    [*B, N] belong to the N tokens of the document, and `used` [*B, N] is True at tokens that belong
+    to a candidate.
     """
     used = used & ~jnp.isneginf(logits)
     # The same shift as in `_scores`, so that it cancels in the quotient.

@@ -156,7 +156,7 @@ class RAUTimeState(NamedTuple):
         (2, 4)
 
     Attributes:
-      hidden: the hidden state h [B, H] of B rows.
+      hidden: the hidden state h [B, H] of B rows and H hidden units.
       log_norm: log sum exp of the logits so far [B, 1], -inf before the first step.
       steps: the number of steps so far [B, 1].
     """
@@ -265,7 +265,10 @@ def rau_step(
 
 
 def hidden_of(carry: Carry) -> Array:
-    """Returns the hidden state h [B, H] of a carry, which is h or a `RAUTimeState`."""
+    """Returns the hidden state h [B, H] of a carry, which is h or a `RAUTimeState`.
+
+    B is the number of rows and H that of hidden units.
+    """
     return carry.hidden if isinstance(carry, RAUTimeState) else carry
 
 
@@ -274,9 +277,10 @@ def advance(
 ) -> Tree:
     """Returns the next carry, as `rau_step` does, without checks.
 
-    options and weights, such as `RAUWeights`, fit each other, carry is h [B, H] or a
-    `RAUTimeState`, and x are the inputs [B, D]. dropout is the mask m of recurrent dropout [B, H]
-    or None. The next carry has the form of carry.
+    options are the attention form, rescale and reset_after, weights, such as `RAUWeights`, fit the
+    attention form, carry is h [B, H], the H hidden units of B rows, or a `RAUTimeState`, and x are
+    the inputs [B, D] of width D. dropout is the mask m of recurrent dropout [B, H] or None. The
+    next carry has the form of carry.
     """
     return advance_and_attend(options, weights, carry, x, dropout)[0]
 
@@ -286,10 +290,11 @@ def advance_and_attend(
 ) -> tuple[Tree, Array]:
     """Returns the next carry, and the attention weights p of the step, without checks.
 
-    carry is h [B, H] or a `RAUTimeState`, x is [B, D], and dropout is the mask m of recurrent
-    dropout [B, H] or None. p is [B, H] for feature_proj, sigmoid and additive_relu, [B, D + H] for
-    concat, [B, H, D + H] for matrix and [B, 1] for time_causal. `options` are the attention form,
-    rescale and reset_after. `weights` fit the attention.
+    carry is h [B, H], the H hidden units of B rows, or a `RAUTimeState`, x [B, D] are inputs of
+    width D, and dropout is the mask m of recurrent dropout [B, H] or None. p is [B, H] for
+    feature_proj, sigmoid and additive_relu, [B, D + H] for concat, [B, H, D + H] for matrix and
+    [B, 1] for time_causal. `options` are the attention form, rescale and reset_after. `weights` fit
+    the attention.
     """
     timed = isinstance(carry, RAUTimeState)
     h = hidden_of(carry)
@@ -314,7 +319,8 @@ class _Inputs(NamedTuple):
     """The inputs of a step of the attention.
 
     Attributes:
-      u: [x, m h], the input and the hidden state after recurrent dropout, [B, D + H].
+      u: [x, m h], the input of width D and the hidden state after recurrent dropout, [B, D + H] for
+        B rows.
       size: the hidden width H.
       dtype: the dtype of products; sums are in the dtype of u.
     """
@@ -326,9 +332,9 @@ class _Inputs(NamedTuple):
     def affine(self, inputs: Array, kernel: Array, bias: Array | None) -> Array:
         """Computes inputs W + b [B, K] from inputs [B, N], a kernel W [N, K] and a bias b [K].
 
-        N is the width of the inputs and K that of the result.
+        B is the number of rows, N the width of the inputs and K that of the result.
 
-        The result has the dtype of u. A bias of None means zeros.
+        The result has the dtype of the field u, float32 or float64. A bias of None means zeros.
         """
         wide = self.u.dtype
         product = matmul(inputs.astype(self.dtype), jnp.asarray(kernel, self.dtype), wide)
@@ -337,8 +343,9 @@ class _Inputs(NamedTuple):
     def block(self, weights: Weights, index: int) -> Array:
         """Computes u W + b [B, H] with the block `index`, from 0, of H columns in the weights.
 
-        W consists of these columns of weights.input and weights.recurrent, b of the same columns of
-        weights.bias.
+        u [B, D + H] is the field of `self` for B rows, the inputs of width D and the hidden state
+        of width H. W consists of these columns of weights.input and weights.recurrent, b of the
+        same columns of weights.bias.
         """
         columns = slice(index * self.size, (index + 1) * self.size)
         kernels = promote(weights.input, weights.recurrent)
@@ -351,8 +358,9 @@ class _Inputs(NamedTuple):
         """Returns the attention logits A(u) and the values V(u) of `rau_step`, from u = [x, m h].
 
         The weights are `RAUWeights` or `RAUHiddenWeights`. A(u) [B, H] is u W_a + b_a, and V(u)
-        [B, H] is u W_u + b_u. With `RAUHiddenWeights` A acts on a tanh layer of u, and A(u) is
-        [B, 1] for time_causal. The forms with a value per feature use it.
+        [B, H] is u W_u + b_u, for B rows and H hidden units. With `RAUHiddenWeights` A acts on a
+        tanh layer of u, and A(u) is [B, 1] for time_causal. The forms with a value per feature use
+        it.
         """
         if isinstance(weights, RAUWeights):
             return self.block(weights, 3), self.block(weights, 4)
@@ -374,9 +382,10 @@ def _softmax(logits: Array, rescale: bool) -> Array:
 def _feature_proj(weights: Weights, inputs: _Inputs, rescale: bool) -> tuple[Array, Array]:
     """Returns (p, s) of feature_proj: attention weights [B, H] and candidate [B, H].
 
-    p is the softmax of the logits over the H features, times H with `rescale`. The candidate is
-    s = tanh(p V(u)). `inputs` has u = [x, m h], the inputs and the hidden state after recurrent
-    dropout [B, D + H].
+    p is the softmax of the logits A(u) over the H features, times H with `rescale`. The candidate
+    is s = tanh(p V(u)). `inputs` has u = [x, m h] [B, D + H], the inputs of width D and the hidden
+    state after recurrent dropout. `weights`, `RAUWeights` or `RAUHiddenWeights`, give the logits
+    A(u) and the values V(u). B is the number of rows.
     """
     logits, value = inputs.logits_and_value(weights)
     p = _softmax(logits, rescale)
@@ -386,8 +395,10 @@ def _feature_proj(weights: Weights, inputs: _Inputs, rescale: bool) -> tuple[Arr
 def _sigmoid(weights: Weights, inputs: _Inputs, rescale: bool) -> tuple[Array, Array]:
     """Returns (p, s) of sigmoid: attention weights [B, H] and candidate [B, H].
 
-    p is the sigmoid of the logits, and s = tanh(p V(u)). `rescale` is not used. `inputs` has
-    u = [x, m h], the inputs and the hidden state after recurrent dropout [B, D + H].
+    p is the sigmoid of the logits A(u), and s = tanh(p V(u)). `rescale` is not used. `inputs` has u
+    = [x, m h] [B, D + H], the inputs of width D and the hidden state of width H after recurrent
+    dropout. `weights`, `RAUWeights` or `RAUHiddenWeights`, give the logits A(u) and the values
+    V(u). B is the number of rows.
     """
     logits, value = inputs.logits_and_value(weights)
     # `rescale` has no effect, because a sigmoid has no sum over the features. `check_options`
@@ -399,8 +410,10 @@ def _sigmoid(weights: Weights, inputs: _Inputs, rescale: bool) -> tuple[Array, A
 def _additive_relu(weights: Weights, inputs: _Inputs, rescale: bool) -> tuple[Array, Array]:
     """Returns (p, p relu(V(u))) of the form additive_relu, both [B, H].
 
-    p is the softmax of the logits over the H features, times H with `rescale`. `inputs` has
-    u = [x, m h], the inputs and the hidden state after recurrent dropout [B, D + H].
+    p is the softmax of the logits A(u) over the H features, times H with `rescale`. `inputs` has u
+    = [x, m h] [B, D + H], the inputs of width D and the hidden state after recurrent dropout.
+    `weights`, `RAUWeights` or `RAUHiddenWeights`, give the logits A(u) and the values V(u). B is
+    the number of rows.
     """
     logits, value = inputs.logits_and_value(weights)
     p = _softmax(logits, rescale)
@@ -411,8 +424,9 @@ def _concat(weights: RAUConcatWeights, inputs: _Inputs, rescale: bool) -> tuple[
     """Returns (p, s) of concat: attention weights [B, D + H] and candidate [B, H].
 
     p is the softmax over the entries of u = [x, m h], times D + H with `rescale`. The candidate is
-    s = tanh(V(p u)). `inputs` has u = [x, m h], the inputs and the hidden state after recurrent
-    dropout [B, D + H].
+    s = tanh(V(p u)), with the affine map V of the fields value and value_bias. `inputs` has u
+    [B, D + H] for B rows, the inputs x of width D and the hidden state m h of width H after
+    recurrent dropout.
     """
     p = _softmax(inputs.affine(inputs.u, weights.score, weights.score_bias), rescale)
     return p, jnp.tanh(inputs.affine(p * inputs.u, weights.value, weights.value_bias))
@@ -422,8 +436,8 @@ def _matrix(weights: RAUMatrixWeights, inputs: _Inputs, rescale: bool) -> tuple[
     """Returns (p, s) of matrix: attention weights [B, H, D + H] and candidate [B, H].
 
     p is, for each of H features, the softmax over the entries of u = [x, m h], times D + H with
-    `rescale`, and s = tanh(p u). `inputs` has u = [x, m h], the inputs and the hidden state after
-    recurrent dropout [B, D + H].
+    `rescale`, and s = tanh(p u). `inputs` has u [B, D + H] for B rows, the inputs x of width D and
+    the hidden state m h after recurrent dropout.
     """
     logits = inputs.affine(inputs.u, weights.score, weights.score_bias)[:, None, :]
     # The affinity [H, D + H] is the same for all examples, and only the logits depend on the input.
@@ -438,8 +452,8 @@ def _time_causal(
 
     p [B, 1] is the weight of the step among the steps so far, times their number with `rescale`, s
     [B, H] the attention candidate, and `log_norm` and `steps` [B, 1] are the fields of the next
-    `RAUTimeState`. `inputs` has u = [x, m h], the inputs and the hidden state after recurrent
-    dropout [B, D + H]. `carry` is the state before the step.
+    `RAUTimeState`. `inputs` has u = [x, m h] [B, D + H] for B rows, the inputs of width D and the
+    hidden state of width H after recurrent dropout. `carry` is the state before the step.
     """
     logits, value = inputs.logits_and_value(weights)
     # The sum runs in log space, because a later logit may exceed all logits so far and no maximum

@@ -41,7 +41,10 @@ class Form(NamedTuple):
 
     @property
     def axis(self) -> int:
-        """Returns the axis of the H features inside the loop: 0 for [H, B], 1 for [B, H]."""
+        """Returns the axis of the H features inside the loop: 0 for [H, B], 1 for [B, H].
+
+        B is the number of rows.
+        """
         return 0 if self.feature_major else 1
 
     def turn(self, x: Tree) -> Tree:
@@ -63,8 +66,8 @@ class Form(NamedTuple):
     def part(self, x: Array, start: int, stop: int) -> Array:
         """Returns the features start .. stop - 1 of gates, or these columns of a turned kernel.
 
-        x has the layout of the loop: [N, B] or [B, N] for N features, or a kernel [K, N] from K to
-        N features after `turn`.
+        x has the layout of the loop: [N, B] or [B, N] for N features of B rows, or a kernel [K, N]
+        from K to N features after `turn`.
         """
         return lax.slice_in_dim(x, start, stop, axis=self.axis)
 
@@ -86,8 +89,8 @@ class Form(NamedTuple):
     def select(self, mask: Array | None, new: Array, old: Array | float) -> Array:
         """Returns `new` in the rows where mask [B] is True, and `old` elsewhere.
 
-        new and old are in the layout of the loop, [N, B] or [B, N] for N features; old may be a
-        number. None as the mask gives `new`.
+        new and old are in the layout of the loop, [N, B] or [B, N] for N features of B rows; old
+        may be a number. None as the mask gives `new`.
         """
         if mask is None:
             return new
@@ -100,8 +103,8 @@ class Form(NamedTuple):
         the new carry.
 
         Args:
-          goes_on: bool [B], False in rows that start with a new carry at this step; None means no
-            row.
+          goes_on: bool [B] for B rows, False in rows that start with a new carry at this step; None
+            means no row.
           change: the gradient of the state before the step, in the layout of the loop.
           total: the gradient of the carry of restarts, summed over the steps so far, with the same
             shape.
@@ -123,8 +126,8 @@ class Restarts(NamedTuple):
       goes_on: bool [B, T] for B rows of T steps, False at the real steps that start with `carry`,
         True at steps that continue from the state after the previous step; None means that all
         steps continue.
-      carry: the carry at the start of a segment: an array [B, H], or a tree of arrays [B, ...] such
-        as an `LSTMState`. Its leaves are None if all steps continue.
+      carry: the carry at the start of a segment: an array [B, H] of H hidden units, or a tree of
+        arrays [B, ...] such as an `LSTMState`. Its leaves are None if all steps continue.
     """
 
     goes_on: Array | None
@@ -163,6 +166,11 @@ def form_for(
       reset_before: True for a GRU that resets before the product, which needs two products of the
         concatenated inputs and states [x, h].
       reset_after_gradient: True for the gradients of a GRU that resets after the product.
+
+    Returns:
+      A `Form`: feature_major, True for states [H, B] inside the loop and False for [B, H];
+      hoist_input, True to form the products with the inputs before the loop; and unroll, the number
+      of steps per iteration of the loop.
     """
     if (backend or jax.default_backend()) != "cpu":
         return _OTHER
@@ -233,8 +241,8 @@ def check_weights(
 def check_width(width: int, source: str, **inputs: ArrayLike) -> None:
     """Raises ValueError unless inputs [..., D] have the width of the weights.
 
-    width is that width, and source, such as "weights.input", is the name of the weights in the
-    message. The keyword of an input is its name.
+    width is that width, compared with the last axis D, and source, such as "weights.input", is the
+    name of the weights in the message. The keyword of an input is its name.
     """
     for name, array in inputs.items():
         if (got := jnp.shape(array))[-1] != width:
@@ -296,7 +304,8 @@ def step_mask(shape: tuple[int, ...], mask: ArrayLike, lengths: ArrayLike) -> Ar
 def spread(rows: Array, like: Array) -> Array:
     """Appends axes of size 1 to `rows` up to the rank of `like`.
 
-    For example, rows [B] become [B, 1, 1] for an array `like` [B, T, H].
+    For example, rows [B], a number for each of B rows, become [B, 1, 1] for an array `like` with
+    three axes, the first of them that of the rows.
     """
     return jnp.expand_dims(rows, tuple(range(rows.ndim, like.ndim)))
 
@@ -304,7 +313,7 @@ def spread(rows: Array, like: Array) -> Array:
 def real_alone(tree: Tree, mask: Array | None) -> Tree:
     """Returns the tree of arrays [B, T, ...] with zeros where the mask [B, T] is False.
 
-    None as the mask means that all steps are real.
+    There are B rows of T steps, and the mask is True at real steps; None means that all are real.
     """
     if mask is None:
         return tree
@@ -316,9 +325,9 @@ def real_steps(
 ) -> tuple[Array, Array | None]:
     """Returns xs [B, T, D] with zeros at padding, and the mask [B, T], or None if all is real.
 
-    mask is bool [B, T], True at real steps, and lengths int [B] is the number of real steps; at
-    most one may be given. Values at padding, NaN included, then have no effect on values or
-    gradients.
+    xs are inputs of width D at T steps of B rows. mask is bool [B, T], True at real steps, and
+    lengths int [B] is the number of real steps; at most one may be given. Values at padding, NaN
+    included, then have no effect on values or gradients.
     """
     xs = jnp.asarray(xs)
     mask = step_mask(xs.shape[:2], mask, lengths)
@@ -363,8 +372,8 @@ def _goes_on(reverse: bool, resets: Array, mask: Array | None) -> Array:
     In the backward direction such a step is the last real step before the start of a further
     segment.
 
-    `resets` [B, T] is True at the first step of each segment, mask [B, T] is True at real steps or
-    None, and `reverse` is True for the backward direction.
+    `resets` [B, T], for B rows of T steps, is True at the first step of each segment, mask [B, T]
+    is True at real steps or None, and `reverse` is True for the backward direction.
     """
     real = jnp.ones_like(resets) if mask is None else mask
     starts = resets & real
@@ -393,8 +402,8 @@ def time_major(x: Tree) -> Tree:
 def shift_states(states: Array, initial: Array, reverse: bool) -> Array:
     """Returns the state before each step, [T, B, H], for rows without restarts.
 
-    states [T, B, H] are the states after each step, initial [B, H] is the carry before the first
-    step, and reverse is True if the last step comes first.
+    states [T, B, H] are the H hidden units of B rows after each of T steps, initial [B, H] is the
+    carry before the first step, and reverse is True if the last step comes first.
     """
     if reverse:
         return jnp.concatenate([states, initial[None]])[1:]
@@ -406,9 +415,9 @@ def state_before(
 ) -> Array:
     """Returns the state [T, B, H] before each step, from the states [T, B, H] after each step.
 
-    initial is the carry [B, H] before the first step, and reverse is True if the last step comes
-    first. goes_on [B, T] is False at the steps that start with the carry fresh [B, H]; both are
-    None for rows without restarts.
+    There are T steps, B rows and H hidden units. initial is the carry [B, H] before the first step,
+    and reverse is True if the last step comes first. goes_on [B, T] is False at the steps that
+    start with the carry fresh [B, H]; both are None for rows without restarts.
     """
     before = shift_states(states, initial, reverse)
     if goes_on is None or fresh is None:
@@ -419,7 +428,8 @@ def state_before(
 def as_outputs(states: Array, mask: Array | None, dtype: Dtype) -> Array:
     """Returns states [B, T, H] in the given dtype, with 0 where the mask [B, T] is False.
 
-    None as the mask means that all steps are real.
+    The states are H hidden units at T steps of B rows. None as the mask means that all steps are
+    real.
     """
     return real_alone(states.astype(dtype), mask)
 
@@ -432,8 +442,8 @@ def matmul(a: Array, b: Array, dtype: Dtype) -> Array:
 def matmul_t(a: Array, b: Array, dtype: Dtype) -> Array:
     """Returns a b^T, accumulated and returned in dtype.
 
-    a is [N, K], such as a turned kernel from K to N features, b [B, K] are inputs, and the result
-    is [N, B].
+    a is [N, K], such as the transpose of a kernel from K to N features, b [B, K] are inputs of B
+    rows, and the result is [N, B].
     """
     return lax.dot_general(a, b, (((1,), (1,)), ((), ())), preferred_element_type=dtype)
 
@@ -441,9 +451,10 @@ def matmul_t(a: Array, b: Array, dtype: Dtype) -> Array:
 class GateSums:
     """The sums x W + s U + b inside a loop, with access to early and late columns separately.
 
-    x are the inputs [B, D] and s is the state [B, H] of a step; a column is a feature of the N
-    sums. Columns before `cut` are early, the others are late. They are cut in the constructor,
-    because slices inside the loop would copy the weights at each step.
+    x are the inputs [B, D] of width D and s is the state [B, H] of a step, for B rows and H hidden
+    units; a column is a feature of the N sums. Columns before `cut` are early, the others are late.
+    They are cut in the constructor, because slices inside the loop would copy the weights at each
+    step.
 
     Args:
       form: the layout of the loop: sums and states are [N, B] and [H, B], or [B, N] and [B, H].
@@ -468,8 +479,9 @@ class GateSums:
     def _cut(self, columns: Array) -> tuple[Array, ...]:
         """Returns the early and the late columns of W, U or b, in the layout of the loop.
 
-        `columns` is a kernel [K, N] from K features to the N sums, or b [N]. The result has two
-        arrays with `cut` and N - `cut` columns.
+        `columns` is a kernel [K, N] from K features to the N sums, or b [N]. The early columns are
+        the first `cut`, an argument of the constructor. The result has two arrays with `cut` and
+        N - `cut` columns.
         """
         turned = self.form.spread(columns) if columns.ndim == 1 else self.form.turn(columns)
         return tuple(self.form.part(turned, start, stop) for start, stop in self.spans)
@@ -477,8 +489,9 @@ class GateSums:
     def steps(self, inputs: Array) -> Array:
         """Returns the array [T, B, ...] that is scanned, from the inputs [T, B, D].
 
-        It is x W [T, B, N] for all N columns if the products with the inputs are formed before the
-        loop, and the inputs otherwise.
+        The inputs are vectors of width D at T steps of B rows. The result is x W [T, B, N] for all
+        N columns if the products with the inputs are formed before the loop, and the inputs
+        otherwise.
         """
         if self.form.hoist_input:
             return matmul(inputs, self.form.turn(self.kernel), self.wide)
@@ -488,8 +501,9 @@ class GateSums:
         """Prepares the scanned array of a step for the methods `of_input` and `of_both`.
 
         step is the part of the array of `steps` that belongs to a step, the N sums x W [B, N] or
-        the inputs [B, D]. The result is the argument x of these methods; its form depends on the
-        layout.
+        the inputs [B, D] of width D, for B rows. The result is the argument x of these methods; it
+        is x W + b in the layout of the loop, [N, B] or [B, N], or the inputs themselves if the loop
+        forms x W and the recurrent product as one product.
         """
         if self.is_joint:
             return step
@@ -500,7 +514,9 @@ class GateSums:
     def of_input(self, x: Array, *, late: bool = False) -> Array:
         """Returns x W + b for the early or the late columns, in the layout of the loop.
 
-        x is the result of `prepare`; late=True gives the columns from `cut` on.
+        x is the result of `prepare` for the inputs of a step of B rows. The result is [n, B] or
+        [B, n] for n columns. W and b are the kernel of the inputs and the bias; late=True gives the
+        columns from `cut`, an argument of the constructor, on.
         """
         if self.is_joint:
             return self.form.product(self.kernels[late], x, self.wide) + self.biases[late]
@@ -509,15 +525,19 @@ class GateSums:
     def of_state(self, state: Array, *, late: bool = False) -> Array:
         """Returns s U for the early or late columns, from a state s in the layout of the loop.
 
-        late=True gives the columns from `cut` on. The result has the layout of the loop.
+        s is [H, B] or [B, H], the H hidden units of B rows, and U the recurrent kernel. late=True
+        gives the columns from `cut`, an argument of the constructor, on. The result is [n, B] or
+        [B, n] for n columns.
         """
         return self.form.product(self.recurrents[late], state, self.wide)
 
     def of_both(self, x: Array, state: Array, *, late: bool = False) -> Array:
         """Returns x W + s U + b for the early or the late columns, in the layout of the loop.
 
-        x is the result of `prepare`, and the state s is in the layout of the loop. late=True gives
-        the columns from `cut` on.
+        x is the result of `prepare` for the inputs of a step, and the state s is [H, B] or [B, H],
+        the H hidden units of B rows. W, U and b are the kernels of both and the bias; late=True
+        gives the columns from `cut`, an argument of the constructor, on. The result is [n, B] or
+        [B, n] for n columns.
         """
         if self.is_joint:
             fed = self.form.join([x, state])
@@ -540,7 +560,7 @@ def weight_gradient(inputs: Array, gates: Array, dtype: Dtype) -> Array:
 def apply_dropout(hidden: Array, dropout: Array | None) -> Array:
     """Returns the hidden state times the dropout mask, the input of the recurrent product.
 
-    Both have the same shape, [B, H] or [H, B], and the entries of the dropout mask are 0 or the
-    inverse of the keep probability. None means no dropout.
+    Both have the same shape, [B, H] or [H, B] for B rows and H hidden units, and the entries of the
+    dropout mask are 0 or the inverse of the keep probability. None means no dropout.
     """
     return hidden if dropout is None else hidden * jnp.asarray(dropout, hidden.dtype)

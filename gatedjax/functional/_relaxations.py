@@ -83,7 +83,7 @@ def _straight_through(hard: Array, soft: Array) -> Array:
 def _straight_through_jvp(primals, tangents):
     """Returns (hard, tangent of soft), as `jax.custom_jvp` wants them.
 
-    `primals` are (hard, soft), the arguments of `_straight_through`, and `tangents` their tangents.
+    `primals` are (hard, soft), gates of one shape, and `tangents` their tangents.
     """
     return _straight_through(*primals), tangents[1]
 
@@ -111,7 +111,8 @@ def divide_by_temperature(perturbed: Array, temperature: Any) -> Array:
 def _divide(perturbed: Array, temperature: Array) -> Array:
     """Returns perturbed / temperature; both have the same dtype.
 
-    The derivative is custom, because a compiled `where` changed the last bit.
+    perturbed has any shape, and temperature is a scalar. The derivative is custom, because a
+    compiled `where` changed the last bit.
     """
     return perturbed / temperature
 
@@ -120,8 +121,8 @@ def _divide(perturbed: Array, temperature: Array) -> Array:
 def _divide_jvp(primals, tangents):
     """Returns (quotient, its tangent), as `jax.custom_jvp` wants them.
 
-    `primals` are (perturbed, temperature), the arguments of `_divide`, and `tangents` their
-    tangents.
+    `primals` are (perturbed, temperature), an array of any shape and its divisor, and `tangents`
+    their tangents.
     """
     perturbed, temperature = primals
     # -perturbed / tau^2 would be infinite there, and NaN after the product with a cotangent of 0.
@@ -284,7 +285,7 @@ def sample_gates(logits: Float[Array, "..."], *, key: Key[Array, ""]) -> Float[A
         [1. 0. 0.]
 
     Args:
-      logits: a, log-odds of an open gate, in nats; -inf is closed.
+      logits: a, log-odds of an open gate, in nats; -inf is closed. L is logistic noise.
       key: a PRNG key.
 
     Returns:
@@ -387,8 +388,8 @@ def hard_gates(
                [0., 1.]], dtype=float32)
 
     Args:
-      logits: a, log-odds of an open gate, in nats, such as the output of a `GatePredictor`. Values
-        at masked positions, NaN included, have no effect.
+      logits: a, log-odds of an open gate at each of T positions, in nats, such as the output of a
+        `GatePredictor`. Values at masked positions, NaN included, have no effect.
       mask: True at real positions; None means all.
       key: draws the gates, as `sample_gates` does. None opens the gates that are more likely open
         than closed; ties close. For draws that depend neither on the batch nor on its padding, map

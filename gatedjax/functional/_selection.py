@@ -100,7 +100,8 @@ def _layer_scores(
 ) -> Float[Array, "R L"]:
     """Computes w_l . tanh(k W_l) for R vectors k and L layers, with a custom backward pass.
 
-    `rows` are the vectors k of width K, `kernels` are W, and `vectors` are w for A attention units.
+    `rows` are the vectors k of width K, `kernels` are W, from K features to A attention units for
+    each layer, and `vectors` are w.
     """
     return _forward(rows, kernels, vectors)[0]
 
@@ -129,8 +130,9 @@ def _backward(saved: tuple[Array, ...], change: Float[Array, "R L"]) -> tuple[Ar
     """Returns the gradients of the three arguments of `_layer_scores`, in their shapes.
 
     They are the gradients of R vectors `rows` [R, K] of width K, of the kernels [L, K, A] of L
-    layers with A attention units, and of the vectors [L, A]. `saved` are the arrays of `_forward`,
-    and `change` is the gradient of the scores.
+    layers with A attention units, and of the vectors [L, A]. `saved` are the arrays that `_forward`
+    stores: the vectors, the kernels side by side [K, L A], w, and tanh(k W) [R, L A]. `change` is
+    the gradient of the scores.
     """
     rows, flat, vectors, activity = saved
     layers, hidden = vectors.shape

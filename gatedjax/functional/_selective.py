@@ -31,8 +31,9 @@ def _hard_weights(scores: Array, gates: Array, cap: float, eps: float) -> Array:
     """Computes attention weights [..., N] under hard gates; a score of -inf marks padding.
 
     scores and gates (1 at the selected keys, else 0) are [..., N] for N keys. `cap` bounds the
-    exponents of the derivative, and eps is added to the sum of the exponentials. The weights are 0
-    in a row without selected keys.
+    exponents of the derivative, and eps is added to the sum of the exponentials. The weights,
+    exp(e) over the sum of exp(e) of the selected keys for scores e, are 0 at other keys and in a
+    row without selected keys.
     """
     # `cap` only affects the derivative, so the values are a plain softmax of the selected keys.
     among = _selected_scores(scores, gates)
@@ -56,7 +57,8 @@ def _hard_parts(scores: Array, gates: Array, cap: float, eps: float) -> tuple[Ar
     """Returns weights [..., N], and their derivative by the gate of the same key at a constant sum.
 
     scores (-inf at padding) and gates (0 or 1) are [..., N] for N keys, cap bounds the exponents of
-    the derivative, and eps is added to the sum of the exponentials. The derivative, too, is
+    the derivative, and eps is added to the sum of the exponentials. The weights, exp(e) over the
+    sum of exp(e) of the selected keys for scores e, are 0 at other keys; the derivative, too, is
     [..., N].
     """
     among = jnp.max(_selected_scores(scores, gates), axis=-1, keepdims=True)
@@ -76,8 +78,9 @@ def _hard_parts(scores: Array, gates: Array, cap: float, eps: float) -> tuple[Ar
 def _hard_weights_jvp(cap, eps, primals, tangents):
     """Returns (weights, their tangent), as `jax.custom_jvp` wants them.
 
-    `primals` are the scores and gates [..., N] of N keys, and `tangents` their tangents; cap and
-    eps are its further arguments.
+    The weights [..., N] are those of `_hard_weights`. `primals` are the scores and gates [..., N]
+    of N keys, and `tangents` their tangents. cap bounds the exponents of the derivative, and eps is
+    added to the sum of the exponentials.
     """
     (scores, gates), (d_scores, d_gates) = primals, tangents
     weights, ratios = _hard_parts(scores, gates, cap, eps)
@@ -189,9 +192,9 @@ def _fill_closed(gates: Array, keep: Array | None, empty: Empty, positions: Arra
 
     A row has the gates of one of Q queries for N keys. The rule is "self" or "all".
 
-    With "self" the key at the position of the query opens, and with "all" each key. keep is True at
-    the keys that may be selected, or None for all. positions [Q] are the positions of the
-    queries among the keys; None means 0 .. Q - 1. Returns gates of the same shape.
+    With "self" the key at the position of the query opens, and with "all" each key. keep broadcasts
+    to the gates and is True at the keys that may be selected; None means all. positions [Q] are the
+    positions of the queries among the keys; None means 0 .. Q - 1. Returns gates of the same shape.
     """
     none = jnp.all(gates <= 0, axis=-1, keepdims=True)  # False in a row with a gate of NaN
     if empty == "self":
@@ -322,8 +325,9 @@ def attention_scores(
 ) -> tuple[Array, Array | None, Array]:
     """Returns (scores, mask, value) of an attention, with the checks of its arguments.
 
-    query is [..., Q, H], key [..., N, H] and value [..., N, D], for Q queries and N keys; mask is
-    True at real keys, [*B, N] or [*B, M, N] with an axis of M heads, or None for all.
+    query is [..., Q, H], key [..., N, H] and value [..., N, D], for Q queries and N keys with
+    vectors of width H, and values of width D; mask is True at real keys, [*B, N] or [*B, M, N] with
+    an axis of M heads, or None for all.
 
     Returns:
       The scores query key^T / sqrt(H) [..., Q, N] in float32 or wider; the mask [..., 1, N] with
@@ -358,8 +362,8 @@ def _key_mask(mask: Array, shape: tuple[int, ...]) -> Array:
 def weighted_values(weights: Array, value: Array) -> Array:
     """Computes W value [..., Q, D] from weights W [..., Q, N] and values [..., N, D].
 
-    Q is the number of queries, and N that of the keys. The sum is formed in float32 or wider, and
-    the result has the dtype of value.
+    Q is the number of queries, N that of the keys, and D the width of a value. The sum is formed in
+    float32 or wider, and the result has the dtype of value.
     """
     wide = wide_dtype(value)
     output = jnp.einsum(

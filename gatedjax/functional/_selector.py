@@ -79,7 +79,7 @@ def _odds_against(a: Array, u: Array) -> Array:
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _uniform_sigmoid(a: Array, u: Array, temperature: float) -> Array:
-    """Computes 1 / (1 + r^(1/tau)) with the odds r of `_odds_against` and tau = temperature.
+    """Computes 1 / (1 + r^(1/tau)) with r = (1 - u) / u exp(-a) and tau = temperature.
 
     The result is the soft gates. The logits a and the uniform numbers u have the same shape.
     """
@@ -96,8 +96,8 @@ def _uniform_sigmoid(a: Array, u: Array, temperature: float) -> Array:
 def _uniform_sigmoid_jvp(temperature, primals, tangents):
     """Returns (soft gates, their tangent), as `jax.custom_jvp` wants them.
 
-    `primals` are the logits and uniform numbers of `_uniform_sigmoid`, and `tangents` their
-    tangents. `temperature` is tau.
+    `primals` are the logits and the uniform numbers in (0, 1), arrays of one shape, and `tangents`
+    their tangents. `temperature` is tau.
     """
     a, u = primals
     soft = _uniform_sigmoid(a, u, temperature)
@@ -287,7 +287,7 @@ def _sum_over_keys(values: Array, mask: Array | None, pair_mask: Array | None) -
     """Returns the sum of values [B, M, Q, N] over the keys that count: [B, M, Q].
 
     The axes are B examples, M heads, Q queries and N keys. `mask` [B, N] is True at real keys and
-    `pair_mask` at pairs that count; None means all.
+    `pair_mask`, [B, Q, N] or with an axis of heads, at pairs that count; None means all.
     """
     return jnp.sum(_zero_elsewhere(values, mask, pair_mask), axis=-1)
 

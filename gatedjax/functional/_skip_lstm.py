@@ -52,8 +52,8 @@ def skip_lstm(
         product; None means all ones.
 
     Returns:
-      The final `LSTMState`, with arrays [B, H], and the outputs y [B, T, H], 0 at padding, in the
-      dtype of xs.
+      The final `LSTMState`, with arrays [B, H] of H hidden units, and the outputs y [B, T, H], 0 at
+      padding, in the dtype of xs.
 
     Raises:
       ValueError: if the shapes do not fit.
@@ -71,7 +71,8 @@ def skip_lstm(
     def step(carry: LSTMState, inputs: tuple[Array, Array]) -> tuple[LSTMState, Array]:
         """Computes a step: (state, (x [B, D], gate [B])) -> (mixed state, output [B, H]).
 
-        The states are `LSTMState`s, and a gate is the share of the step in the mixed state.
+        carry is the state before the step. The states are `LSTMState`s of B rows and H hidden
+        units, x are inputs of width D, and a gate is the share of the step in the mixed state.
         """
         x, gate = inputs
         new, _ = lstm_step(weights, carry, x, recurrent_dropout_mask=recurrent_dropout_mask)

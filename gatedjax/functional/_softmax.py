@@ -100,9 +100,9 @@ def masked_softmax(
 def _gated_parts(scores: Array, gates: Array, axis: int) -> tuple[Array, Array]:
     """Returns weights alpha = g exp(e - lse) and ratios r = exp(e - lse), both like the scores.
 
-    e are the scores, g >= 0 the gates of the same shape, and lse = log sum g exp(e) along the axis
-    that is normalised. Both results are 0 in a row of closed gates, and r is bounded to stay
-    finite.
+    e are the scores, g >= 0 the gates of the same shape, and lse = log sum g exp(e) along `axis`,
+    the axis that is normalised. Both results are 0 in a row of closed gates, and r is bounded to
+    stay finite.
     """
     is_open = gates > 0
     log_gates = jnp.log(jnp.where(is_open, gates, 1))
@@ -125,8 +125,10 @@ def _gated_parts(scores: Array, gates: Array, axis: int) -> tuple[Array, Array]:
 def _gated_parts_jvp(axis, primals, tangents):
     """Returns ((weights, ratios), their tangents), as `jax.custom_jvp` wants them.
 
-    `primals` are the scores and gates of `_gated_parts`, and `tangents` their tangents; axis is its
-    further argument.
+    weights and ratios are the two results of `_gated_parts`: the gated softmax of the scores, and
+    its derivative by the gate of the same position at a constant sum. `primals` are the scores and
+    the gates, arrays of one shape, and `tangents` their tangents. axis is the axis that is
+    normalised.
     """
     scores, gates = primals
     d_scores, d_gates = tangents

@@ -51,7 +51,11 @@ def _estimate(
     value = objective(gates)
 
     def difference(a):
-        """Returns (c(z) - c(z given b), c(z given b)), two scalars, for logits a [n]."""
+        """Returns (c(z) - c(z given b), c(z given b)), two scalars, for logits a [n].
+
+        c is the critic. z = a + noise are the perturbed logits [n], and "z given b" are perturbed
+        logits that are drawn given the gates b.
+        """
         control = critic(draw_conditional(a, gates, noise[1]))
         return critic(a + noise[0]) - control, control
 
@@ -71,7 +75,7 @@ def _make_finite(critic: Critic) -> Critic:
     """
 
     def finite_critic(z: Float[Array, " n"]) -> Float[Array, ""]:
-        """Returns the scalar c(z) for perturbed logits z [n].
+        """Returns the scalar c(z) of the critic c for perturbed logits z [n].
 
         If c or its gradient is not finite at z, the infinite entries of z are replaced by 0.
         """
@@ -182,7 +186,10 @@ class Rebar:
         """
 
         def critic(perturbed):
-            """Returns the scalar eta f(sigmoid(z / tau)) for perturbed logits z [n]."""
+            """Returns the scalar eta f(sigmoid(z / tau)) for perturbed logits z [n].
+
+            f is the loss, tau the temperature, and eta the weight of the control variate.
+            """
             # The relaxed loss is a control variate for the logits. The other arguments of the loss
             # get their gradient from f(b), so it must not reach them here.
             relaxed = objective.held(jax.nn.sigmoid(divide_by_temperature(perturbed, self.tau)))

@@ -37,9 +37,10 @@ class Truth(NamedTuple):
       effects: E[f(b) | b_i = 1] - E[f(b) | b_i = 0] for each gate i [n]; 0 at masked gates.
       best: the pattern [n] of the smallest loss, in the dtype of the logits. Among equal losses it
         has the smallest code, in which gate 0 is the lowest bit.
-      modes: the loss, a scalar, of each gate mode: "sample" (the expectation), "threshold"
-        ([a > 0], the likeliest pattern), "best", "expected" (mean field: gates sigmoid(a)) and,
-        with a key, "relaxed". All but "relaxed" are exact.
+      modes: a dict with the loss, a scalar, of each gate mode: "sample" (the expectation),
+        "threshold" ([a > 0], the likeliest pattern), "best" (the pattern of the smallest loss),
+        "expected" (mean field: gates sigmoid(a)) and, with a key, "relaxed" (the mean over
+        Gumbel-sigmoid gates). All but "relaxed" are exact.
     """
 
     expectation: Float[Array, ""]

@@ -40,8 +40,16 @@ class Estimator(Protocol):
         >>> isinstance(ARM(), Estimator), ARM().unbiased, ARM().evaluations(5)
         (True, True, 2)
 
-    An object with the five members `unbiased`, `needs_gradient`, `rows`, `evaluations` and
-    `surrogate` needs no base class. `Pathwise` and `ByValues` define most of them.
+    An object with these five members needs no base class. `Pathwise` and `ByValues` define most of
+    them.
+
+    Attributes:
+      unbiased: True if the mean of the estimates is the gradient.
+      needs_gradient: True if the estimator needs the derivative of the loss by the gates.
+      rows: the number of rows of logistic noise [rows, n] that an estimate needs.
+      evaluations: a method of the number n of gates; returns the number of evaluations of the loss.
+      surrogate: a method of (loss as a function of the gates, logits [n], noise [rows, n]); returns
+        a scalar, the estimate of E f(b), with the estimate of the gradient as its derivative.
     """
 
     @property
@@ -77,7 +85,8 @@ class Estimator(Protocol):
 class Pathwise(Estimator, Protocol):
     """An estimator that evaluates the loss once and differentiates it through the gates.
 
-    A subclass defines `gates`, which takes arrays of any shape. The other members have defaults.
+    A subclass defines `gates(logits, noise)`, which returns the gates, in [0, 1]. All three are
+    arrays of one shape, which may be any. The other members have defaults.
 
         >>> class Flat(Pathwise):
         ...     def gates(self, logits, noise):
@@ -122,10 +131,10 @@ class ByValues(Estimator, Protocol):
     """An estimator that takes values of the loss at patterns computed from logits and noise.
 
     A pattern has 0 or 1 for each of the n gates. There are k patterns, [k, n], and the values of
-    the loss at them are [k]. A subclass defines `gradient`, and `patterns` unless the patterns are
-    independent draws. The value of the estimate is the mean loss of the first `live` patterns. The
-    other patterns are evaluated without derivatives with respect to the other arguments of the
-    loss.
+    the loss at them are [k]. A subclass defines `gradient`, which returns the estimate [n] of the
+    gradient from the values, and `patterns` unless the patterns are independent draws. The value of
+    the estimate is the mean loss of the first `live` patterns. The other patterns are evaluated
+    without derivatives with respect to the other arguments of the loss.
 
         >>> class Score(ByValues):
         ...     def gradient(self, logits, noise, patterns, values):
@@ -161,8 +170,8 @@ class ByValues(Estimator, Protocol):
     ) -> PerGate:
         """Returns the estimate of the gradient [n] from the losses of the patterns.
 
-        logits are [n], noise is [rows, n], patterns are the result [k, n] of `patterns`, and values
-        are their losses [k].
+        logits are [n], noise is the logistic noise [rows, n], patterns are the result [k, n] of the
+        method `patterns`, and values are their losses [k].
         """
 
     def evaluations(self, n: int) -> int:
@@ -172,10 +181,12 @@ class ByValues(Estimator, Protocol):
         return jax.eval_shape(self.patterns, *shapes).shape[0]
 
     def surrogate(self, objective: Objective, logits: PerGate, noise: Noise) -> Float[Array, ""]:
-        """Returns the mean loss of the first `live` patterns, with `gradient` as its derivative.
+        """Returns the mean loss of the first patterns, with the estimate as its derivative.
 
-        The result is a scalar. objective is the loss as a function of the gates [n], logits are
-        [n], and noise is logistic noise [rows, n].
+        The result is a scalar: the mean over the first `self.live` patterns, or over all if that is
+        None. Its derivative with respect to the logits is the result of `self.gradient`. objective
+        is the loss as a function of the gates [n], logits are [n], and noise is logistic noise
+        [self.rows, n].
         """
         patterns = self.patterns(logits, noise)
         first = patterns[: self.live]

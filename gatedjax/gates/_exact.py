@@ -48,7 +48,8 @@ def assign_bits(mask: Bool[Array, " n"], bits: int) -> BitLayout:
     """Assigns the bits of a code to the real gates, in their order, from the lowest bit.
 
     The mask [n] is True at real gates, and bits is the number of bits: at least the number of real
-    gates.
+    gates. Returns a `BitLayout`, which has the bit of each gate [n] and the gate of each bit
+    [bits].
     """
     # A masked gate before the first real gate would have the rank -1.
     rank = jnp.maximum(jnp.cumsum(mask) - 1, 0)

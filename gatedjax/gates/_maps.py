@@ -368,10 +368,11 @@ def _map_to_simplex(
 ) -> Array:
     """Returns the gates phi(z - theta) with sum 1 along an axis, with the derivative of the family.
 
-    phi is the function of the family, z are the scores, and theta is the threshold of a row. mask
-    is True at real positions and broadcasts to the scores; None means all. axis is the axis of the
-    scores along which the gates sum to 1. a is the parameter of phi: a scalar, [..., 1] or None for
-    a phi without one. The gates have the shape and the dtype of the scores.
+    phi is the function that `family` has for the gates, such as [1 + u]_+ of `SPARSEMAX`. z are the
+    scores, and theta is the threshold of a row. mask is True at real positions and broadcasts to
+    the scores; None means all. axis is the axis of the scores along which the gates sum to 1. a is
+    the parameter of phi: a scalar, [..., 1] or None for a phi without one. The gates have the shape
+    and the dtype of the scores.
     """
     rows, keep = _move_axis_last(scores, mask, axis)
     # A score of +inf has no projection; its row becomes NaN, as with softmax.
@@ -402,10 +403,11 @@ def _map_to_sum(
     """Returns gates phi((z - theta) / tau) with the sum k in each row.
 
     A row with at most k real positions has gates 1 at these; padding has gates 0. phi is the
-    function of the family, and theta is the threshold of a row. z are scores [..., n] with the axis
-    last, and keep [..., n] is True at real positions. k and tau (None for a family without a
-    temperature) are scalars or [..., 1]. `scores` are the scores as the caller gave them, and
-    `axis` is the axis of the rows in them; the gates have the shape and the dtype of `scores`.
+    function that `family` has for the gates, such as u clipped to [0, 1] of `CAPPED`, and theta is
+    the threshold of a row. z are scores [..., n] with the axis last, and keep [..., n] is True at
+    real positions. k and tau (None for a family without a temperature) are scalars or [..., 1].
+    `scores` are the scores as the caller gave them, and `axis` is the axis of the rows in them; the
+    gates have the shape and the dtype of `scores`.
     """
     unclipped, is_lost = z, _find_lost_rows(z, keep, k, tau)
     z = jnp.where(is_lost, 0, z)
@@ -511,8 +513,9 @@ def _select_best(z: Array, keep: Array, k: Array) -> Array:
     def set_bit(place: Array, bound: Array) -> Array:
         """Returns the bound [..., 1] with a further bit in rows where k scores still reach it.
 
-        `place` is the position of the bit, from 0 for the highest. At least k scores must be equal
-        to or above the new bound; other rows keep their bound.
+        `place` is the position of the bit, from 0 for the highest, and k is the number of positions
+        that `_select_best` opens in a row. At least k scores must be equal to or above the new
+        bound; other rows keep their bound.
         """
         candidate = bound | (sign >> jnp.asarray(place, unsigned))
         return jnp.where(reach(candidate) >= k, candidate, bound)

@@ -34,10 +34,13 @@ OLD_NAMES: dict[str, dict[str, EstimatorName]] = {
 
 
 def current_name(option: Literal["relax", "selector"], name: str) -> Any:
-    """Returns the current name of an estimator for an older name; other names are unchanged.
+    """Returns the current name of an estimator, a string such as "st_gumbel".
 
-    The result is a string. option is the option with the name: "relax" of GA-Net, where "soft" and
-    "straight_through" are older names, or "selector" of SSAN, where "st", "soft" and "expect" are.
+    Args:
+      option: the option of a network that has the name as its value, "relax" of GA-Net or
+        "selector" of SSAN.
+      name: the name. The older names "soft" and "straight_through" of "relax", and "st", "soft" and
+        "expect" of "selector", are replaced; other names are returned unchanged.
     """
     return OLD_NAMES[option].get(name, name)
 

@@ -70,23 +70,26 @@ def has_derivative(objective: Objective, size: int) -> bool:
     and not evaluated.
 
     Args:
-      objective: the loss.
-      size: the number of gates.
+      objective: the loss as a function of the gates [n].
+      size: n, the number of gates.
     """
     seen = []
 
     @jax.custom_jvp
     def probe(value):
-        """Returns `value`, the loss, unchanged.
+        """Returns `value`, the loss, a scalar, unchanged.
 
-        Its derivative `rule` records whether the loss depends differentiably on the gates.
+        Its derivative is the function `rule`, which stores whether the loss depends differentiably
+        on the gates.
         """
         return value
 
     def rule(primals, tangents):
-        """Returns (value, zero), and records whether the tangent is not a symbolic zero.
+        """Returns the loss and a tangent of 0, two scalars, as `jax.custom_jvp` wants them.
 
-        `primals` and `tangents` are tuples with the loss and its tangent, as for `jax.custom_jvp`.
+        `primals` is a tuple of the loss, and `tangents` a tuple of its tangent. A bool is
+        appended to `seen`, a list of `has_derivative`: False if this tangent is a symbolic zero, so
+        that the loss does not depend differentiably on the gates.
         """
         # JAX passes a symbolic zero if the loss has no differentiable path from its gates.
         seen.append(not isinstance(tangents[0], SymbolicZero))

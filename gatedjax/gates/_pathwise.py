@@ -51,7 +51,7 @@ class SoftGumbel(_Tempered):
     def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
         """Returns the soft gates s = sigmoid((a + L) / tau), for logits a and logistic noise L.
 
-        Logits, noise and gates have the same shape.
+        tau is the temperature. Logits, noise and gates have the same shape.
         """
         return gumbel_sigmoid(logits, noise, temperature=self.tau)
 
@@ -80,7 +80,8 @@ class STGumbel(_Tempered):
     def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
         """Returns the hard gates b = [a + L > 0] with the derivative of s = sigmoid((a + L) / tau).
 
-        a are the logits and L is logistic noise; both have the shape of the gates.
+        a are the logits and L is logistic noise; both have the shape of the gates. tau is the
+        temperature.
         """
         return gumbel_sigmoid(logits, noise, temperature=self.tau, straight_through=True)
 

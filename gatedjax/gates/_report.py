@@ -101,8 +101,9 @@ class _Columns:
     def record(self) -> Json:
         """Returns the fields of the row, "unbiased" and "shown_biased" as a dict for JSON.
 
-        The keys are the names of the fields of `Row` or `Measure`. "estimator" is the `repr` of the
-        estimator, "unbiased" is True if its mean is the gradient, and arrays are lists.
+        The keys are the names of the fields of `Row` or `Measure`, such as "bias", "variance" and
+        "mse". "estimator" is the `repr` of the estimator, "unbiased" is True if its mean is the
+        gradient, "shown_biased" is True if the data show a bias, and arrays are lists.
         """
         row: Any = self
         names = [field.name for field in dataclasses.fields(row) if field.name != "estimator"]
@@ -123,7 +124,8 @@ class Row(_Columns):
       evaluations: the number of evaluations of the loss per estimate; masked gates count.
       bias: the mean gradient minus the exact gradient [n], per gate.
       standard_error: the standard error of the bias [n], per gate.
-      z: the largest |bias| / (standard_error + rounding) over all gates.
+      z: the largest |bias| / (standard_error + rounding) over all gates, where rounding is the
+        largest difference of gradients that counts as a rounding error.
       variance: the variance of an estimate, summed over gates.
       mse: the mean squared distance of an estimate from the exact gradient.
       cosine: the mean cosine of an estimate and the exact gradient; 0 if either is 0.
@@ -182,7 +184,8 @@ class Measured:
     """The results of several estimators over texts.
 
     Attributes:
-      rows: the bias, variance and cost of each estimator, in the order of the table.
+      rows: a `Measure` for each estimator, with its bias, variance and cost, in the order of the
+        table.
       texts: the number of texts.
       draws: the number of estimates per text and estimator.
       gradient: the root mean square over texts of the norm of the exact gradient.
@@ -199,8 +202,8 @@ class Report:
     """The results of `report`; `str` of it is a Markdown table.
 
     Attributes:
-      truth: the exact gradient and moments of the loss.
-      rows: the bias, variance and cost of each estimator, in the order of the call.
+      truth: a `Truth`, the exact gradient and moments of the loss.
+      rows: a `Row` for each estimator, with its bias, variance and cost, in the order of the call.
       draws: the number of estimates per estimator.
     """
 
@@ -214,7 +217,9 @@ class Report:
     def records(self) -> list[Json]:
         """Returns a dict for JSON for each estimator, in their order.
 
-        The keys are the fields of `Row`, "unbiased" and "shown_biased".
+        The keys are the fields of `Row`, such as "estimator", "bias", "variance" and "mse", and the
+        bools "unbiased" (the mean of the estimates is the gradient) and "shown_biased" (the data
+        show a bias).
         """
         return [row.record() for row in self.rows]
 

@@ -144,8 +144,12 @@ class LeaveOneOut(MultiPass):
 class _Antithetic(MultiPass):
     """An estimator with the two draws b = [a + L > 0] and c = [a - L > 0].
 
-    a are the logits, L is logistic noise, and f is the loss. The value is the mean loss of both
-    draws. A subclass defines `weights`, by which f(b) - f(c) is multiplied.
+    a are the n logits, L [n] is logistic noise, and f is the loss. The value is the mean loss of
+    both draws. A subclass defines `weights(logits, noise, gates)`, which returns the factors [n] by
+    which f(b) - f(c) is multiplied; its gates [2, n] are b and c.
+
+    Attributes:
+      mirrored: True, because the second draw has the opposite noise -L.
     """
 
     mirrored: ClassVar[bool] = True

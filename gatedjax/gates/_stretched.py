@@ -106,12 +106,16 @@ class HardConcrete(_Stretched):
     def soft(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
         """Returns draws sigmoid((a + L) / tau) of the binary Concrete variable.
 
-        a are the logits, and the noise L is logistic noise of the same shape.
+        a are the logits, the noise L is logistic noise of the same shape, and tau is the
+        temperature. The draws are in (0, 1) and have this shape, too.
         """
         return gumbel_sigmoid(logits, noise, temperature=self.tau)
 
     def open_probability(self, logits: Float[Array, " n"]) -> Float[Array, " n"]:
-        """Computes P(gate > 0) = sigmoid(a - tau log(-low / high)) from the logits a [n]."""
+        """Computes P(gate > 0) = sigmoid(a - tau log(-low / high)) from the logits a [n].
+
+        tau is the temperature, and low and high are the ends of the stretched interval.
+        """
         return jax.nn.sigmoid(logits - self.tau * math.log(-self.low / self.high))
 
 
@@ -144,7 +148,8 @@ class HardKuma(_Stretched):
     def soft(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
         """Returns draws of the Kumaraswamy variable by its inverse distribution function.
 
-        logits are a, and noise is logistic noise of the same shape.
+        The draws [n] are in (0, 1). logits a [n] determine both parameters of the distribution,
+        alpha = exp(a / 2) and beta = exp(-a / 2), and noise is logistic noise [n].
         """
         alpha = jnp.exp(jnp.clip(logits, -_STEEPEST, _STEEPEST) / 2)
         # In logarithms, with 1 / beta = alpha and log(1 - u) = log_sigmoid(-L).
@@ -154,7 +159,8 @@ class HardKuma(_Stretched):
     def open_probability(self, logits: Float[Array, " n"]) -> Float[Array, " n"]:
         """Computes P(gate > 0) = (1 - t^alpha)^beta for each of the logits a [n].
 
-        t = -low / (high - low), alpha = exp(a / 2) and beta = exp(-a / 2).
+        t = -low / (high - low) for the ends low and high of the stretched interval, and
+        alpha = exp(a / 2) and beta = exp(-a / 2) are the parameters of the distribution.
         """
         alpha = jnp.exp(jnp.clip(logits, -_STEEPEST, _STEEPEST) / 2)
         t = -self.low / (self.high - self.low)

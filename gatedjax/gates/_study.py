@@ -53,9 +53,9 @@ class Study:
 
     Attributes:
       title: the heading of the Markdown text.
-      modes: a row for each gate mode.
-      measured: the results of the estimators.
-      facts: further entries of the record by name, such as {"variance": 0.1}; a dict for JSON.
+      modes: a `ModeRow` for each gate mode, with its loss and accuracy.
+      measured: a `Measured`, the bias, variance and cost of each estimator.
+      facts: further entries of the dict that `record` returns, such as {"variance": 0.1}.
       notes: sentences below the tables.
     """
 

@@ -140,7 +140,7 @@ def _difference(sums: Array, total: Array, a: Array | None) -> Array:
     """Returns the numerator of the Newton step for sum phi = total, which is sums - total.
 
     sums [..., 1] are the sums of the gates phi of each row, and total [..., 1] are the sums that
-    are wanted; a is not used.
+    are wanted; a is not used. The result is [..., 1].
     """
     del a
     return sums - total
@@ -159,10 +159,9 @@ def _square_excess(sums: Array, total: Array, a: Array | None) -> Array:
 def _power_excess(sums: Array, total: Array, a: Array | None) -> Array:
     """Returns the numerator of the Newton step for (sum phi)^a = 1, [..., 1].
 
-    It is divided by the sum of the slopes of phi.
-
-    The left side is convex in theta for a <= 1 and linear at a = 0. sums [..., 1] are the sums of
-    the gates phi of each row, a is the exponent, a scalar or [..., 1], and total is not used.
+    It is divided by the sum of the slopes of the gates phi. The left side is convex in theta, the
+    threshold of a row, for a <= 1 and linear at a = 0. sums [..., 1] are the sums of the gates of
+    each row, a is the exponent, a scalar or [..., 1], and total is not used.
     """
     del total
     assert a is not None
@@ -202,8 +201,9 @@ def _beyond(z: Array, keep: Array, total: Array, a: Array | None) -> tuple[Array
     """Returns bounds (low, high) of theta [..., 1] from the tails of the Laplace distribution.
 
     theta is the threshold of a row of gates phi(z - theta). z are scores [..., n], keep is True at
-    real positions, total [..., 1] is the sum of the gates, and a is the scale. With low and high of
-    `_around` and n real positions the bounds follow from
+    real positions, total [..., 1] is the sum of the gates, and a is the scale, a scalar or
+    [..., 1]. With the result (low, high) of `_around`, the smallest and the largest real score with
+    a margin, and n real positions the bounds follow from
 
         sum phi <= n/2 exp((high - theta) / a),  n - sum phi <= n/2 exp((theta - low) / a)
     """
@@ -233,12 +233,13 @@ def search(
 ) -> Float[Array, "*B 1"]:
     """Finds theta with sum phi(u - theta) = total over the real positions; not differentiable.
 
-    phi is the function of the family. u are scores, keep is True at real positions, total is the
-    wanted sum of the gates of each row, bounds are the lower bound, the upper bound and the start
-    of theta [*B, 1] each, a is the parameter of phi (a scalar, [*B, 1] or None), and theta has a
-    number for each row. A step that leaves the bounds (whose sum must be finite) is replaced by a
-    bisection. The search ends a step after all sums are equal to their totals up to rounding (or to
-    a tolerance, relative to a total above 1), or after no number is left between the bounds.
+    phi is the function that `family` has for the gates, such as [1 + u]_+ of `SPARSEMAX`. u are
+    scores, keep is True at real positions, total is the wanted sum of the gates of each row, bounds
+    are the lower bound, the upper bound and the start of theta [*B, 1] each, a is the parameter of
+    phi (a scalar, [*B, 1] or None), and theta has a number for each row. A step that leaves the
+    bounds (whose sum must be finite) is replaced by a bisection. The search ends a step after all
+    sums are equal to their totals up to rounding (or to a tolerance, relative to a total above 1),
+    or after no number is left between the bounds.
     """
     # phi(-inf) = 0 in all families, so that padding adds nothing to the sums.
     u = jnp.where(keep, u, -jnp.inf)
@@ -290,10 +291,11 @@ def find_threshold(
 ) -> Array:
     """Finds theta [..., 1] with sum phi(u - theta) = total over the real positions, by `search`.
 
-    phi is the function of the family. u are scores [..., n], keep is True at real positions, total
-    [..., 1] is the wanted sum of the gates of each row, bounds are the lower bound, the upper bound
-    and the start of theta [..., 1] each, and a is the parameter of phi, a scalar, [..., 1] or None.
-    theta is differentiable with respect to u, total and a by the implicit function theorem.
+    phi is the function that `family` has for the gates, such as [1 + u]_+ of `SPARSEMAX`. u are
+    scores [..., n], keep is True at real positions, total [..., 1] is the wanted sum of the gates
+    of each row, bounds are the lower bound, the upper bound and the start of theta [..., 1] each,
+    and a is the parameter of phi, a scalar, [..., 1] or None. theta is differentiable with respect
+    to u, total and a by the implicit function theorem.
     """
     return search(family, u, keep, total, bounds, a)
 
@@ -310,9 +312,10 @@ def _find_threshold_jvp(family, primals, tangents):
     theta = find_threshold(family, u, keep, total, bounds, a)
 
     def sum_gates(u, a):
-        """Returns the sum of the gates of each row [..., 1] at a fixed theta.
+        """Returns the sum of the gates phi(u - theta) of each row [..., 1] at fixed thresholds.
 
-        u are scores [..., n], and a is the parameter of the family or None.
+        u are scores [..., n], phi is the function of the gates, and a is the parameter of phi or
+        None. theta [..., 1] are the thresholds of the rows.
         """
         return jnp.sum(compute_gates(family, u, keep, theta, a), axis=-1, keepdims=True)
 
@@ -327,8 +330,8 @@ def _find_threshold_jvp(family, primals, tangents):
 def compute_gates(family: Family, u: Array, keep: Array, theta: Array, a: Array | None) -> Array:
     """Computes the gates phi(u - theta) [..., n] at the real positions; 0 elsewhere.
 
-    phi is the function of the family. u are scores [..., n], keep is True at real positions, theta
-    [..., 1] is the threshold of each row, and a is the parameter of phi, a scalar, [..., 1] or
-    None.
+    phi is the function that `family` has for the gates, such as [1 + u]_+ of `SPARSEMAX`. u are
+    scores [..., n], keep is True at real positions, theta [..., 1] is the threshold of each row,
+    and a is the parameter of phi, a scalar, [..., 1] or None.
     """
     return jnp.where(keep, family.parts(jnp.where(keep, u - theta, 0), a)[0], 0)

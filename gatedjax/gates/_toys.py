@@ -79,7 +79,8 @@ def _sample_losses(
 ) -> Float[Array, " draws"]:
     """Evaluates loss(gates, parameter) at a draw of hard gates for each key.
 
-    logits are [n], and parameter, a scalar or [n], is the second argument of the loss.
+    logits are [n], keys are PRNG keys, and parameter, a scalar or [n], is the second argument of
+    the loss.
     """
     return jax.vmap(lambda key: loss(sample_gates(logits, key=key), parameter))(keys)
 

@@ -30,7 +30,9 @@ class Words(NamedTuple):
 
 
 class Spelling(NamedTuple):
-    """The character n-grams of V words, with repetitions, as columns of the matrix of features.
+    """The character n-grams of V words, as columns of the matrix of features [texts, F].
+
+    An n-gram that a word has twice is listed twice.
 
     Attributes:
       columns: int64 [N], the columns of the n-grams of all words, one word after the other.
@@ -83,6 +85,10 @@ def number_words(texts: Iterable[Sequence[str]]) -> Words:
 
     Args:
       texts: the words of each text.
+
+    Returns:
+      A `Words` with the different words, the position among them of each of the T words of all
+      texts, and the index of its text.
     """
     numbers: dict[str, int] = {}
     ids: list[int] = []
@@ -103,15 +109,19 @@ def join_spellings(columns: Sequence[Sequence[int]]) -> Spelling:
 
 
 def spell_words(words: Iterable[str], column_of: dict[str, int]) -> Spelling:
-    """Returns the `Spelling` of words, without n-grams that have no column.
+    """Returns the `Spelling` of words: the columns of the character n-grams of each word.
 
-    `column_of` maps an n-gram to its column in the matrix of features.
+    `column_of` maps an n-gram to its column in the matrix of features. N-grams without a column are
+    left out.
     """
     return join_spellings([[column_of[g] for g in spell(w) if g in column_of] for w in words])
 
 
 def select_spelling(spelling: Spelling, words: np.ndarray) -> Spelling:
-    """Returns the spelling of the words at the positions `words`, int [n], in this order."""
+    """Returns the `Spelling` of the words at the positions `words`, int [n], in this order.
+
+    `spelling` has the columns of the character n-grams of all words.
+    """
     sizes = np.diff(spelling.starts)[words]
     # The n-grams of a word are consecutive, so that the position of an n-gram is the start of its
     # word plus a running number.
@@ -124,9 +134,11 @@ def find_pairs(ids: np.ndarray, rows: np.ndarray, width: int) -> tuple[np.ndarra
     """Returns the keys of the pairs of neighbours in texts, and the position of their first word.
 
     Args:
-      ids: int64 [T], the words of all texts, with closed words left out; -1 has no pair.
-      rows: int64 [T], the text of each word.
-      width: the factor in the keys a * width + b.
+      ids: int64 [T], the numbers of the words of all texts, with closed words left out; a word with
+        the number -1 is in no pair.
+      rows: int64 [T], the index of the text of each word, sorted.
+      width: the factor in the key a * width + b of the pair of the words with the numbers a and b;
+        it is larger than all numbers.
 
     Returns:
       int64 [P], the keys, and int64 [P], the positions in `ids` of the first word of each pair.
@@ -158,17 +170,21 @@ def count_features(
 ) -> Cells:
     """Counts the features of texts from which the closed words were removed.
 
+    Closed words are the words that the lexicon does not read; the remaining words are open.
+
     Args:
       ids: int64 [T], the open words of all texts, as positions in `known` and in `spelling`.
       rows: int64 [T], the index of the text of each open word, sorted.
       num_texts: the number of texts.
       columns: the columns of words and pairs.
-      known: int64 [types], the number of each word in `columns`, or -1 for a word without a number.
+      known: int64 [types], the position of each word in `columns.of_word`, or -1 for a word that
+        has none.
       spelling: the columns of the n-grams of each word.
       num_columns: the number of columns F.
 
     Returns:
-      The `Cells` of the matrix [num_texts, F] of counts.
+      The `Cells` of the matrix [num_texts, F] of counts: row, column and count of each cell that is
+      not 0.
     """
     numbers = known[ids]
     of_word = np.full(len(numbers), -1)
@@ -202,9 +218,17 @@ def _count_with_scipy(
 ) -> Cells:
     """Counts features like `count_features`, by a product of two sparse matrices.
 
-    `row_parts` and `column_parts` are lists of arrays: the text and the column of each occurrence
-    of a word or a pair that is a feature. See `count_features` for the other arguments and the
-    result.
+    Args:
+      ids: int64 [T], the open words of all texts, as positions in `spelling`.
+      rows: int64 [T], the index of the text of each open word, sorted.
+      num_texts: the number of texts.
+      row_parts, column_parts: lists of int arrays, the text and the column of each occurrence of a
+        word or a pair that is a feature.
+      spelling: the columns of the n-grams of each word.
+      num_columns: the number of columns F.
+
+    Returns:
+      The `Cells` of the matrix [num_texts, F] of counts.
     """
     from scipy.sparse import csr_matrix
 
@@ -274,7 +298,7 @@ def compute_scale(
 
     Args:
       cells: the features of the n training texts.
-      groups: bool [n, G], the texts of each group.
+      groups: bool [n, G], True where a text is in a group.
       first_ngram: the column of the first n-gram.
       num_columns: the number of columns F.
       absent: the number of words, and the number of n-grams, that are in no text since their words

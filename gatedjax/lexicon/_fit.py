@@ -41,7 +41,10 @@ _CHUNK = 200_000
 
 
 class EmptyLexicon(ValueError):
-    """The error of a density at which no word would be open."""
+    """The error that `fit_lexicon` raises for a density at which no word would be open.
+
+    A density is the share of the words that are open; a lexicon reads the open words only.
+    """
 
 
 class _Corpus(NamedTuple):
@@ -79,7 +82,7 @@ class _Stage(NamedTuple):
       ngrams: int [G], the positions in `_Corpus.ngrams` of the n-grams of open words.
       scale: float64 [F], the weight r of each feature (see `compute_scale`).
       weights: float32 [F, K], the coefficients W of the logistic regression.
-      bias: float32 [K], its bias b.
+      bias: float32 [B], its biases b; for classes B is K.
       logits: float64 [n, C], the logits of the n training texts for C classes.
       factors: float64 [n], the factor 1 / |f| of the features f of each text.
       last_scale: float64 [V], the weight r of each word in the last stage in which it was a
@@ -212,7 +215,10 @@ def scale_weights(weights: np.ndarray, num_texts: int) -> np.ndarray:
 
 
 def _count_words(texts: Sequence[Sequence[str]]) -> _Corpus:
-    """Returns the words of the training texts, sorted by frequency, with their n-grams."""
+    """Returns the training texts as a `_Corpus`: the words by falling frequency, and their n-grams.
+
+    `texts` has the words of each text.
+    """
     words = number_words(texts)
     counts = np.bincount(words.ids, minlength=len(words.types))
     # The most frequent words come first; equals stay in the order in which they first occur.
@@ -320,10 +326,11 @@ def _fit_stage(
 
 
 def _renumber(corpus: _Corpus, open_types: np.ndarray, ngrams: np.ndarray, first: int) -> Spelling:
-    """Returns the spelling of all words in the columns of a stage; closed words have no n-gram.
+    """Returns the n-grams of the V words of a corpus as columns of the features of a stage.
 
-    `open_types` is bool [V], True at open words. `ngrams` are the positions of the n-grams of the
-    stage in `corpus.ngrams`; they get the columns first, first + 1, ...
+    The result is the `Spelling` of the words of `corpus`, in which closed words have no n-gram.
+    `open_types` is bool [V], True at open words. `ngrams` are the positions in `corpus.ngrams` of
+    the n-grams of the stage; they get the columns first, first + 1, ...
     """
     column_of = np.full(len(corpus.ngrams), -1)
     column_of[ngrams] = first + np.arange(len(ngrams))
@@ -336,7 +343,7 @@ def _renumber(corpus: _Corpus, open_types: np.ndarray, ngrams: np.ndarray, first
 def _warm_start(
     before: _Stage, word_types: np.ndarray, pairs: np.ndarray, ngrams: np.ndarray, scale: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the start (W, bias) of the solver, float64 [F, K] and [K], from the stage before.
+    """Returns the start (W, bias) of the solver, float64 [F, K] and [B], from the stage before.
 
     `word_types`, `pairs` and `ngrams` are the features of this stage, as in `_Stage`, and `scale`
     [F] is the weight r of each. The start has the products r W of the stage before, and 0 for new
@@ -364,10 +371,10 @@ def _close_words(
     density: float,
     sample_weight: np.ndarray | None,
 ) -> np.ndarray:
-    """Returns the gates of the next stage, bool [V]: the open words with the largest scores.
+    """Returns the gates of the next stage, bool [V], True at the words that stay open.
 
-    The score of a word is the sum of its gains divided by the number of its occurrences + 1 (see
-    `fit_lexicon`).
+    They are the open words with the largest scores. The score of a word is the sum of its gains
+    divided by the number of its occurrences + 1 (see `fit_lexicon`).
 
     Args:
       corpus: the n training texts.
@@ -431,7 +438,10 @@ def _make_lexicon(
     stage: _Stage,
     density: float,
 ) -> Lexicon:
-    """Makes the lexicon of a stage, with the threshold for unknown words.
+    """Makes the `Lexicon` of a stage, with the threshold for unknown words.
+
+    A word that training has not seen is open if the strength of its spelling (see `Lexicon`) is
+    above the threshold. About the share `density` of the rare training words is above it.
 
     `corpus` has the training texts, `stage` the fitted weights, and `head` the prediction.
     `open_types` is bool [V], True at the open words of `corpus.types`. `density` is the share of

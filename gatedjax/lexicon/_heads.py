@@ -36,11 +36,11 @@ class Head(abc.ABC):
     @property
     @abc.abstractmethod
     def num_columns(self) -> int:
-        """The number K of columns of W."""
+        """The number K of scores of a text, of columns of the weights [F, K] of F features."""
 
     @property
     def num_biases(self) -> int:
-        """The number B of biases."""
+        """The number B of biases, which are added to the scores or are thresholds of grades."""
         return self.num_columns
 
     @property
@@ -62,8 +62,8 @@ class Head(abc.ABC):
     def check_targets(self, targets: np.ndarray) -> None:
         """Raises ValueError if the array `targets` is not the targets of n texts for this head.
 
-        They are int [n] for classes and grades, bool [n, L] for L labels, and float [n] for
-        numbers.
+        They are int [n] for classes and grades, bool [n, L] for L labels, True where a text has the
+        label, and float [n] for numbers.
         """
 
     @abc.abstractmethod
@@ -71,7 +71,8 @@ class Head(abc.ABC):
         """Returns a bool [n, G], the groups whose log-ratios weigh the features before the fit.
 
         An entry is True if a text belongs to a group, such as that of a class or a label. `targets`
-        are the targets of the texts, int [n], float [n] or bool [n, L], see `check_targets`.
+        are the targets of the texts: classes or grades int [n], numbers float [n], or L labels
+        bool [n, L].
         """
 
     @abc.abstractmethod
@@ -81,10 +82,11 @@ class Head(abc.ABC):
         """Computes the losses of n texts and their derivatives, for the solver.
 
         Args:
-          scores: [n, K], the scores without the biases.
+          scores: [n, K], the K scores of each text, without the biases.
           free: [B], the free parameters, numbers without bounds from which `make_bias` computes the
-            biases.
-          targets: the targets of the texts, int [n], float [n] or bool [n, L], see `check_targets`.
+            B biases.
+          targets: the targets of the texts: classes or grades int [n], numbers float [n], or L
+            labels bool [n, L].
 
         Returns:
           The losses [n], their derivatives by the scores, [n, K], and by `free`, [n, B].
@@ -93,8 +95,8 @@ class Head(abc.ABC):
     def start_free(self, targets: np.ndarray) -> np.ndarray:
         """Returns the free parameters [B] from which the solver starts.
 
-        `targets` are the targets of the texts, int [n], float [n] or bool [n, L], see
-        `check_targets`. The default is zeros.
+        `targets` are the targets of the texts: classes or grades int [n], numbers float [n], or L
+        labels bool [n, L]. The default is zeros.
         """
         return np.zeros(self.num_biases)
 
@@ -106,24 +108,31 @@ class Head(abc.ABC):
         return free
 
     def make_free(self, bias: np.ndarray) -> np.ndarray:
-        """Returns the free parameters [B] of the biases `bias`, [B]: the inverse of `make_bias`."""
+        """Returns the free parameters [B] of the biases `bias`, [B]: the inverse of `make_bias`.
+
+        The free parameters are numbers without bounds, which the solver fits.
+        """
         return bias
 
     def add_bias(self, scores: np.ndarray, bias: np.ndarray) -> np.ndarray:
-        """Returns the logits [n, C] of scores [n, K] with the biases `bias`, [B]."""
+        """Returns the logits [n, C] of n texts, from their scores [n, K] and the biases [B]."""
         return self.expand(scores + bias)
 
     def expand(self, weights: np.ndarray) -> np.ndarray:
-        """Returns the shares [F, C] in the logits of F features with the weights [F, K].
+        """Returns the shares [F, C] of F features in the C logits, from their weights [F, K].
 
-        They are the weights themselves unless K differs from C or the logits have another unit.
+        The share of a feature is the number that it adds to a logit where its value is 1. K is the
+        number of scores of a text. The shares are the weights themselves unless K differs from C or
+        the logits have another unit.
         """
         return weights
 
     def centre(self, weights: np.ndarray) -> np.ndarray:
-        """Returns the shares [F, C] in the logits of F features with the weights [F, K].
+        """Returns the shares [F, C] of F features in the C logits, from their weights [F, K].
 
-        A part that is common to all logits, and therefore has no effect, is subtracted.
+        The share of a feature is the number that it adds to a logit where its value is 1. K is the
+        number of scores of a text. A part that is common to the logits of all classes, and
+        therefore has no effect, is subtracted.
         """
         return self.expand(weights)
 
@@ -134,9 +143,10 @@ class Head(abc.ABC):
         """Computes the loss of each text: [n].
 
         Args:
-          logits: [n, C], the logits, which contain the bias as `add_bias` defines.
+          logits: [n, C], the C logits of n texts, which contain the bias as `add_bias` defines.
           bias: [B], the biases.
-          targets: the targets of the texts, int [n], float [n] or bool [n, L], see `check_targets`.
+          targets: the targets of the texts: classes or grades int [n], numbers float [n], or L
+            labels bool [n, L].
         """
 
     @abc.abstractmethod
@@ -146,8 +156,8 @@ class Head(abc.ABC):
         A text has the same bits in each batch.
 
         Args:
-          logits: [n, C], divided by the temperature.
-          bias: [B], divided by the temperature.
+          logits: [n, C], the C logits of each text, divided by the temperature.
+          bias: [B], the B biases, divided by the temperature.
 
         Returns:
           [n, P] for P probabilities (`num_probabilities`), of the classes or grades, which sum to
@@ -185,12 +195,12 @@ class ClassHead(Head):
     kind: ClassVar[str] = "classes"
 
     def __post_init__(self) -> None:
-        """Checks the number of classes."""
+        """Raises ValueError unless `num_classes` is an int of at least 2."""
         _check_count("num_classes", self.num_classes, 2)
 
     @property
     def num_columns(self) -> int:
-        """The number K of columns of W: C, but 1 for two classes."""
+        """The number K of scores of a text: the number of classes, but 1 for two classes."""
         return 1 if self.num_classes == 2 else self.num_classes
 
     @property
@@ -215,11 +225,15 @@ class ClassHead(Head):
     def compute_slopes(
         self, scores: np.ndarray, free: np.ndarray, targets: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Computes the losses of n texts and their derivatives, for the solver.
+        """Computes the cross-entropies of n texts and their derivatives, for the solver.
 
-        `scores`, [n, K], are the scores of n texts without the biases, `free`, [B], are the free
-        parameters of the biases, and `targets` the targets of the texts. The results are the losses
-        [n], and their derivatives by the scores, [n, K], and by `free`, [n, B].
+        Args:
+          scores: [n, K], the scores without the biases; K is the number of classes, but 1 for two.
+          free: [K], the biases.
+          targets: int [n], the class of each text, from 0.
+
+        Returns:
+          The losses [n], and their derivatives by the scores, [n, K], and by the biases, [n, K].
         """
         scores = scores + free
         if scores.shape[1] == 1:
@@ -239,16 +253,21 @@ class ClassHead(Head):
         return losses, wrong, wrong
 
     def expand(self, weights: np.ndarray) -> np.ndarray:
-        """Returns the shares [F, C] of F features in the logits, from weights [F, K].
+        """Returns the shares [F, C] of F features in the C logits, from their weights [F, K].
 
-        For two classes K is 1, and a single column z becomes (-z/2, z/2).
+        The share of a feature is the number that it adds to a logit where its value is 1. It is the
+        weight, but for two classes K is 1, and a single column z becomes (-z/2, z/2).
         """
         if self.num_classes > 2:
             return weights
         return np.concatenate([-weights / 2, weights / 2], 1)
 
     def centre(self, weights: np.ndarray) -> np.ndarray:
-        """Returns the shares [F, C] of weights [F, K], less their mean over the classes."""
+        """Returns the shares [F, C] of F features in the logits of C classes, with a mean of 0.
+
+        The share of a feature is the number that it adds to a logit where its value is 1, here less
+        its mean over the classes. `weights` are [F, K], K equal to C, but 1 for two classes.
+        """
         shares = self.expand(weights)
         return np.asarray(shares - shares.mean(1, keepdims=True))
 
@@ -257,8 +276,8 @@ class ClassHead(Head):
     ) -> np.ndarray:
         """Computes the cross-entropy of each text: [n].
 
-        `logits` are [n, C] and `targets` int [n]; `bias` is not used, because the logits contain
-        it.
+        `logits` are [n, C] for n texts and C classes, and `targets` int [n] the classes; `bias` is
+        not used, because the logits contain it.
         """
         top = logits.max(1)
         total = np.exp(logits - top[:, None]).sum(1)
@@ -267,7 +286,8 @@ class ClassHead(Head):
     def compute_probabilities(self, logits: np.ndarray, bias: np.ndarray) -> np.ndarray:
         """Computes the probability of each class: [n, C]; the rows sum to 1.
 
-        `logits` are [n, C]; `bias` is not used, because the logits contain it.
+        `logits` are [n, C] for n texts and C classes; `bias` is not used, because the logits
+        contain it.
         """
         exponentials = np.exp(logits - logits.max(1, keepdims=True))
         # The sum is taken class by class, so that its bits do not depend on the number of texts.
@@ -289,7 +309,8 @@ class LabelHead(Head):
         [1.3863, 1.3863]
 
     Attributes:
-      num_labels: the number of labels L. The targets are bool [n, L].
+      num_labels: the number of labels L. The targets are bool [n, L], True where a
+        text has a label.
     """
 
     num_labels: int
@@ -300,12 +321,12 @@ class LabelHead(Head):
     inverse_penalty: ClassVar[float] = 10.0
 
     def __post_init__(self) -> None:
-        """Checks the number of labels."""
+        """Raises ValueError unless `num_labels` is an int of at least 1."""
         _check_count("num_labels", self.num_labels, 1)
 
     @property
     def num_columns(self) -> int:
-        """The number of labels L."""
+        """The number K of scores of a text, which is the number of labels."""
         return self.num_labels
 
     def check_targets(self, targets: np.ndarray) -> None:
@@ -322,7 +343,7 @@ class LabelHead(Head):
     def group_texts(self, targets: np.ndarray) -> np.ndarray:
         """Returns the targets, bool [n, L]: a group for each label.
 
-        n is the number of texts.
+        An entry is True if the text has the label; n is the number of texts.
         """
         return targets
 
@@ -331,9 +352,15 @@ class LabelHead(Head):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Computes the losses of n texts and their derivatives, for the solver.
 
-        `scores`, [n, K], are the scores of n texts without the biases, `free`, [B], are the free
-        parameters of the biases, and `targets` the targets of the texts. The results are the losses
-        [n], and their derivatives by the scores, [n, K], and by `free`, [n, B].
+        The loss of a text is the sum of the cross-entropies of its labels.
+
+        Args:
+          scores: [n, L], the scores of L labels without the biases.
+          free: [L], the biases.
+          targets: bool [n, L], True where a text has a label.
+
+        Returns:
+          The losses [n], and their derivatives by the scores, [n, L], and by the biases, [n, L].
         """
         logits = scores + free
         # A single exponential gives the loss and its derivative, the error of the probability.
@@ -347,15 +374,16 @@ class LabelHead(Head):
     ) -> np.ndarray:
         """Computes the sum of the cross-entropies of the labels of each text: [n].
 
-        `logits` are [n, L] and `targets` bool [n, L]; `bias` is not used, because the logits
-        contain it.
+        `logits` are [n, L] for n texts and L labels, and `targets` bool [n, L], True where a text
+        has a label; `bias` is not used, because the logits contain it.
         """
         return np.asarray(np.logaddexp(0, np.where(targets, -logits, logits)).sum(1))
 
     def compute_probabilities(self, logits: np.ndarray, bias: np.ndarray) -> np.ndarray:
         """Computes the probability of each label: [n, L].
 
-        `logits` are [n, L]; `bias` is not used, because the logits contain it.
+        `logits` are [n, L] for n texts and L labels; `bias` is not used, because the logits contain
+        it.
         """
         return compute_sigmoid(logits)
 
@@ -388,7 +416,7 @@ class RealHead(Head):
     inverse_penalty: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
-        """Checks that both numbers are finite, and that the unit is positive."""
+        """Raises ValueError unless both fields are finite numbers, and `unit` is above 0."""
         if not (np.isfinite(self.centre_of_targets) and 0 < self.unit < np.inf):
             raise ValueError(
                 "centre_of_targets must be finite and unit positive, got "
@@ -410,7 +438,7 @@ class RealHead(Head):
 
     @property
     def num_columns(self) -> int:
-        """The number K of columns of W, 1."""
+        """The number K of scores of a text, 1: the weights of F features are [F, 1]."""
         return 1
 
     @property
@@ -437,7 +465,10 @@ class RealHead(Head):
         return np.asarray(targets > np.median(targets))[:, None]
 
     def _standardise(self, values: np.ndarray) -> np.ndarray:
-        """Returns (values - m) / u, the numbers in units of the standard deviation."""
+        """Returns (values - m) / u, an array of the same shape as `values`.
+
+        m is the mean and u the standard deviation of the training targets.
+        """
         return (values - self.centre_of_targets) / self.unit
 
     def compute_slopes(
@@ -445,20 +476,29 @@ class RealHead(Head):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Computes the losses of n texts and their derivatives, for the solver.
 
-        `scores`, [n, K], are the scores of n texts without the biases, `free`, [B], are the free
-        parameters of the biases, and `targets` the targets of the texts. The results are the losses
-        [n], and their derivatives by the scores, [n, K], and by `free`, [n, B].
+        The loss is half of the squared error in units of the standard deviation of the targets.
+
+        Args:
+          scores: [n, 1], the scores without the bias.
+          free: [1], the bias.
+          targets: float [n], the number of each text.
+
+        Returns:
+          The losses [n], and their derivatives by the scores, [n, 1], and by the bias, [n, 1].
         """
         wrong = scores + free - self._standardise(targets)[:, None]
         return 0.5 * wrong[:, 0] ** 2, wrong, wrong
 
     def add_bias(self, scores: np.ndarray, bias: np.ndarray) -> np.ndarray:
-        """Returns the predictions v, [n, 1], of scores [n, 1] and the bias [1]."""
+        """Returns the predictions of n texts, [n, 1], from their scores [n, 1] and the bias [1]."""
         # The mean may be large against the scores, so that 32 bits would be too few for the sum.
         return self.centre_of_targets + self.unit * (scores + bias).astype(np.float64)
 
     def expand(self, weights: np.ndarray) -> np.ndarray:
-        """Returns the shares [F, 1] in the unit of the target, of features with weights [F, 1]."""
+        """Returns the weights [F, 1] of F features in the unit of the target: [F, 1].
+
+        They are the numbers that the features add to the prediction where their value is 1.
+        """
         return weights * self.unit
 
     def compute_losses(
@@ -466,7 +506,8 @@ class RealHead(Head):
     ) -> np.ndarray:
         """Computes half of the squared error in units of the standard deviation: [n].
 
-        `logits`, [n, 1], are the predictions and `targets`, [n], the numbers; `bias` is not used.
+        `logits`, [n, 1], are the predictions for n texts, and `targets`, [n], their numbers; `bias`
+        is not used.
         """
         return np.asarray(0.5 * ((logits[:, 0] - targets) / self.unit) ** 2)
 
@@ -504,27 +545,27 @@ class OrdinalHead(Head):
     inverse_penalty: ClassVar[float] = 2.0
 
     def __post_init__(self) -> None:
-        """Checks the number of grades."""
+        """Raises ValueError unless `num_grades` is an int of at least 2."""
         _check_count("num_grades", self.num_grades, 2)
 
     @property
     def num_columns(self) -> int:
-        """The number K of columns of W, 1."""
+        """The number K of scores of a text, 1: the weights of F features are [F, 1]."""
         return 1
 
     @property
     def num_biases(self) -> int:
-        """The number of thresholds, G - 1."""
+        """The number of thresholds between the grades, the number of grades less 1."""
         return self.num_grades - 1
 
     @property
     def num_probabilities(self) -> int:
-        """The number of grades G."""
+        """The number of probabilities of a text, which is the number of grades."""
         return self.num_grades
 
     @property
     def num_groups(self) -> int:
-        """The number G - 1 of groups of texts: the texts above each grade but the highest."""
+        """The number of groups of texts: the texts above each grade but the highest."""
         return self.num_grades - 1
 
     def check_targets(self, targets: np.ndarray) -> None:
@@ -537,14 +578,15 @@ class OrdinalHead(Head):
     def group_texts(self, targets: np.ndarray) -> np.ndarray:
         """Returns a bool [n, G - 1], True at k for the targets above the grade k.
 
-        `targets`, int [n], are the grades from 0.
+        `targets`, int [n], are the grades of n texts, from 0; G is the number of grades.
         """
         return np.asarray(targets[:, None] > np.arange(self.num_groups))
 
     def start_free(self, targets: np.ndarray) -> np.ndarray:
-        """Returns the free parameters for which P(y > k) is the frequency in the targets.
+        """Returns the free parameters [G - 1] from which the solver starts, for G grades.
 
-        They are [G - 1], for the targets int [n].
+        With them P(y > k) at the score 0 is the frequency of the grades above k in the targets, int
+        [n], to which a text of each grade is added.
         """
         # A text is added to each grade, because a grade without a text would have no threshold.
         counts = np.bincount(targets, minlength=self.num_grades) + 1.0
@@ -552,24 +594,34 @@ class OrdinalHead(Head):
         return self.make_free(np.log(below / (1 - below)))
 
     def make_bias(self, free: np.ndarray) -> np.ndarray:
-        """Returns the thresholds [G - 1] of the free parameters (t_0, log(t_1 - t_0), ...)."""
+        """Returns the G - 1 thresholds t of G grades, in ascending order.
+
+        `free`, [G - 1], are the parameters of the solver: t_0, log(t_1 - t_0), log(t_2 - t_1), ...
+        """
         # The line search of the solver may try a step that would overflow.
         steps = np.exp(np.clip(free[1:], -_LARGEST, 50.0))
         return np.cumsum(np.concatenate([free[:1], steps]))
 
     def make_free(self, bias: np.ndarray) -> np.ndarray:
-        """Returns the free parameters (t_0, log(t_1 - t_0), ...) of thresholds `bias`, [G - 1]."""
+        """Returns the parameters of the solver, [G - 1], for the G - 1 thresholds t of G grades.
+
+        They are t_0, log(t_1 - t_0), log(t_2 - t_1), ...; `bias` are the thresholds, [G - 1].
+        """
         # Two thresholds of a rare grade may be equal after rounding to 32 bits.
         return np.concatenate([bias[:1], np.log(np.maximum(np.diff(bias), 1e-6))])
 
     def compute_slopes(
         self, scores: np.ndarray, free: np.ndarray, targets: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Computes the losses of n texts and their derivatives, for the solver.
+        """Computes the losses -log P(y) of n texts and their derivatives, for the solver.
 
-        `scores`, [n, K], are the scores of n texts without the biases, `free`, [B], are the free
-        parameters of the biases, and `targets` the targets of the texts. The results are the losses
-        [n], and their derivatives by the scores, [n, K], and by `free`, [n, B].
+        Args:
+          scores: [n, 1], the scores z, without the thresholds t.
+          free: [G - 1], the parameters t_0, log(t_1 - t_0), ... of the thresholds of G grades.
+          targets: int [n], the grade of each text, from 0.
+
+        Returns:
+          The losses [n], and their derivatives by the scores, [n, 1], and by `free`, [n, G - 1].
         """
         thresholds = self.make_bias(free)
         has_lower, has_upper = targets > 0, targets < self.num_grades - 1
@@ -594,7 +646,7 @@ class OrdinalHead(Head):
     def add_bias(self, scores: np.ndarray, bias: np.ndarray) -> np.ndarray:
         """Returns the scores z, because the thresholds are no part of them: [n, 1].
 
-        `scores` are [n, 1] and `bias`, [G - 1], the thresholds.
+        `scores` are [n, 1] for n texts, and `bias`, [G - 1], the thresholds of G grades.
         """
         return scores + np.zeros(1, bias.dtype)
 
@@ -604,8 +656,8 @@ class OrdinalHead(Head):
         """Computes -log P(y) of each text, without the difference of two near numbers: [n].
 
         sigmoid(b) - sigmoid(a) = sigmoid(b) sigmoid(-a) (1 - exp(a - b)) for the thresholds a below
-        and b above the grade, less the score. `logits`, [n, 1], are the scores, `bias`, [G - 1],
-        the thresholds, and `targets`, int [n], the grades.
+        and b above the grade, less the score. `logits`, [n, 1], are the scores of n texts, `bias`,
+        [G - 1], the thresholds of G grades, and `targets`, int [n], the grades from 0.
         """
         score = logits[:, 0]
         # The lowest grade has no threshold below it, and the highest none above it.
@@ -618,7 +670,8 @@ class OrdinalHead(Head):
     def compute_probabilities(self, logits: np.ndarray, bias: np.ndarray) -> np.ndarray:
         """Computes the probability of each grade: [n, G]; the rows sum to 1.
 
-        `logits`, [n, 1], are the scores z, and `bias`, [G - 1], the thresholds t.
+        `logits`, [n, 1], are the scores z of n texts, and `bias`, [G - 1], the thresholds t of G
+        grades.
         """
         above = compute_sigmoid(logits - bias)
         edge = np.ones((len(logits), 1))
@@ -627,7 +680,10 @@ class OrdinalHead(Head):
         return np.maximum(bounds[:, :-1] - bounds[:, 1:], 0.0)
 
     def check_bias(self, bias: np.ndarray) -> None:
-        """Raises ValueError unless the thresholds `bias`, [G - 1], are finite and in order."""
+        """Raises ValueError unless the thresholds `bias` of G grades, [G - 1], are in order.
+
+        They must also be finite.
+        """
         super().check_bias(bias)
         if not (np.diff(bias) >= 0).all():
             raise ValueError(f"the thresholds of the grades must be in order, got {bias[:8]}")

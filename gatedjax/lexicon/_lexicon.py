@@ -33,8 +33,9 @@ class Readings(NamedTuple):
         with the largest weights.
       is_empty: bool [n], True for a text of which no word was read: its probabilities are those of
         the bias.
-      logits: float64 [n, C], the sums of the shares: for a real target [n, 1], the prediction, for
-        grades [n, 1], the score that the thresholds cut.
+      logits: float64 [n, C], the bias plus the parts of the words and the pairs (see `Shares`). For
+        a real target they are [n, 1], the prediction, and for grades [n, 1], the score that is
+        compared with the thresholds.
     """
 
     probabilities: np.ndarray
@@ -114,9 +115,10 @@ class Lexicon:
       words: the words whose gates are stored. The first D have weights: the open words, then closed
         words for texts without an open word. The remaining words are exceptions from the rule for
         unknown words.
-      is_open: bool [V], the gate of each stored word.
+      is_open: bool [V], the gate of each stored word, True if it is open.
       counts: int32 [D], how often the D words with weights occur in the training texts.
-      pairs: int32 [P, 2], the numbers of the two words of each pair with weights, sorted.
+      pairs: int32 [P, 2], the positions in `words` of the two words of each pair with weights,
+        sorted.
       ngrams: the character n-grams with weights.
       scale: float32 [F], the weight r of each feature: words, then pairs, then n-grams.
       weights: float32 [F, K], W. K is C, but 1 for two classes, whose logits are -z/2 and z/2.
@@ -143,7 +145,7 @@ class Lexicon:
     head: Head = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        """Sets the head of classes if there is no head."""
+        """Sets the field `head` to `ClassHead(num_classes)` if it is None."""
         if self.head is None:
             object.__setattr__(self, "head", ClassHead(self.num_classes))
 
@@ -178,12 +180,12 @@ class Lexicon:
 
     @functools.cached_property
     def _number_of(self) -> dict[str, int]:
-        """Word -> its position in `words`."""
+        """Word -> its position in the field `words`."""
         return {word: number for number, word in enumerate(self.words)}
 
     @functools.cached_property
     def _column_of(self) -> dict[str, int]:
-        """N-gram -> its column in the matrix of features."""
+        """Character n-gram -> its column in the matrix of features [texts, F]."""
         first = len(self.counts) + len(self.pairs)
         return {ngram: first + number for number, ngram in enumerate(self.ngrams)}
 
@@ -198,29 +200,34 @@ class Lexicon:
 
     @functools.cached_property
     def _scale(self) -> np.ndarray:
-        """The weights r of the features, float64 [F]."""
+        """The field `scale` as float64 [F]: the weight r by which each feature is multiplied."""
         return self.scale.astype(np.float64)
 
     @functools.cached_property
     def _weights(self) -> np.ndarray:
-        """The coefficients W, transposed: float64 [K, F]."""
+        """The field `weights`, transposed, as float64 [K, F]: K coefficients of each of F features.
+
+        K is the number of scores of a text.
+        """
         # A row for each class, because sums over features are taken class by class.
         return np.ascontiguousarray(self.weights.T.astype(np.float64))
 
     @functools.cached_property
     def _spelling_weights(self) -> np.ndarray:
-        """The shares [F, C] of the F words and n-grams in the C logits, at the temperature 1.
+        """The products [F, C] of the weights r and the coefficients of the F features.
 
-        The part that is common to all logits is subtracted.
+        A feature adds this number times 1 + log count to each of the C logits, before the division
+        by |f| and the temperature. For classes their mean over the classes is subtracted.
         """
         return self.head.centre(self._scale[:, None] * self._weights.T)
 
     @functools.cached_property
     def _word_strengths(self) -> np.ndarray:
-        """The largest absolute weight of each of the V stored words, and 0: float64 [V + 1].
+        """The strength of each of the V stored words, and a 0 behind them: float64 [V + 1].
 
-        Stored words without weights have 0. The last entry is for the number -1 of a word that is
-        not stored.
+        The strength of a word is the largest absolute value of its weights r W in the logits; it is
+        0 for stored words without weights. The last entry, which the index -1 selects, belongs to
+        the words that are not stored.
         """
         strengths = np.zeros(len(self.words) + 1)
         count = len(self.counts)
@@ -229,7 +236,10 @@ class Lexicon:
 
     @functools.cached_property
     def _seen(self) -> dict[str, tuple[int, bool, list[int]]]:
-        """Word -> (number in `words` or -1, gate, columns of its n-grams), for all words so far."""
+        """Word -> (position in `words` or -1, True if open, columns of its n-grams).
+
+        It has the words that were read so far, and is emptied if they are more than 200,000.
+        """
         return {}
 
     def read(self, texts: Sequence[Sequence[str]]) -> Readings:
@@ -239,7 +249,8 @@ class Lexicon:
           texts: the words of each text, split by the same rule as the training texts.
 
         Returns:
-          The probabilities and the gates.
+          A `Readings`: for n texts and C classes the probabilities and the logits [n, C], the gates
+          of each text, bool [T], True at open words, and flags for texts without an open word.
         """
         prepared = self._prepare(texts)
         bias = self.bias.astype(np.float64)
@@ -291,24 +302,28 @@ class Lexicon:
         return Shares(bias, of_words, part_of[found + self._columns.first_pair], ends)
 
     def word_shares(self) -> np.ndarray:
-        """Returns the weight r W of each stored word, with its n-grams, for each class.
+        """Returns the weights of the words in the logits, float64 [D, C].
 
-        The result is float64 [D, C] for the first D of `words`, which have weights, centred over
-        the C classes.
+        The rows are the first D of `words`, which have weights. The weight of a word is the sum of
+        r W over the word and its character n-grams: r is the field `scale`, and W are the
+        coefficients for the C logits, for classes less their mean over the classes.
         """
         entries = self._look_up(self.words[: len(self.counts)])
         columns = [[number, *ngrams] for number, (_, _, ngrams) in enumerate(entries)]
         return sum_spellings(join_spellings(columns), self._spelling_weights)
 
     def weigh(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the weights of words with their n-grams, and the squared size of their features.
+        """Returns the weights of n words in the logits, and the squared size of their features.
+
+        The features of a word are the word and its character n-grams, r is the field `scale`, and W
+        are the coefficients for the C logits, for classes less their mean over the classes.
 
         Args:
-          words: different words, also unknown words.
+          words: n different words, also unknown words.
 
         Returns:
-          float64 [n, C], the sum of r W of the word and its n-grams, centred over the classes; and
-          float64 [n], the sum of r^2 of the same features.
+          float64 [n, C], the sum of r W over the features of each word; and float64 [n], the sum of
+          r^2 over the same features.
         """
         entries = self._look_up(words)
         columns = [
@@ -325,7 +340,7 @@ class Lexicon:
         """Returns (number or -1, gate, columns of its n-grams) for each word.
 
         The number is the position in `Lexicon.words`, -1 if the word is not stored. The gate is
-        True if the word is open.
+        True if the word is open. The columns belong to the matrix of features.
         """
         seen, column_of = self._seen, self._column_of
         new = [word for word in words if word not in seen]
@@ -339,9 +354,10 @@ class Lexicon:
         return [seen[word] for word in words]
 
     def _prepare(self, texts: Sequence[Sequence[str]]) -> _Prepared:
-        """Returns texts as numbers, with the gates, for `_score`.
+        """Returns texts as numbers, for `_score`: words, gates, features of open words.
 
-        In a text without an open word the closed word with the largest weight is opened.
+        `texts` has the words of each text. In a text without an open word the closed word with the
+        largest weight is opened.
         """
         words = number_words(texts)
         # A server reads texts without end, so that the memory of words must not grow with them.
@@ -376,9 +392,10 @@ class Lexicon:
         return _Prepared(words.ids, words.rows, is_open, chosen, known, spelling, cells, values)
 
     def _score(self, prepared: _Prepared, num_texts: int) -> np.ndarray:
-        """Computes the scores W f / |f| + b of the texts, float64 [num_texts, K].
+        """Computes the scores W f / |f| of the texts, without the bias: float64 [num_texts, K].
 
-        `prepared` has the texts. K is the number of classes, but 1 for two classes.
+        W are the coefficients of the features, and f the features of a text. `prepared` has the
+        texts as numbers. K is the number of classes, but 1 for two classes.
         """
         # `bincount` adds in the order of the cells, so that a text has the same bits in each batch.
         scores = [
@@ -409,7 +426,9 @@ def sum_spellings(spelling: Spelling, weights: np.ndarray) -> np.ndarray:
 
 
 def measure_strengths(spelling: Spelling, weights: np.ndarray) -> np.ndarray:
-    """Returns the largest absolute weight by class of the spelling of each word: [words].
+    """Computes the strength max_c |sum_i w_ic| of each word: [words].
+
+    The sum is over the n-grams i of the word, w are their weights, and c is a class.
 
     Args:
       spelling: the columns of the n-grams of each word.

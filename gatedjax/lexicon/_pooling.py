@@ -86,14 +86,15 @@ class GatedPooling:
 
     @functools.cached_property
     def _weights64(self) -> np.ndarray:
-        """The weights W as float64 [D, K], which a prediction multiplies."""
+        """The field `weights` as float64 [D, K]: K weights of each of the D features of a mean."""
         return self.weights.astype(np.float64)
 
     def select(self, texts: Sequence[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
         """Returns the gates of each text, bool [T], and True for the texts that had none open.
 
         A gate is True if it is open. The second result, bool [n] for n texts, is True for a text in
-        which the token with the largest z was opened because no other was open.
+        which the token with the largest z = u . h - c, the logit of its gate, was opened because no
+        token was open; h is the vector of the token, u the field `gate` and c the field `cut`.
 
         Args:
           texts: for each text the vectors [T, D] of its tokens.
@@ -123,7 +124,8 @@ class GatedPooling:
 
         Returns:
           A `Readings` with the probabilities of the classes [n, C] and the logits [n, C] of n
-          texts, the gates of each, bool [T], and flags for texts without an open token.
+          texts, the gates of each, bool [T], True at open tokens, and flags for texts without an
+          open token.
         """
         is_open, had_none = self.select(texts)
         means = np.zeros((len(texts), self.width))
@@ -143,9 +145,9 @@ class GatedPooling:
     def share(self, vectors: np.ndarray) -> Shares:
         """Computes the part of each open token in the logits of a text, W^T h_t / (|O| T).
 
-        T is the temperature, O are the open tokens, and h_t is the vector of token t. The result is
-        a `Shares` with the bias [C] and the parts [M, C] of the M tokens. There are no pairs, and
-        closed tokens have the part 0.
+        W is the field `weights`, T the temperature, O the set of the open tokens, and h_t the
+        vector of token t. The result is a `Shares` with the bias [C] and the parts [M, C] of the M
+        tokens. There are no pairs, and closed tokens have the part 0.
 
         Args:
           vectors: [M, D], the vectors of the M tokens of the text.
@@ -200,7 +202,7 @@ class _Chunk(NamedTuple):
 
     Attributes:
       vectors: float64 [T, D], their vectors.
-      tokens: their positions among the tokens of all texts.
+      tokens: the slice of their positions among the tokens of all texts.
     """
 
     vectors: np.ndarray
@@ -336,9 +338,12 @@ def _fit_classifier(
       num_classes: the number of classes.
       inverse_penalty: the number c of the penalty |W|^2 / 2c.
       rows: int [T], the position of the text of each of the T tokens of all texts.
-      is_open: bool [T], the gate of each token.
+      is_open: bool [T], the gate of each token, True if it is open.
       gate, cut, density: the fields of the result, which this function does not fit.
       sample_weight: [n], the weight of each text.
+
+    Returns:
+      The fitted classifier of pooled vectors.
     """
     counts = np.bincount(rows[is_open], minlength=len(texts))
     means = np.zeros((len(texts), texts[0].shape[1]))
@@ -373,13 +378,16 @@ def _fit_gate(
     pooling: GatedPooling,
     sample_weight: np.ndarray,
 ) -> np.ndarray:
-    """Fits the vector u [D] by ridge regression of the gains of the tokens.
+    """Fits the vector u [D] of the gates by ridge regression of the gains of the tokens.
+
+    u . h predicts the gain of a token from its vector h. The gain is n (loss of the text without
+    the token - loss with it), for the mean of n vectors.
 
     Args:
       texts: for each of n texts the vectors [., D] of its tokens.
       labels: int [n], the class of each text, from 0.
       rows: int [T], the position of the text of each of the T tokens of all texts.
-      is_open: bool [T], the gate of each token.
+      is_open: bool [T], the gate of each token, True if it is open.
       pooling: the classifier of the density before, which gives the losses.
       sample_weight: [n], the weight of each text.
     """
@@ -425,7 +433,7 @@ def _compute_gains(
     Args:
       scores: [T, K], the scores W^T h of all tokens.
       rows: int [T], the position of the text of each of the T tokens of all texts.
-      is_open: bool [T], the gate of each token.
+      is_open: bool [T], the gate of each token, True if it is open.
       labels: int [n], the class of each text.
       bias: [K], the biases of the classifier.
 
@@ -443,7 +451,8 @@ def _compute_gains(
     def measure(sums: np.ndarray, counts: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """Computes the loss of each text from the sum and the number of its open tokens.
 
-        `sums` are [m, K], `counts` int [m] and `labels` int [m], for m texts; the result is [m].
+        `sums` [m, K] are the sums of the scores of the open tokens of m texts, `counts` int [m] are
+        their numbers, and `labels` int [m] the classes of the texts; the result is [m].
         """
         # The mean of no vector is zero.
         logits = head.add_bias(sums / np.maximum(counts, 1)[:, None], bias)

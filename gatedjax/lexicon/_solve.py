@@ -62,9 +62,9 @@ def _compute_cross_entropy(head: ClassHead, logits: np.ndarray, labels: np.ndarr
 
 
 def choose_words(scores: np.ndarray, counts: np.ndarray, room: float) -> np.ndarray:
-    """Chooses words by falling score, as long as their occurrences fit into a number of places.
+    """Chooses words by falling score, as long as they have at most `room` occurrences together.
 
-    A word that does not fit is left out, and the next is tried.
+    A word with which they would have more is left out, and the next is tried.
 
         >>> choose_words(np.array([3.0, 2.0, 1.0]), np.array([5, 9, 4]), 10).tolist()
         [True, False, True]
@@ -72,7 +72,7 @@ def choose_words(scores: np.ndarray, counts: np.ndarray, room: float) -> np.ndar
     Args:
       scores: [V], the score of each word; -inf is never chosen. Among equals the first is chosen.
       counts: int [V], the number of occurrences of each word, at least 1.
-      room: the number of places.
+      room: the largest number of occurrences of all chosen words.
 
     Returns:
       bool [V], True at the chosen words.
@@ -112,7 +112,8 @@ def fit_weights(
       labels: the targets y of the rows, int [n] for classes.
       num_classes: the number of classes, for the head None.
       inverse_penalty: the number C. The bias has no penalty.
-      start: weights and bias from which the solver starts, of the same shapes as the result.
+      start: weights and bias from which the solver starts, of the same shapes as the result; None
+        is weights of 0 and the bias that the head proposes.
       steps: the largest number of steps of L-BFGS.
       sample_weight: [n], the weight w of each row; None is 1.
       head: the loss and the number of weights; None is `ClassHead(num_classes)`.
@@ -135,8 +136,9 @@ def fit_weights(
     def objective(point: np.ndarray) -> tuple[float, np.ndarray]:
         """Returns the penalised loss divided by the number of texts, and its gradient.
 
-        `point` has the weights [width, columns] in the order of rows, then the free parameters of
-        the biases, as a vector; the gradient has its shape.
+        `point` is a vector with the weights of `width` features for `columns` scores, feature by
+        feature, and then the free parameters [B] from which the head computes the biases. The
+        gradient has its shape.
         """
         weights, free = point[: width * columns].reshape(width, columns), point[width * columns :]
         scores = matrix @ weights.astype(dtype)

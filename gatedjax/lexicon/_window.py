@@ -16,8 +16,10 @@ class Neighbours(NamedTuple):
 
     Attributes:
       words: int64 [T], the row of each of the T words of all texts.
-      left_words: int64 [T], the row of the word before it, or `edge` at the start of a text.
-      right_words: int64 [T], the row of the word after it, or `edge` at the end of a text.
+      left_words: int64 [T], the row of the word before it. At the start of a text it is a further
+        row, which stands for the edge of a text.
+      right_words: int64 [T], the row of the word after it, or the row of the edge at the end of a
+        text.
     """
 
     words: np.ndarray
@@ -46,7 +48,8 @@ def add_logits(gates: np.ndarray, neighbours: Neighbours) -> np.ndarray:
     """Computes z_t = a[x_t] + l[x_{t-1}] + r[x_{t+1}] for each word: [T], the logits of the gates.
 
     Args:
-      gates: [G, 3], the numbers a, l and r of each of the G rows of the table of words.
+      gates: [G, 3], the numbers a, l and r of each of the G rows of the table of words: the parts
+        of a word in its own logit, in that of the word after it, and in that of the word before it.
       neighbours: the T words x and their neighbours, as rows of the table.
     """
     words, left_words, right_words = neighbours
@@ -60,7 +63,7 @@ class WindowLexicon:
         z_t = a[x_t] + l[x_{t-1}] + r[x_{t+1}],   g_t = [z_t > c]
         logits = those of a `Lexicon` for the sequence of the open words
 
-    With the gates held, a closed word has no effect. If a closed word is removed, however, its
+    With the same gates a closed word has no effect. If a closed word is removed, however, its
     neighbours have another neighbour, and their gates may change. `measure_window_leak` measures
     how often, and by how much the probabilities change.
 
@@ -103,6 +106,8 @@ class WindowLexicon:
     def score(self, texts: Sequence[Sequence[str]]) -> list[np.ndarray]:
         """Returns z - c for each word of each text, float32 [T]; positive numbers are open words.
 
+        z is the logit of the gate of a word, from the word and its two neighbours, and c the cut.
+
         Args:
           texts: the words of each text.
         """
@@ -118,8 +123,8 @@ class WindowLexicon:
     def select(self, texts: Sequence[Sequence[str]]) -> tuple[list[np.ndarray], np.ndarray]:
         """Returns (gates, chosen): for each text a bool [T], True at open words; and bool [n].
 
-        `chosen` is True for the texts that had no open word, in which the word with the largest z
-        is open.
+        `chosen` is True for the texts that had no open word, in which the word with the largest
+        logit of the gate is open. `texts` has the words of each of n texts.
         """
         is_open = []
         had_none = np.zeros(len(texts), bool)
@@ -132,10 +137,14 @@ class WindowLexicon:
         return is_open, had_none
 
     def read(self, texts: Sequence[Sequence[str]]) -> Readings:
-        """Predicts the classes of texts, with the gates and fields of `Lexicon.read`.
+        """Predicts the classes of texts.
 
         Args:
           texts: the words of each text, split by the same rule as the training texts.
+
+        Returns:
+          A `Readings`: for n texts and C classes the probabilities and the logits [n, C], the gates
+          of each text, bool [T], True at open words, and flags for texts without an open word.
         """
         is_open, had_none = self.select(texts)
         readings = self.reader.read(list(_select_words(texts, is_open)))
@@ -144,10 +153,13 @@ class WindowLexicon:
     def share(self, words: Sequence[str]) -> Shares:
         """Computes the part of each open word and pair in the logits of a text.
 
-        See `Lexicon.share`; closed words have the part 0.
+        A feature that occurs c times gives 1 / c of its part to each of its occurrences.
 
         Args:
           words: the words of the text.
+
+        Returns:
+          The parts, which sum to the logits; closed words have the part 0.
         """
         (gates,), _ = self.select([words])
         places = np.flatnonzero(gates)
@@ -160,7 +172,10 @@ class WindowLexicon:
 def _select_words(
     texts: Iterable[Sequence[str]], is_open: Iterable[np.ndarray]
 ) -> Iterator[list[str]]:
-    """Yields the open words of each text; `is_open` has a bool [T] for each of the `texts`."""
+    """Yields the open words of each text.
+
+    `texts` has the words of each text, and `is_open` for each a bool [T], True at open words.
+    """
     for words, gates in zip(texts, is_open, strict=True):
         yield [words[i] for i in np.flatnonzero(gates).tolist()]
 
@@ -193,6 +208,10 @@ def measure_window_leak(
       lexicon: the fitted model.
       texts: the words of each text.
       most: the largest number of words of a text that are removed, evenly spread.
+
+    Returns:
+      The mean change of the probability without a closed and without an open word, and the share of
+      the removals of closed words that change another gate.
     """
     before = lexicon.read(texts)
     shorter, owners, places = [], [], []

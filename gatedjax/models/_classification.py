@@ -36,7 +36,7 @@ def class_metrics(
     """Computes "loss" (cross-entropy) and "accuracy" as `Ratio`, with a sum and a count.
 
     logits are the scores of C classes, label are indices of classes, and weight is 1 for examples
-    and 0 for filler rows. Returns a dict.
+    and 0 for filler rows, which fill up a batch to its size. Returns a dict.
     """
     return {
         "loss": Ratio.of(cross_entropy(logits, label), weight),
@@ -80,9 +80,10 @@ def word_vectors(model: Any, width: int | None = None, **options: Any) -> gnn.Wo
 
     Args:
       model: the network, such as an `AGT`, with the attributes `config` (its options), `vocab_size`
-        and `embeddings` (the initial table, or None).
+        and `embeddings` (the initial table [vocab_size, width], or None).
       width: width of the vectors; None means `config.embedding_dim`.
-      **options: further options of `nn.WordEmbedding`, or another value of `frozen`.
+      **options: further options of `nn.WordEmbedding`. A given `frozen`, True for vectors that
+        training does not change, replaces `config.freeze_embeddings`.
 
     Returns:
       The module, which maps ids of T tokens, int [B, T], to vectors [B, T, width].
@@ -105,7 +106,7 @@ class ClassifierTask:
     the batch to its size) and "example_id" int [B], besides the arrays of the network.
 
     Attributes:
-      model: the network; its output has `logits`.
+      model: the network; its output has `logits`, the scores of C classes [B, C].
     """
 
     model: Any

@@ -130,8 +130,8 @@ class ClozeBatch:
 def _check_cloze(batch: Batch) -> None:
     """Raises ValueError for a gap outside of its query, unless the values are traced.
 
-    The batch has "cloze" [B], "query_lengths" [B] and optionally "weight" [B], 0 at filler rows,
-    which may have any gap.
+    The batch has "cloze" int [B], the positions of the gaps, "query_lengths" [B] and optionally
+    "weight" [B], 0 at filler rows, which may have any gap.
     """
     needed = [batch[name] for name in ("cloze", "query_lengths")]
     weight = batch.get("weight")
@@ -181,13 +181,14 @@ def predicted_candidates(log_probs: Float[Array, "B C"], mask: Array) -> Int[Arr
 class ClozeTask(ClassifierTask):
     """The task of a network that chooses an answer among candidates: -log Pr(answer) as the loss.
 
-    The batch also has "label" int [B], the index of the answer among the candidates or -1 if it is
-    not a candidate, and "weight" [B], 1 for examples and 0 for filler rows. If the answer of an
-    example is not a candidate, or does not occur in the document, the loss ignores the example and
-    the accuracy counts it as wrong.
+    A batch has the arrays that `ClozeBatch.of` reads, such as "document", "example_id" int [B],
+    "label" int [B], the index of the answer among the candidates or -1 if it is not a candidate,
+    and "weight" [B], 1 for examples and 0 for filler rows. If the answer of an example is not a
+    candidate, or does not occur in the document, the loss ignores the example and the accuracy
+    counts it as wrong.
 
     Attributes:
-      model: the network; its `logits` are log-probabilities of candidates.
+      model: the network; its `logits` are log-probabilities of C candidates [B, C].
     """
 
     def loss(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> tuple[Array, Metrics]:
@@ -200,8 +201,8 @@ class ClozeTask(ClassifierTask):
 
         Returns:
           (loss, metrics): the loss summed over the examples with an answer, a scalar, and a dict
-          with "loss", "accuracy" and "unanswerable" (see `evaluate`), each a `Ratio` of a sum and a
-          count.
+          with "loss", "accuracy" and "unanswerable" (the share of examples whose answer is no
+          candidate or does not occur), each a `Ratio` of a sum and a count.
         """
         output: Output = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
         losses, _ = _answers(output.logits, batch["label"])
@@ -217,16 +218,21 @@ class ClozeTask(ClassifierTask):
 
         Returns:
           (metrics, predictions): a dict of `Ratio`s (sums and counts), and a dict of arrays [B]:
-          "example_id", "label", "predicted", "correct" and "weight". "loss" is the mean over the
-          examples with an answer, "accuracy" the mean over all examples, and "unanswerable" the
-          share of the examples without an answer.
+          "example_id", "label", "predicted" (the index of the most probable candidate), "correct"
+          (1.0 or 0.0) and "weight". The metrics are "loss", the mean over the examples with an
+          answer, "accuracy", the mean over all examples, and "unanswerable", the share of the
+          examples whose answer is no candidate or does not occur.
         """
         output: Output = self.model.apply({"params": params}, batch)
         return _score(output.logits, batch)
 
 
 def _score(log_probs: Float[Array, "B C"], batch: Batch) -> tuple[Metrics, Predictions]:
-    """Returns the metrics and the predictions of `ClozeTask.evaluate` for a batch, two dicts.
+    """Returns (metrics, predictions) of a batch, two dicts.
+
+    The metrics are "loss", "accuracy" and "unanswerable", each a `Ratio` of a sum and a count. The
+    predictions are arrays [B]: "example_id", "label", "predicted" (the index of the most probable
+    candidate), "correct" (1.0 or 0.0) and "weight".
 
     log_probs are the log-probabilities of the C candidates, and the batch has "label", "weight",
     "example_id" [B] and "candidate_mask" [B, C].

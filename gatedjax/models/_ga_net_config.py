@@ -18,12 +18,13 @@ from gatedjax.models._schedule import check_schedule
 
 
 def needs_relaxed_words(estimator: Any) -> bool:
-    """Returns True if an estimator differentiates the loss at patterns of gates that it chooses.
+    """Returns True if an estimator cannot train gates on the input (gates_on="input").
 
-    Such an estimator, for example `gates.Rebar()`, cannot train gates on the input, because there
-    the network takes each pattern for hard gates and skips the words of closed gates. A
-    `gates.Pathwise` can, because its draw is known to be hard or soft. The argument is an object of
-    the protocol `gates.Estimator`, or a class of such objects.
+    Such an estimator, for example `gates.Rebar()`, needs the derivative of the loss at gates
+    between 0 and 1, but there the network takes the gates for 0 or 1 and skips the words of closed
+    gates. A `gates.Pathwise` is no such estimator, because it states if its draws are 0 or 1 or
+    between. The argument is an object of the protocol `gates.Estimator`, or a class of such
+    objects.
     """
     # Only pathwise estimators have the attribute `hard`.
     return estimator.needs_gradient and not hasattr(estimator, "hard")
@@ -38,10 +39,10 @@ def gateless_error(system: str) -> ValueError:
 
 
 def unread_error(option: str) -> ValueError:
-    """Returns a ValueError for an estimator that does not work with gates on the input.
+    """Returns a ValueError for an estimator that cannot train gates on the input of the network.
 
-    option is its name and value in the message, such as "estimator='rebar'". The caller raises the
-    error.
+    option is the option and its value in the message, such as "estimator='rebar'". The caller
+    raises the error.
     """
     return ValueError(
         f"gates_on must be 'attention' for {option}, got 'input': the estimator needs the gradient "
@@ -57,7 +58,9 @@ class GateConfig:
 
     All have defaults. The main options are the `temperature` of relaxed gates (1.0), the `penalty`
     on open gates (1e-4) or a target `density` in (0, 1) in its place, the name of the gradient
-    `estimator`, and `test_gate`, the gates of evaluation: "sample", "threshold" or "multi_sample".
+    `estimator`, such as "leave_one_out" (by default "soft_gumbel"), and `test_gate`, the gates of
+    evaluation: "sample" (a draw), "threshold" (open with a probability above 0.5) or "multi_sample"
+    (the mean over several draws).
 
     >>> GateConfig(estimator="leave_one_out", density=0.25).estimation
     'leave_one_out'
@@ -169,9 +172,10 @@ class GANetDropout:
 class GANetConfig:
     """The configuration of GA-Net and its baselines, as keywords with defaults.
 
-    `system` is "ganet" or a baseline: "soft", "local" or "bilstm". The backbone has `num_layers`
-    layers of `hidden` units per direction on word vectors of width `embedding_dim`. `gates` is a
-    `GateConfig`, and `dropouts` a `GANetDropout`.
+    `system` is "ganet" or a baseline: "soft" or "local" attention, or "bilstm" without attention.
+    The backbone, a bidirectional LSTM, has `num_layers` layers of `hidden` units per direction on
+    word vectors of width `embedding_dim`. `gates` is a `GateConfig`, and `dropouts` a
+    `GANetDropout`.
 
     >>> config = GANetConfig(hidden=50, gates=GateConfig(density=0.25))
     >>> config.gates.density

@@ -66,7 +66,9 @@ def skip_closed_words(
 ) -> Encoded:
     """Computes the states and scores of the open words, with a derivative at all gates.
 
-    At gates of 0 and 1 the states of the open words are those of `read_open_words`.
+    The state of the LSTM does not change at a closed word, so the states of the open words are
+    those of `read_open_words`. In contrast to that function the result has a derivative with
+    respect to the gates of all words, which straight-through training needs.
 
     Args:
       net: a bound `GANet`.
@@ -130,6 +132,8 @@ def read_into_slots(
 ) -> GANetOutput:
     """Computes the output of a text in evaluation with a backbone of `capacity` steps.
 
+    The open words of a text take the first of `capacity` slots, in their order.
+
     Args:
       net: a bound `GANet`.
       encoded: the result of `net.encode` for B texts of T words.
@@ -157,19 +161,23 @@ def read_into_slots(
         return pool_states(net.config, short.states, weights), weights
 
     def short(net: Any) -> tuple[Array, Array]:
-        """Returns (pooled states [B, D], attention [B, T]) from `capacity` steps of the backbone.
+        """Returns (pooled states, attention) of the words, from `capacity` steps of the backbone.
 
-        `net` is the network, D is the width of a state, and T is the number of words.
+        `net` is the bound `GANet`; the texts and the open words are those of the enclosing
+        function. The pooled states are [B, D] for B texts and states of width D. The attention has
+        the weights of the T words of each text [B, T], 0 at closed words.
         """
         words = jnp.take_along_axis(encoded.words, indices[..., None], axis=1)
         vector, weights = pool(net, words, valid)
         return vector, _unpack(weights, jnp.cumsum(is_open, axis=-1) - 1, is_open)
 
     def long(net: Any) -> tuple[Array, Array]:
-        """Returns (pooled states [B, D], attention [B, T]) from T steps of the backbone.
+        """Returns (pooled states, attention) of the words, from T steps of the backbone.
 
-        `net` is the network, and D the width of a state. It is used if a text has more than
-        `capacity` open words.
+        It is for a batch in which a text may have more than `capacity` open words. `net` is the
+        bound `GANet`; the texts are those of the enclosing function. The pooled states are [B, D]
+        for B texts and states of width D. The attention has the weights of the T words of each text
+        [B, T], 0 at closed words.
         """
         words, packed, slots = _pack(encoded.words, is_open)
         vector, weights = pool(net, words, packed)
@@ -202,9 +210,11 @@ def _select_words(
       gates: a `Gates` with `values` [B, T] or [S, B, T].
 
     Returns:
-      values: the gates after the rule `empty` of the configuration, for texts with closed gates.
-      is_open: True for the words that the network reads.
-      closed: True for texts with all gates closed before the rule; None for soft gates.
+      values: the gates. In a text with all gates closed the most probable gate is opened if the
+        option `gates.empty` is "max_gate".
+      is_open: True for the words that the network reads: the words with open gates or, if
+        `gates.empty` is "soft", all words of a text with all gates closed.
+      closed: True for texts with all gates of the argument closed; None for soft gates.
     """
     values, closed = open_one(net.config, encoded, gates)
     mask = like(encoded.mask, values)
@@ -225,9 +235,11 @@ def _run_backbone(
     train: bool = False,
     gates: Float[Array, "B T"] | None = None,
 ) -> Encoded:
-    """Returns `encoded` with the states and scores of gated words, for all draws.
+    """Runs the backbone on gated words, and returns `encoded` with the new results.
 
-    With an axis S of draws there is no dropout, and `last` does not change.
+    The result has `states` [*S, B, T, D] of width D, the attention `scores` and the `mask`
+    [*S, B, T], and `last`, the last states [B, D] of both directions. With an axis S of draws there
+    is no dropout, and `last` is unchanged.
 
     Args:
       net: a bound `GANet`.

@@ -32,7 +32,8 @@ class GANetOutput:
       gates: the gates g of this pass [B, T], 0 at padding.
       gate_logits: the log-odds a of open gates [B, T], -inf at padding.
       scores: the attention scores e [B, T]; None for "bilstm".
-      closed: bool [B], True for texts with all gates closed before the `empty` rule.
+      closed: bool [B], True for texts with all gates closed, before the option `gates.empty` opens
+        the most probable gate ("max_gate") or shows all words to attention ("soft").
     """
 
     logits: Array
@@ -134,13 +135,13 @@ def keys_of(module: nn.Module, batch: Batch, stream: str) -> Key[Array, " B"]:
     """Returns a PRNG key of a stream of the module, such as "gate", for each example.
 
     The keys belong to "example_id" [B] of the batch or, if it is missing, to the row numbers. The
-    batch also has "tokens" [B, T], of which only the number of rows B is used.
+    batch also has "tokens" [B, T] of T words per text, of which only the number B is used.
     """
     return example_keys(module, stream, batch.get("example_id"), batch["tokens"].shape[0])
 
 
 def like(array: Array, other: Array) -> Array:
-    """Broadcasts an array to the shape of the array `other`, which may have more leading axes."""
+    """Returns `array`, broadcast to the shape of `other`, which may have more leading axes."""
     return jnp.broadcast_to(array, other.shape)
 
 

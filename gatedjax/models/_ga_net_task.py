@@ -100,8 +100,9 @@ class GANetTask:
     def sweepable(self) -> tuple[str, ...]:
         """Names of the numbers in the loss that `with_value` can change: "penalty", "temperature".
 
-        The tuple is empty for a baseline, has no "penalty" if a density is prescribed, and no
-        "temperature" if the estimator has none or is that of the task.
+        The tuple is empty for a baseline. It has no "penalty" if a density is prescribed. It has no
+        "temperature" if the estimator of the configuration takes none, or if the task was made with
+        an `estimator`, which has its own temperature.
         """
         config = self.model.config
         if config.system != "ganet":
@@ -150,7 +151,8 @@ class GANetTask:
         Returns:
           (loss, metrics): the loss summed over the rows of weight 1, a scalar, and a dict of
           `Ratio`s (sums and counts): "loss", "cross_entropy" and "accuracy", for GA-Net also
-          "density" (the mean gate) and, with a prescribed density, "multiplier".
+          "density" (the mean gate) and, with a prescribed density, "multiplier" (lambda, the
+          Lagrange multiplier of the constraint).
         """
         config, weight = self.model.config, batch["weight"]
         estimator = self._estimator(batch)
@@ -208,9 +210,10 @@ class GANetTask:
     ) -> tuple[Output, Float[Array, " B"]]:
         """Returns the `GANetOutput` of the first draw of the gates, and the losses of the examples.
 
-        params are the parameters, batch has "tokens" [B, T], "lengths" and "label" [B], and rngs
-        has a PRNG key for each of the streams "dropout" and "gate". The losses [B] estimate the
-        cross-entropy, and their derivative is that of the estimator, which is not a `Pathwise`.
+        params are the parameters, batch has "tokens" [B, T] of T words per text, "lengths" and
+        "label" [B], and rngs has a PRNG key for each of the streams "dropout" and "gate". The
+        losses [B] estimate the cross-entropy, and their derivative is that of the estimator, which
+        is not a `Pathwise`.
         """
         # Rows without an id need an id, because the noise belongs to examples.
         rows = {"example_id": jnp.arange(batch["tokens"].shape[0], dtype=jnp.int32), **batch}
@@ -229,7 +232,10 @@ class GANetTask:
             """
 
             def run(pattern):
-                """Returns the `GANetOutput` under a pattern of gates [B, T] for the T words."""
+                """Returns the `GANetOutput` of the encoded texts under given gates.
+
+                pattern [B, T] has a gate in [0, 1] for each of the T words of B texts.
+                """
                 arguments = {"params": params}, encoded, pattern, rows
                 return self.model.apply(*arguments, train=True, rngs=head_rngs, method=GANet.read)
 
@@ -248,6 +254,9 @@ class GANetTask:
     def evaluate(self, params: Params, batch: Batch) -> tuple[Metrics, Predictions]:
         """Evaluates a batch; GA-Net under all gate modes.
 
+        The modes are "sample" (drawn gates, 0 or 1), "threshold" (open with a probability above
+        0.5), "expected" (the open probabilities as gates) and "relaxed" (drawn soft gates).
+
         Args:
           params: the parameters, as from `init`.
           batch: "tokens" int [B, T] (T words per text), and "lengths", "label", "weight" and
@@ -256,10 +265,10 @@ class GANetTask:
         Returns:
           (metrics, predictions): a dict of `Ratio`s and a dict of arrays [B]. The metrics are
           "loss" (cross-entropy) and "accuracy" under `gates.test_gate`. For GA-Net they also have
-          "density" and, for each gate mode * ("sample", "threshold", "expected", "relaxed") and
-          averaged over the draws, loss_*, accuracy_*, density_* (mean over sentences),
-          density_tok_* (mean over tokens) and, for "sample" and "threshold", closed_* (share of
-          texts with all gates closed). The predictions are "example_id", "label", "predicted",
+          "density", the mean gate under `gates.test_gate`, and, for each gate mode * and averaged
+          over the draws of the mode, loss_*, accuracy_*, density_* (mean gate over sentences),
+          density_tok_* (mean gate over tokens) and, for "sample" and "threshold", closed_* (share
+          of texts with all gates closed). The predictions are "example_id", "label", "predicted",
           "correct", "attended" (the number of tokens that attention sees) and "length".
         """
         config, label, weight = self.model.config, batch["label"], batch["weight"]

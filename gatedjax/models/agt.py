@@ -129,8 +129,8 @@ class AGTOutput:
 
     Attributes:
       logits: class scores [B, C], float32.
-      attention: weights a of the S layers with a selection vector [B, S, N], 0 at padding; S is L,
-        or 1 for "highway", or ablate_above + 1.
+      attention: weights a of the words in the S layers that attend to them [B, S, N], 0 at padding;
+        S is L, or 1 for "highway", or ablate_above + 1.
       gates: the gates T of the layers 1 .. L-1 [B, L-1, D].
       states: the states y of all L layers [B, L, D].
     """
@@ -159,10 +159,11 @@ class AGT(nn.Module):
     order of the attention.
 
     Attributes:
-      config: the options of the network.
+      config: an `AGTConfig`, the options of the network.
       vocab_size: rows of the embedding table, padding included.
       num_classes: C, the number of classes.
-      embeddings: a pretrained table as the initial word vectors, or None.
+      embeddings: a pretrained table [vocab_size, embedding_dim] as the initial word vectors, or
+        None.
 
     Reference: Guo 2017, "A Deep Network with Visual Text Composition Behavior".
     Deviation: the candidates have a bias, which the equations of the paper omit.
@@ -203,8 +204,8 @@ class AGT(nn.Module):
           train: True runs the network with dropout, which draws from the PRNG stream "dropout".
 
         Returns:
-          An `AGTOutput` with `logits`, the class scores [B, C], `attention`, the weights of the
-          words [B, S, N] in the S layers with a selection vector, `gates` [B, L - 1, D] and
+          An `AGTOutput` with `logits`, the scores of C classes [B, C], `attention`, the weights of
+          the words [B, S, N] in the S layers that attend to them, `gates` [B, L - 1, D] and
           `states` [B, L, D] of the L layers of width D.
         """
         check_batch(batch, tokens="B N", lengths="B")

@@ -87,10 +87,11 @@ class GANet(nn.Module):
     `encoded` the result of `encode` for it, and train=True makes it a pass with dropout.
 
     Attributes:
-      config: the options of the network.
+      config: a `GANetConfig`, the options of the network.
       vocab_size: rows of the embedding table, padding included.
       num_classes: C, the number of classes.
-      embeddings: a pretrained table as the initial word vectors, or None.
+      embeddings: a pretrained table [vocab_size, embedding_dim] as the initial word vectors, or
+        None.
 
     Reference: Xue et al. 2020, "Not All Attention Is Needed".
     """
@@ -157,12 +158,13 @@ class GANet(nn.Module):
             takes that of the configuration.
 
         Returns:
-          A `GANetOutput` with `logits`, the class scores [B, C], `attention`, the attention weights
-          [B, T], `gates` [B, T], `gate_logits` [B, T], the log-odds of open gates, `scores` [B, T]
-          and `closed`. The gates are 0 or 1 in evaluation; in training they are so if the estimator
-          draws hard gates, and in (0, 1) for relaxed gates. With "multi_sample" the gates are those
-          of the first draw, and the logits are the log of the class probabilities averaged over the
-          draws. The gate fields of a baseline are None.
+          A `GANetOutput` with `logits`, the scores of C classes [B, C], `attention`, the weights
+          [B, T], `gates` [B, T], `gate_logits` [B, T], the log-odds of open gates, `scores` [B, T],
+          the attention scores, and `closed` [B], True for texts with all gates closed. The gates
+          are 0 or 1 in evaluation; in training they are so if the estimator draws hard gates, and
+          in (0, 1) for relaxed gates. With "multi_sample" the gates are those of the first draw,
+          and the logits are the log of the class probabilities averaged over the draws. The gate
+          fields of a baseline are None.
         """
         config, encoded = self.config, self.encode(batch, train=train)
         if config.system != "ganet":
@@ -235,9 +237,9 @@ class GANet(nn.Module):
             straight-through training.
 
         Returns:
-          A `GANetOutput` with logits [B, C], attention, gates and scores [B, T]. For S draws its
-          fields have a leading axis S, except `gate_logits` and, unless the gates act on the input,
-          `scores`.
+          A `GANetOutput` with the logits [B, C] of C classes, and attention, gates and scores
+          [B, T]. For S draws its fields have a leading axis S, except `gate_logits` and, unless the
+          gates act on the input, `scores`.
         """
         config = self.config
         if config.gates.gates_on == "input":
@@ -286,8 +288,8 @@ class GANet(nn.Module):
 
         encoded is the result of `encode` for the batch, "tokens" [B, T] of T words per text and
         "lengths" [B]; with train=True the pooled states get dropout. The result is a `GANetOutput`
-        with the logits [B, C] and, except for the last state, attention and scores [B, T]; its gate
-        fields are None.
+        with the logits [B, C] of C classes and, except for the last state, attention and scores
+        [B, T]; its gate fields are None.
         """
         config, lengths = self.config, batch["lengths"]
         if config.system == "bilstm":
@@ -331,7 +333,10 @@ class GANet(nn.Module):
 
         # `vmap` traces this function once, where a loop would trace it for each of many draws.
         def noise_of(draw: Array) -> Array:
-            """Returns the noise [B, T] of T words for the draw with the number `draw`, from 0."""
+            """Returns the logistic noise [B, T] of a draw, for T words of each of B texts.
+
+            `draw` is the number of the draw, from 0, which changes the PRNG keys of the texts.
+            """
             return F.example_noise(
                 jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, draw), size
             )
@@ -353,8 +358,9 @@ class GANet(nn.Module):
           encoded: the result of `encode` for the batch, if it is computed already.
 
         Returns:
-          The outputs by mode: "sample" and "relaxed" (`gates.test_samples` draws with the same
-          noise), "threshold" and "expected" (the open probabilities as gates). All fields but
+          The outputs by mode: "sample" (gates of 0 and 1) and "relaxed" (gates between 0 and 1), of
+          `gates.test_samples` draws with the same noise; "threshold" (open with a probability above
+          0.5); and "expected" (the open probabilities as gates). All fields but
           gate_logits and scores have a leading axis over the draws, of size 1 for the latter two
           modes. If the gates act on the input, scores have it too, because each draw is a separate
           pass over the sequence.
@@ -397,8 +403,9 @@ class GANet(nn.Module):
           encoded: the result of `encode` for the batch, if it is computed already.
 
         Returns:
-          A `GANetOutput` with logits [S, B, C], attention and gates [S, B, T]. Its fields have a
-          leading axis S, except `gate_logits` and, unless the gates act on the input, `scores`.
+          A `GANetOutput` with the logits [S, B, C] of C classes, and attention and gates
+          [S, B, T]. Its fields have a leading axis S, except `gate_logits` and, unless the gates
+          act on the input, `scores`.
 
         Raises:
           ValueError: if the system has no gates.
@@ -442,8 +449,8 @@ class GANet(nn.Module):
             is read in T steps.
 
         Returns:
-          The `GANetOutput` of a call, with logits [B, C] and gates [B, T], except that `scores` is
-          None.
+          The `GANetOutput` of a call, with the logits [B, C] of C classes and gates [B, T], except
+          that `scores` is None.
 
         Raises:
           ValueError: if the gates do not act on the input, or test_gate is "multi_sample".

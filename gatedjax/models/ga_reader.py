@@ -68,9 +68,11 @@ class GAReaderCharacters:
 class GAReaderConfig:
     """The configuration of the GA Reader and its baselines, as keywords with defaults.
 
-    There are `hops` hops with GRUs of `hidden` units per direction on word vectors of width
-    `embedding_dim`. `characters` is a `GAReaderCharacters`. `gating` ("multiply", "sum", "concat"
-    or "none") joins document and query, and `query_vector` ("cloze" or "final") scores the tokens.
+    The reader passes over the document `hops` times. A hop runs GRUs of `hidden` units per
+    direction over document and query, and `gating` ("multiply", "sum", "concat" or "none") joins
+    their states to the input of the next hop. The tokens of the document are scored with the state
+    of the query at its gap (`query_vector` "cloze") or with its final states ("final"). Word
+    vectors have the width `embedding_dim`, and `characters` is a `GAReaderCharacters`.
 
     >>> GAReaderConfig(hops=1, query_vector="final").gru_options()["reset_after"]
     True
@@ -155,8 +157,9 @@ class GAReaderOutput:
     Attributes:
       logits: log-probabilities of the candidates [B, C], float32; -inf for padding and for
         candidates that do not occur in the document.
-      attention: A of the hops 1 .. K-1, [B, N, Q] each, 0 at padded query tokens; ones [B, N, 1]
-        without token_attention; an empty tuple without gating.
+      attention: a tuple with A of the hops 1 .. K-1, [B, N, Q] each, the weights of the query
+        tokens for each document token, 0 at padded query tokens; ones [B, N, 1] without
+        token_attention; an empty tuple without gating.
       document_attention: softmax of e over the document [B, N], 0 at padding.
     """
 
@@ -200,15 +203,17 @@ class GAReader(nn.Module):
     it.
 
     Attributes:
-      config: the options of the network.
+      config: a `GAReaderConfig`, the options of the network.
       vocab_size: rows of the embedding table, padding included.
       num_characters: rows of the character table, padding included; 0 without characters.
-      embeddings: a pretrained table as the initial word vectors, or None.
+      embeddings: a pretrained table [vocab_size, embedding_dim] as the initial word vectors, or
+        None.
 
     Reference: Dhingra et al. 2017, "Gated-Attention Readers for Text Comprehension".
     Deviations: as in the authors' program, the reset gate acts after the product (`reset_after`),
-      and the feature is a vector that joins only the input of the last hop. A candidate that does
-      not occur cannot be predicted. Only real tokens of the query count for the feature.
+      and the option `feature`, which marks document tokens that occur in the query, adds a vector
+      only to the input of the last hop. A candidate that does not occur cannot be predicted. Only
+      real tokens of the query count for the feature.
     """
 
     config: GAReaderConfig
@@ -263,9 +268,11 @@ class GAReader(nn.Module):
 
         Args:
           batch: "document" int [B, N], "query" int [B, Q], "document_lengths" and "query_lengths"
-            [B], "cloze" int [B], "candidate_mask" bool [B, C], and "occurrence" bool [B, N, C] or
-            "candidate_positions" int [B, C, P]; N and Q are numbers of tokens, C of candidates and
-            P of positions per candidate. The docstring of the class describes the arrays.
+            [B], "cloze" int [B], the position of the gap in the query, "candidate_mask" bool [B,
+            C], True at real candidates, and "occurrence" bool [B, N, C], True where a token belongs
+            to a candidate, or "candidate_positions" int [B, C, P], filled up with -1; N and Q are
+            numbers of tokens, C of candidates and P of positions per candidate. With characters the
+            batch also has the arrays of words and characters that the class describes.
           train: True runs the network with dropout, which draws from the PRNG stream "dropout".
 
         Returns:

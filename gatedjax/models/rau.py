@@ -216,10 +216,11 @@ class RAUClassifier(nn.Module):
     (row numbers by default).
 
     Attributes:
-      config: the options of the network.
+      config: an `RAUConfig`, the options of the network.
       num_classes: C, the number of classes.
       vocab_size: rows of the embedding table, padding included; None for vectors as inputs.
-      embeddings: a pretrained table as the initial word vectors, or None.
+      embeddings: a pretrained table [vocab_size, embedding_dim] as the initial word vectors, or
+        None.
 
     Reference: Zhong, Yue and Ling 2018, "Recurrent Attention Unit".
     """

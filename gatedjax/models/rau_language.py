@@ -66,7 +66,8 @@ class RAULanguageModel(nn.Module):
     the recurrent connections only with recurrent_dropout.
 
     Attributes:
-      config: the options of the network; `init_scale` also applies to word vectors and softmax.
+      config: an `RAUConfig`, the options of the network; `init_scale` also applies to word vectors
+        and softmax.
       vocab_size: V, the number of words; the id 0 is a word like all other ids.
 
     Reference: Zhong, Yue and Ling 2018, "Recurrent Attention Unit".
@@ -123,7 +124,8 @@ class RAULanguageModel(nn.Module):
           train: True runs the network with dropout.
 
         Returns:
-          Negative log-likelihoods in nats, 0 at padding, and the carry for the next window.
+          Negative log-likelihoods in nats, 0 at padding, and the carry for the next window, a tuple
+          with the carry of each layer.
         """
         check_batch(batch, tokens="B T", lengths="B", targets="B T")
         states, carry = self._run(batch, carry, train)
@@ -187,8 +189,9 @@ class RAULanguageModel(nn.Module):
 class RAULanguageTask:
     """The `StatefulTask` of training and evaluating an `RAULanguageModel`.
 
-    The loss is the sum over the steps of a window of the mean over its rows, which is T times the
-    mean per token. The usual learning rates (SGD, 1) and clipping norms are chosen for this loss.
+    A window has T successive words of each of B texts. The loss is the sum over the steps of a
+    window of the mean over its rows, which is T times the mean per token. The usual learning rates
+    (SGD, 1) and clipping norms are chosen for this loss.
 
         >>> task = RAULanguageTask(RAULanguageModel(RAUConfig(hidden=4), vocab_size=50))
         >>> task.init_carry({"tokens": jnp.array([[7, 9, 3]])})[0].shape
@@ -236,8 +239,9 @@ class RAULanguageTask:
 
         Args:
           params: the parameters, as from `init`.
-          batch: the window, "tokens" and "targets" int [B, T], "lengths" int [B], optionally
-            "reset" bool [B], and "token_weight" [B, T], 1 at words and 0 at padding.
+          batch: the window, "tokens" and "targets" int [B, T] (T words per text), "lengths" int
+            [B], optionally "reset" bool [B], True for rows that begin a new text, and
+            "token_weight" [B, T], 1 at words and 0 at padding.
           rngs: a dict with the PRNG key of the stream "dropout".
           carry: the state before the window, as from `init_carry`.
 
@@ -257,7 +261,9 @@ class RAULanguageTask:
 
         Args:
           params: the parameters, as from `init`.
-          batch: the window, as for `loss`, with "example_id" [B] in addition.
+          batch: the window, "tokens" and "targets" int [B, T] (T words per text), "lengths" and
+            "example_id" int [B], optionally "reset" bool [B], True for rows that begin a new text,
+            and "token_weight" [B, T], 1 at words and 0 at padding.
           carry: the state before the window, as from `init_carry`.
 
         Returns:
@@ -278,8 +284,9 @@ class RAULanguageTask:
     def _score(self, params: Params, batch: Batch, carry: Carry, **options: Any) -> Tree:
         """Returns (negative log-likelihoods [B, T] of T words, carry for the next window).
 
-        params are the parameters, batch and carry are the arguments of `RAULanguageModel.score`,
-        and options are further keywords: train, and the PRNG keys `rngs` of Flax.
+        params are the parameters, batch is a window with "tokens" and "targets" int [B, T] and
+        "lengths" int [B], carry is the state before the window, and options are further keywords:
+        train, and the PRNG keys `rngs` of Flax.
         """
         return self.model.apply(
             {"params": params}, batch, carry, method=RAULanguageModel.score, **options

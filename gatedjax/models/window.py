@@ -142,7 +142,8 @@ def read_gated(
       params: the parameters, of which E and b are used.
       words: T words of B texts, as indices of the V rows of E.
       gates: g, 0 (closed) to 1 (open) for each word, 0 at padding.
-      squares: q, the squared length of the features of each of V words.
+      squares: q, the squared length of the feature vector of each of V words. The features of a
+        word are the word and its character n-grams.
 
     Returns:
       y, the scores of C classes; b for a text with all gates closed.
@@ -170,6 +171,11 @@ def fit_gates(
 ) -> np.ndarray:
     """Trains gates that see the neighbours, and returns their numbers a, l and r.
 
+    For a text with the words x and k_t = gate_of[x_t], the gate logit of word t is a[k_t] +
+    l[k_{t-1}] + r[k_{t+1}] (`gate_logits`), and a linear reader computes the class scores
+    b + sum_t g_t E[x_t] / sqrt(sum_t g_t q[x_t]) from the gates g (`read_gated`). a, l, r, E and b
+    are trained, for V words, G gates and C classes.
+
         >>> texts = [np.array([0, 2]), np.array([1, 2])] * 8
         >>> gates = fit_gates(
         ...     texts, np.array([0, 1] * 8), np.arange(3), np.array([3.0, 3.0, 2.0]),
@@ -185,7 +191,8 @@ def fit_gates(
       initial_logits: [G], the initial a.
       words: [V, C], the initial scores E of C classes.
       bias: [C], the initial b.
-      squares: [V], the squared lengths q of the features of each word.
+      squares: [V], q, the squared length of the feature vector of each word. The features of a
+        word are the word and its character n-grams, from which the initial E is computed.
       density: the target of the mean open probability, in (0, 1).
       epochs: the number of passes over the texts.
       seed: the seed of the order of the texts and of the noise of the gates.
@@ -250,16 +257,17 @@ def _pad_arrays(
     squares: np.ndarray,
     room: Room,
 ) -> tuple[WindowTexts, np.ndarray]:
-    """Returns (texts, squares) with the sizes of `room` rounded up; padding is the last word.
+    """Returns (texts, squares) with the sizes of `room` rounded up.
 
-    The returned squares are float32, with 0 for the added words.
+    Added words have indices from V on, and the index of the last of them fills up the texts. The
+    returned squares are float32, with 0 for the added words.
 
     Args:
-      texts: n int arrays, the words of each text, in [0, V).
+      texts: n int arrays, the words of each text, as indices of V words.
       labels: int [n], the class of each text.
       weights: [n], the weight of each text in the loss.
       gate_of: int [V], the index of the gate of each word.
-      squares: [V], the squared lengths q of the features of each word.
+      squares: [V], q, the squared length of the feature vector of each word (see `read_gated`).
       room: the least sizes of the result.
     """
     lengths = np.array([len(text) for text in texts], np.int32)
@@ -304,9 +312,14 @@ def _loss(
 ) -> Float[Array, ""]:
     """Computes the loss of a batch of texts under a draw of the gates: a scalar.
 
-    params are the parameters of gates and reader. squares are q, the squared lengths of the
-    features of V words. edge is the index of the edge of a text in the arrays of gate logits,
-    density is the target of this step, and key draws the noise.
+    It is the mean of the cross-entropies of the labels times the weights of the texts, plus the
+    term of an augmented Lagrangian that constrains the mean open probability.
+
+    params are the parameters of gates and reader, and batch has the texts of a step. squares are q,
+    the squared length of the feature vector of each of V words (see `read_gated`). edge is the
+    index, in the arrays of gate logits, of the edge of a text, which is the neighbour of its first
+    and last word. density is the target of the mean open probability in this step, and key draws
+    the noise.
     """
     mask = F.length_mask(batch.lengths, batch.words.shape[1])
     logits = gate_logits(params, batch.gates, mask, edge)
@@ -331,12 +344,16 @@ def _train(
 ) -> WindowParams:
     """Trains the parameters, and returns them after the last step.
 
+    The loss is the weighted cross-entropy of the labels, plus a term that constrains the mean open
+    probability to a target, which falls from 1 to the density.
+
     Args:
       params: the initial parameters.
       texts: all texts, padded.
-      squares: the squared lengths q of the features of V words.
+      squares: q, the squared length of the feature vector of each of V words (see `read_gated`).
       order: the indices of the B texts of each of K steps.
-      edge: the index of the edge of a text in the arrays of gate logits.
+      edge: the index, in the arrays of gate logits, of the edge of a text, which is the neighbour
+        of its first and last word.
       density: the target of the mean open probability at the end.
       key: the PRNG key of all steps.
     """
@@ -347,8 +364,9 @@ def _train(
     def step(carry, inputs):
         """Computes an update, and returns (new carry, None).
 
-        carry is (parameters, state of Adam), and inputs are the number of the step, from 0, and the
-        indices of its texts [B].
+        carry is (parameters, state of Adam): a `WindowParams` and the state of the optimizer of the
+        enclosing function. inputs are the number of the step, from 0, and the indices of its B
+        texts [B].
         """
         params, state = carry
         number, rows = inputs

@@ -264,8 +264,8 @@ class GatePredictor(nn.Module):
     def _self_attention(self, xs: Array, mask: Array, types: Keywords) -> Array:
         """Returns the states s of "att", single-head self-attention: [B, T, features].
 
-        xs are the vectors [B, T, D] of T tokens in B rows, the mask [B, T] is True at real tokens,
-        and `types` is {"dtype": ..., "param_dtype": ...}, options of the layers.
+        xs are the vectors [B, T, D], of width D, of T tokens in B rows, the mask [B, T] is True at
+        real tokens, and `types` is {"dtype": ..., "param_dtype": ...}, options of the layers.
         """
         if self.positions:
             # Self-attention does not see the order of the words without positions.

@@ -36,6 +36,10 @@ def check_size(**sizes: Any) -> None:
 class Cell(nn.RNNCellBase):
     """The base class of `LSTMCell`, `GRUCell` and `RAUCell`, which define weights and a step.
 
+    The inputs are vectors of width D, and a kernel has a block of H columns for each gate. A
+    subclass defines `_kind` (the class of the weights), `_gate_biases`, `_shapes` (of the weights
+    beyond kernels and bias), `_step` and `_unroll` (functions that compute a step and all steps).
+
     Attributes:
       features: hidden width H.
       kernel_init: initialiser of the input kernel, applied to the block [D, H] of each gate.
@@ -81,15 +85,16 @@ class Cell(nn.RNNCellBase):
         """Returns the function that runs the cell over time, with its options.
 
         It is a function such as `functional.gru`, which maps weights and inputs [B, T, D] to the
-        final carry and the outputs [B, T, H], for B rows of T steps and states of width H.
+        final carry and the outputs [B, T, H], for B rows of T steps, inputs of width D and states
+        of width H.
         """
         raise NotImplementedError
 
     def _step(self) -> Callable[..., Tree]:
         """Returns the function that computes a step, with its options.
 
-        It is a function such as `functional.gru_step`, which maps weights, a carry and inputs [B,
-        D], of width D, to the next carry and the output [B, H] of width H.
+        It is a function such as `functional.gru_step`, which maps weights, a carry and inputs
+        [B, D], of width D, to the next carry and the output [B, H] of width H, for B rows.
         """
         raise NotImplementedError
 
@@ -107,11 +112,11 @@ class Cell(nn.RNNCellBase):
 
         Args:
           rng: not used, because the carry is zero; None is enough.
-          input_shape: the shape [..., D] of the inputs of a step.
+          input_shape: the shape [..., D] of the inputs of a step, vectors of width D.
 
         Returns:
-          The carry, zeros [..., H] or a tuple of arrays such as an `LSTMState`. It is float32, or
-          float64 for a float64 `dtype`.
+          The carry, zeros [..., H] for the hidden width H, or a tuple of arrays such as an
+          `LSTMState`. It is float32, or float64 for a float64 `dtype`.
         """
         del rng
         wide = wide_dtype(self.dtype or self.param_dtype)
@@ -202,7 +207,10 @@ class Cell(nn.RNNCellBase):
         lead = inputs.shape[:-1]
 
         def to_rows(x: Array) -> Array:
-            """Reshapes an array [*B, D] to [rows, D], where rows is the product of the axes *B."""
+            """Reshapes an array [*B, D] to [rows, D], where rows is the product of the axes *B.
+
+            D is the width of a vector.
+            """
             # The functions have a single batch axis; cells of Flax may have any number.
             return x if x.ndim == 2 else x.reshape(-1, x.shape[-1])
 
@@ -219,7 +227,8 @@ class LSTMCell(Cell):
     """A long short-term memory as a cell of Flax: `functional.lstm_step` with parameters.
 
     The parameters are those of a layer of `LSTM`: the subtree "layer_0", "forward" of its
-    parameters runs this cell. The carry is an `LSTMState`.
+    parameters runs this cell. The carry is an `LSTMState` with the hidden state `hidden` [B, H] and
+    the cell state `cell` [B, H] of B rows.
 
         >>> cell, xs = LSTMCell(features=5), jnp.ones((1, 4, 3))
         >>> states, variables = nn.RNN(cell).init_with_output(jax.random.key(0), xs)
@@ -259,17 +268,26 @@ class LSTMCell(Cell):
     def _zeros(self, rows: int, dtype: Dtype = jnp.float32) -> Tree:
         """Returns the `LSTMState` before the first step, zeros [rows, H] for `rows` rows.
 
-        H is the width of the states. The arrays have the given dtype.
+        Its two arrays, the hidden state `hidden` and the cell state `cell`, have the given dtype. H
+        is the width of the states.
         """
         return F.LSTMState(super()._zeros(rows, dtype), super()._zeros(rows, dtype))
 
     @nn.nowrap
     def _unroll(self) -> Callable[..., Tree]:
-        """Returns `functional.lstm`, which runs the cell over time."""
+        """Returns `functional.lstm`, which runs the cell over time.
+
+        It maps weights and inputs [B, T, D] to the final carry and the outputs [B, T, H], for B
+        rows of T steps, inputs of width D and states of width H.
+        """
         return F.lstm
 
     def _step(self) -> Callable[..., Tree]:
-        """Returns `functional.lstm_step`, which computes a step of the cell."""
+        """Returns `functional.lstm_step`, which computes a step of the cell.
+
+        It maps weights, a carry and inputs [B, D] to the next carry and the output [B, H], for B
+        rows, inputs of width D and states of width H.
+        """
         return F.lstm_step
 
 
@@ -325,18 +343,26 @@ class GRUCell(Cell):
 
     @nn.nowrap
     def _unroll(self) -> Callable[..., Tree]:
-        """Returns `functional.gru`, which runs the cell over time, with the options of the cell."""
+        """Returns `functional.gru`, which runs the cell over time, with the options of the cell.
+
+        It maps weights and inputs [B, T, D] to the final carry and the outputs [B, T, H], for B
+        rows of T steps, inputs of width D and states of width H.
+        """
         return functools.partial(F.gru, **self._options())
 
     def _step(self) -> Callable[..., Tree]:
-        """Returns `functional.gru_step`, which computes a step, with the options of the cell."""
+        """Returns `functional.gru_step`, which computes a step, with the options of the cell.
+
+        It maps weights, a carry and inputs [B, D] to the next carry and the output [B, H], for B
+        rows, inputs of width D and states of width H.
+        """
         return functools.partial(F.gru_step, **self._options())
 
     @nn.nowrap
     def _options(self) -> dict[str, Tree]:
         """Returns the options of `functional.gru` and `functional.gru_step`.
 
-        The dict has the keys "reset_after" and "gradient_clip".
+        The dict has the keys "reset_after" and "gradient_clip", with the attributes of these names.
         """
         return {"reset_after": self.reset_after, "gradient_clip": self.gradient_clip}
 
@@ -345,7 +371,9 @@ class RAUCell(Cell):
     """A recurrent attention unit as a cell of Flax: `functional.rau_step` with parameters.
 
     The parameters are those of a layer of `RAU`: the subtree "layer_0", "forward" of its parameters
-    runs this cell. The carry is the hidden state; that of "time_causal" is an `RAUTimeState`.
+    runs this cell. The carry is the hidden state [B, H] of B rows; that of "time_causal" is an
+    `RAUTimeState`, which also has the log of the sum of exp of the logits so far and the number of
+    steps so far, both [B, 1].
 
         >>> cell, x = RAUCell(features=5), jnp.ones((2, 3))
         >>> carry = cell.initialize_carry(None, x.shape)
@@ -400,7 +428,8 @@ class RAUCell(Cell):
     def _shapes(self, width: int) -> dict[str, tuple[int, ...]]:
         """Returns {field: shape} of the weights beyond kernels and bias, for inputs of this width.
 
-        They are the weights of the attention, such as "score", and the recurrent bias.
+        They are the weights of the attention, such as "score", and the recurrent bias,
+        "recurrent_bias", of a cell with `reset_after`.
 
         Raises ValueError if `attn_hidden` does not fit the form of the attention.
         """
@@ -431,8 +460,9 @@ class RAUCell(Cell):
     def _zeros(self, rows: int, dtype: Dtype = jnp.float32) -> Tree:
         """Returns the carry before the first step for `rows` rows.
 
-        It is zeros [rows, H], for states of width H, or a `RAUTimeState` for "time_causal". The
-        arrays have the given dtype.
+        It is zeros [rows, H], for states of width H. For "time_causal" it is an `RAUTimeState` with
+        the hidden state, zeros [rows, H], the log of the sum of exp of the logits, -inf, and the
+        number of steps, 0, both [rows, 1]. The arrays have the given dtype.
         """
         return initial_state(self.attention, rows, self.features, dtype)
 
@@ -440,7 +470,8 @@ class RAUCell(Cell):
     def _options(self) -> dict[str, Tree]:
         """Returns the options of `functional.rau` and `functional.rau_step`.
 
-        The dict has the keys "attention", "rescale" and "reset_after".
+        The dict has the keys "attention", "rescale" and "reset_after", with the attributes of these
+        names.
         """
         return {
             "attention": self.attention,
@@ -450,9 +481,17 @@ class RAUCell(Cell):
 
     @nn.nowrap
     def _unroll(self) -> Callable[..., Tree]:
-        """Returns `functional.rau`, which runs the cell over time, with the options of the cell."""
+        """Returns `functional.rau`, which runs the cell over time, with the options of the cell.
+
+        It maps weights and inputs [B, T, D] to the final carry and the outputs [B, T, H], for B
+        rows of T steps, inputs of width D and states of width H.
+        """
         return functools.partial(F.rau, **self._options())
 
     def _step(self) -> Callable[..., Tree]:
-        """Returns `functional.rau_step`, which computes a step, with the options of the cell."""
+        """Returns `functional.rau_step`, which computes a step, with the options of the cell.
+
+        It maps weights, a carry and inputs [B, D] to the next carry and the output [B, H], for B
+        rows, inputs of width D and states of width H.
+        """
         return functools.partial(F.rau_step, **self._options())

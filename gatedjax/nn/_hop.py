@@ -19,8 +19,8 @@ class HopOutput(NamedTuple):
     """The result of a `GatedAttentionHop`.
 
     Attributes:
-      document: states of the document GRU, both directions, at the N document tokens [B, N, 2H],
-        where H is the width of a direction.
+      document: states of the document GRU, both directions, at the N document tokens of B rows
+        [B, N, 2H], where H is the width of a direction.
       query: states of the query GRU, both directions, at the Q query tokens [B, Q, 2H].
       summary: the final states of both directions of the query GRU [B, 2H].
       gated: X, the gated document [B, N, 2H or 4H], the input of the next hop; None without gating.
@@ -54,7 +54,8 @@ class GatedAttentionHop(nn.Module):
       gru: a dict of further options of both `GRU`s, such as {"reset_after": True}; None means none.
       dtype: dtype of the products; None follows the input.
       param_dtype: dtype of the parameters.
-      kernel_init, recurrent_kernel_init, bias_init: initialisers of both GRUs, see `GRU`.
+      kernel_init, recurrent_kernel_init, bias_init: initialisers of the input kernels, of the
+        recurrent kernels and of the biases of both GRUs, applied to the block of each gate.
 
     Reference: Dhingra et al. 2017, "Gated-Attention Readers for Text Comprehension", section 3.1.
     """
@@ -88,9 +89,9 @@ class GatedAttentionHop(nn.Module):
 
         Returns:
           A `HopOutput`: the states of the document GRU [B, N, 2H] and of the query GRU [B, Q, 2H],
-          the final states of the query GRU [B, 2H], the gated document [B, N, 2H or 4H], and the
-          attention [B, N, Q] with the sum 1 over the query tokens. The last two are None without
-          gating.
+          the final states of the query GRU [B, 2H] for B rows, the gated document [B, N, 2H or 4H],
+          and the attention [B, N, Q] with the sum 1 over the query tokens. The last two are None
+          without gating.
         """
         names = ("dtype", "param_dtype", "kernel_init", "recurrent_kernel_init", "bias_init")
         options = {**{name: getattr(self, name) for name in names}, **(self.gru or {})}

@@ -20,16 +20,18 @@ def in_blocks(
 
     Args:
       attend: `SelectiveSelfAttention._attend` with its keywords: a function of (heads, positions of
-        the queries, dropout bytes, pairs) that returns the attended values [B, M, block, H] and a
-        record, the dict of `selection_record` with arrays for each query.
+        the queries, random bytes for dropout or None, pairs) that returns the attended values
+        [B, M, block, H] and a record. The record is a dict of arrays from which the statistics of
+        the attention are computed, such as "counts" [B, M, block], the number of keys that each
+        query selects, and "weights" [B, M, block, N].
       heads: projections by name, such as "query" and "key", each [B, M, N, H] for B rows, M heads,
         N tokens and heads of width H.
       block: the number of queries in a block.
       pairs: True where a query may see a key [B, M, Q, N]; None means all pairs.
 
     Returns:
-      The attended values [B, M, Q, H] of all Q queries, and the arrays of the record with a single
-      axis of tokens; arrays over pairs are left out.
+      The attended values [B, M, Q, H] of all Q queries, and the arrays of the record with a number
+      for each query [B, M, Q]; arrays over pairs of a query and a key are left out.
     """
     size = heads["query"].shape[2]
     queries = [name for name in ("query", "selector_query") if name in heads]
@@ -42,8 +44,10 @@ def in_blocks(
 
         There are B rows, M heads of width H and `block` queries.
 
-        `inputs` are (projections of the queries, positions of the queries, pairs or None) of the
-        block.
+        `inputs` are (projections of the queries by name, positions of the queries, pairs) of the
+        block; pairs is True where a query may see a key, and None means all. The record is a dict
+        of arrays [B, M, block] with a number for each query, such as "counts", the number of keys
+        that it selects.
         """
         block_heads, positions, block_pairs = inputs
         mixed, record = attend(heads | block_heads, positions, None, block_pairs)

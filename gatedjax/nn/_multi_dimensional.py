@@ -26,8 +26,9 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
 
     Attributes:
       num_heads, features: 1, and D, the width of the output (None means that of the inputs).
-      selector, temperature: the estimator that draws A in training ("none" has no selector), and
-        tau of its relaxation.
+      selector, temperature: the estimator that draws A in training, such as "st_gumbel" or
+        "reinforce" (`SelectiveSelfAttention` lists the names; "none" has no selector), and tau of
+        its relaxation.
       causal: True if no query sees the keys of later positions.
       empty: the rule for a query that selects no key: it attends to no key ("zero"), to the key at
         its position ("self") or to all keys ("all").
@@ -38,7 +39,8 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
       relative: must stay "none", because a relative bias belongs to a head.
       cap: bounds the gradient of keys that hard draws leave out by exp(cap).
       renormalise: False multiplies the softmax of e by A without a second normalisation.
-      block, remat: options that save memory, see `SelectiveSelfAttention`.
+      block, remat: options that save memory: the number of queries that are processed at a time
+        (None means all), and True to compute scores, noise and weights again for the gradient.
       kernel_init, bias_init: initialisers of the projections.
       dtype, param_dtype: dtype of the products (None means the common dtype of inputs and
         parameters), and of the parameters.
@@ -53,8 +55,8 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
     def _check(self, *arguments: Any) -> int:
         """Raises ValueError for options or arguments that do not fit; returns the width D.
 
-        The arguments are the inputs [B, N, E] of N tokens with width E and the mask [B, N] of a
-        call, and its source and source_mask.
+        D is the width of the output. The arguments are the inputs [B, N, E] of N tokens of B rows
+        with width E and the mask [B, N] of a call, and its source and source_mask.
         """
         features = super()._check(*arguments)
         if self.relative != "none":
@@ -67,12 +69,14 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
     def _scores(
         self, heads: dict[str, Array], positions: Int[Array, " Q"], mask: Bool[Array, "B N"] | None
     ) -> tuple[Array, Array, Array]:
-        """Returns (scores, mask, values), like `SelectiveSelfAttention._scores`.
+        """Returns (scores, mask, values): a score for each feature, and the values to be averaged.
 
-        `heads` are the projections by name, such as "query" [B, 1, Q, D], and `positions` belong to
-        the Q queries. The mask [B, N] of N keys is True at real keys, or None. The scores are
-        [B, D, Q, N] with the features in the place of heads, the returned mask [B or 1, 1, 1, N] is
-        True at real keys, and the values are [B, N, D], 0 at padding.
+        There are B rows, Q queries, N keys and D features. `heads` are the projections by name:
+        "query" [B, 1, Q, D], "key" and "value", both [B, 1, N, D]. `positions` belong to the
+        queries and are not used. The mask [B, N] is True at real keys; None means that all are.
+
+        The scores are [B, D, Q, N] with the features in the place of heads, the returned mask
+        [B or 1, 1, 1, N] is True at real keys, and the values are [B, N, D], 0 at padding.
         """
         # The axis of heads has size 1 and is dropped.
         query, key, value = (heads[name][:, 0] for name in ("query", "key", "value"))
@@ -86,8 +90,9 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
     def _visible(self, positions: Int[Array, " Q"], size: int) -> Bool[Array, "1 1 Q N"] | None:
         """Returns True for the pairs of a query and a key that `causal` and `exclude_self` allow.
 
-        `positions` are the positions of the Q queries among the keys, and `size` is the number N of
-        keys. None means all pairs.
+        `causal` excludes keys at later positions than the query, and `exclude_self` the key at its
+        position. `positions` are the positions of the Q queries among the keys, and `size` is the
+        number N of keys. A result of None means all pairs.
         """
         pairs = super()._visible(positions, size)
         if not self.exclude_self:

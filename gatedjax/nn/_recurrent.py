@@ -38,8 +38,9 @@ class _Layer(nn.Module):
     def __call__(self, xs: Array, make_key: Callable[[], Array]) -> list[Tree]:
         """Returns the weights of each direction for inputs xs [B, T, D] of width D.
 
-        Each is a tuple such as `functional.LSTMWeights`, in the order of `directions`. `make_key`
-        returns a new PRNG key for each parameter at initialisation.
+        xs have B rows of T steps. Each result is a tuple such as `functional.LSTMWeights`, in the
+        order of `directions`. `make_key` returns a new PRNG key for each parameter at
+        initialisation.
         """
         return [
             self.create_cell(name=direction).weights(xs, make_key, "xs")
@@ -50,7 +51,7 @@ class _Layer(nn.Module):
 class _Recurrent(nn.Module):
     """The base class of `LSTM`, `GRU` and `RAU`, with layers, directions and dropout.
 
-    A subclass defines the cell.
+    A subclass defines `_cell`, which returns the class of the cell and its options.
 
     Attributes:
       features: hidden width H per direction.
@@ -66,11 +67,13 @@ class _Recurrent(nn.Module):
       dtype: dtype of the products; biases, carries and reductions stay float32. None follows the
         input.
       param_dtype: dtype of the parameters, and of their gradients.
-      kernel_init: initialiser of the input kernels, applied to the block [D, H] of each gate.
+      kernel_init: initialiser of the input kernels, applied to the block [D, H] of each gate, for
+        inputs of width D.
       recurrent_kernel_init: initialiser of the recurrent kernels, applied to the block [H, H] of
         each gate.
       bias_init: initialiser of the biases, applied to the block [H] of each gate.
-      time_major: True means that the axes of inputs, masks, resets and outputs begin [T, B].
+      time_major: True means that the axes of inputs, masks, resets and outputs begin [T, B], for T
+        steps of B rows.
       return_carry: False returns the outputs without the carries.
       implementation: "scan", a loop of XLA; "persistent", one launch for all steps on an NVIDIA
         GPU; or "auto", the faster of both (see `functional.lstm`).
@@ -160,7 +163,8 @@ class _Recurrent(nn.Module):
         """Returns the carries before the first step: zeros in float32.
 
         They are a tuple with a carry for each layer or, if bidirectional, a pair of carries
-        (forward, backward): arrays [B, H], or a tuple of arrays such as an `LSTMState`.
+        (forward, backward). A carry is an array [B, H], for H hidden units, or a tuple of arrays
+        such as an `LSTMState`.
 
         Args:
           rows: B, the number of rows of the batch.
@@ -183,7 +187,7 @@ class _Recurrent(nn.Module):
         """Returns the keywords of `functional.lstm`, `gru` or `rau` for a direction of a layer.
 
         Args:
-          xs: the inputs of the layer [B, T, D].
+          xs: the inputs of the layer [B, T, D], a vector of width D at each of T steps of B rows.
           resets: bool [B, T], True at the first step of each segment, or None.
           carries: (carry before the first step, carry at the start of a segment) of the layer and
             direction; each may be None.
@@ -211,8 +215,9 @@ class _Recurrent(nn.Module):
     def _unroll_gated(self) -> Callable[..., Tree]:
         """Returns the function that runs the cell over time with gates.
 
-        It is called like `functional.lstm`, with the keyword `gates` [B, T]. Raises ValueError for
-        a cell without gates.
+        It is called like `functional.lstm`, with the keyword `gates` [B, T], the share in [0, 1] by
+        which each of T steps of B rows moves the state, and returns the final carry and the outputs
+        [B, T, H] of width H. Raises ValueError for a cell without gates.
         """
         raise ValueError(f"gates must be None for {type(self).__name__}: only LSTM has them")
 
@@ -323,8 +328,9 @@ class LSTM(_Recurrent):
     """Layers of LSTM cells: `functional.lstm` with parameters.
 
     Input kernels are Glorot-uniform and recurrent kernels orthogonal per gate; biases are 0, except
-    that of the forget gate. `carries[l]` is the final `LSTMState` of layer l or, if bidirectional,
-    a pair of them (forward, backward): `carries[0][0]` is then that of layer 0, forward.
+    that of the forget gate. `carries[l]` is the final `LSTMState` of layer l, with the hidden state
+    `hidden` and the cell state `cell`, both [B, H] for B rows, or, if bidirectional, a pair of them
+    (forward, backward): `carries[0][0]` is then that of layer 0, forward.
 
         >>> import jax
         >>> xs, mask = jnp.ones((1, 4, 3)), jnp.array([[True, True, True, False]])
@@ -342,7 +348,8 @@ class LSTM(_Recurrent):
         kernels and biases, applied to the block of each gate separately.
       init_scale, init_distribution: deprecated: the scale of the distribution, "uniform" or
         "normal", from which all kernels are drawn; pass the initialisers instead.
-      time_major: True means that the axes of inputs, masks, resets and outputs begin [T, B].
+      time_major: True means that the axes of inputs, masks, resets and outputs begin [T, B], for T
+        steps of B rows.
       return_carry: False returns the outputs without the carries.
       implementation: "scan", a loop of XLA; "persistent", one launch for all steps on an NVIDIA
         GPU; or "auto", the faster of both.
@@ -359,8 +366,10 @@ class LSTM(_Recurrent):
     def _unroll_gated(self) -> Callable[..., Tree]:
         """Returns `functional.skip_lstm`, which runs the cell over time with the keyword `gates`.
 
-        The function takes the first arguments of `functional.lstm`: weights, inputs [B, T, D] and
-        mask.
+        The function takes the first arguments of `functional.lstm`: weights, inputs [B, T, D] of
+        width D for T steps of B rows, and mask. `gates` [B, T] are the share in [0, 1] by which
+        each step moves the state. It returns the final `LSTMState` and the outputs [B, T, H] of
+        width H.
         """
         # The third argument of `skip_lstm` is its gates, where the recurrences have their mask.
         return lambda weights, xs, mask, **options: F.skip_lstm(weights, xs, mask=mask, **options)
@@ -388,7 +397,8 @@ class GRU(_Recurrent):
         kernels and biases, applied to the block of each gate separately.
       init_scale, init_distribution: deprecated: the scale of the distribution, "uniform" or
         "normal", from which all kernels are drawn; pass the initialisers instead.
-      time_major: True means that the axes of inputs, masks, resets and outputs begin [T, B].
+      time_major: True means that the axes of inputs, masks, resets and outputs begin [T, B], for T
+        steps of B rows.
       return_carry: False returns the outputs without the carries.
       implementation: "scan", a loop of XLA; "persistent", one launch for all steps on an NVIDIA
         GPU; or "auto", the faster of both.
@@ -424,8 +434,9 @@ class RAU(_Recurrent):
     """Layers of recurrent attention units: `functional.rau` with parameters, in place of a `GRU`.
 
     Input kernels and the kernels of the attention are Glorot-uniform, recurrent kernels orthogonal
-    per block; biases are 0. `carries[l]` is the final carry of layer l or, if bidirectional, a pair
-    of them (forward, backward).
+    per block; biases are 0. `carries[l]` is the final carry of layer l, the state [B, H] of B rows
+    (an `RAUTimeState` for the attention "time_causal"), or, if bidirectional, a pair of them
+    (forward, backward).
 
         >>> import jax
         >>> rau, xs = RAU(features=5, attention="concat"), jnp.ones((1, 4, 3))
@@ -442,7 +453,8 @@ class RAU(_Recurrent):
         kernels and biases, applied to the block of each gate separately.
       init_scale, init_distribution: deprecated: the scale of the distribution, "uniform" or
         "normal", from which all kernels are drawn; pass the initialisers instead.
-      time_major: True means that the axes of inputs, masks, resets and outputs begin [T, B].
+      time_major: True means that the axes of inputs, masks, resets and outputs begin [T, B], for T
+        steps of B rows.
       return_carry: False returns the outputs without the carries.
       implementation: "scan", a loop of XLA; "persistent", one launch for all steps on an NVIDIA
         GPU; or "auto", the faster of both.
@@ -487,15 +499,15 @@ class RAU(_Recurrent):
         """Computes the attention weights of all steps, without dropout.
 
         Args:
-          xs: inputs, a vector per position.
+          xs: inputs, a vector of width D for each of T positions of B rows.
           mask: True at real positions; None without lengths means that all are real.
           lengths: the number of real positions of each row, instead of mask.
           resets: True at the first step of each segment of a row, where the state is set to zero;
             None means one segment.
 
         Returns:
-          The attention weights, 0 at padding: [B, T, H], a weight for each of H features; concat
-          [B, T, D + H]; matrix [B, T, H, D + H]; time_causal [B, T, 1].
+          The attention weights, 0 at padding: [B, T, H], a weight for each of H features; with the
+          attention "concat" [B, T, D + H], "matrix" [B, T, H, D + H], and "time_causal" [B, T, 1].
 
         Raises:
           ValueError: if the module has several layers or two directions.

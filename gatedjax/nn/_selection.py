@@ -77,8 +77,8 @@ def check_selector(selector: Selector) -> Any:
     "expect"), "none", or a `gates.Pathwise`.
 
     Raises:
-      ValueError: for an unknown name, and for an estimator that cannot train selections of pairs of
-        a query and a key (`NOT_OF_PAIRS`).
+      ValueError: for an unknown name, and for "local_expectation", "enumerate" and "rebar", which
+        cannot train selections of pairs of a query and a key.
     """
     name = current_name("selector", selector) if isinstance(selector, str) else selector
     able = ("none", *(kind for kind in KINDS if kind not in NOT_OF_PAIRS))
@@ -225,9 +225,11 @@ def selection_of(record: dict[str, Array], mask: Bool[Array, "B Q"] | None) -> S
     """Computes the `Selection` of a record: means over pairs and queries.
 
     Args:
-      record: the dict of `selection_record`, which has arrays [B, M, Q] by name, with "weights",
-        the attention weights [B, M, Q, N]. Without a selector only "weights". "weights", "gates"
-        and "logits" may be missing or None.
+      record: the dict that `selection_record` returns, with numbers of each query [B, M, Q] by
+        name: "counts", "entropies", "log_probs", "probabilities" and, optionally, "keys" and
+        "score"; and with the arrays of pairs [B, M, Q, N] "gates", "logits" and "weights" (the
+        attention weights, which the attention adds). These three may be missing or None. Without a
+        selector the dict has only "weights".
       mask: True at real queries; None means all.
 
     Returns:
@@ -254,7 +256,8 @@ def selection_of(record: dict[str, Array], mask: Bool[Array, "B Q"] | None) -> S
 def _sum_over_queries(values: Array | None, mask: Array | None) -> Array | None:
     """Returns the sum [B] over M heads and the real ones of Q queries of values [B, M, Q].
 
-    The mask is bool [B, Q], True at real queries; None means all. The sum of None is None.
+    B is the number of examples. The mask is bool [B, Q], True at real queries; None means all. The
+    sum of None is None.
     """
     if values is None:
         return None

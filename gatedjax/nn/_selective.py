@@ -223,7 +223,7 @@ class SelectiveSelfAttention(nn.Module):
 
         Args:
           cache: the keys and values of the tokens before (see `initial_cache`).
-          inputs: a vector for each of n new tokens.
+          inputs: a vector of width D for each of n new tokens of B rows.
           mask: True at real tokens, which may be preceded by padding; None means that all are real.
 
         Returns:
@@ -313,7 +313,10 @@ class SelectiveSelfAttention(nn.Module):
             raise ValueError(f"size must be at least 1, got {size}")
 
         def room(heads: int) -> Array:
-            """Returns zeros [rows, heads, size, D / heads], room for the vectors of the heads."""
+            """Returns zeros [rows, heads, size, D / heads], room for the vectors of the heads.
+
+            D is the width of the projections of all heads.
+            """
             shape = (rows, heads, size, width // heads)
             return jnp.zeros(shape, dtype or self.dtype or self.param_dtype)
 
@@ -330,8 +333,8 @@ class SelectiveSelfAttention(nn.Module):
     def _check(self, *arguments: Any) -> int:
         """Raises ValueError for options or arguments that do not fit; returns the width D.
 
-        D is the total width of all heads. arguments are the inputs [B, N, E] of N tokens with width
-        E and the mask [B, N] of a call, and its source and source_mask.
+        D is the total width of all heads. arguments are the inputs [B, N, E] of N tokens of B rows
+        with width E and the mask [B, N] of a call, and its source and source_mask.
         """
         return check_attention(self, *arguments)
 
@@ -409,8 +412,8 @@ class SelectiveSelfAttention(nn.Module):
         """Returns the PRNG keys of the streams that this pass draws from: {stream: keys [B]}.
 
         needed is True for each stream, "gate" or "dropout", from which the pass draws. If there is
-        no stream "gate", "antithetic" takes its place. example_id [B] is a number for each row that
-        identifies its example; None means the numbers of the rows of inputs.
+        no stream "gate", "antithetic" takes its place. example_id [B] is a number for each of B
+        rows that identifies its example; None means the numbers of the rows of inputs.
         """
         streams = {name for name, is_needed in needed.items() if is_needed}
         # Either stream is enough, because both draw the same noise up to the sign.
@@ -504,8 +507,9 @@ class SelectiveSelfAttention(nn.Module):
     def _visible(self, positions: Int[Array, " Q"], size: int) -> Bool[Array, "1 1 Q N"] | None:
         """Returns True for the pairs of a query and a key that `causal` allows; None means all.
 
-        positions are the positions of the Q queries among the keys, and size is the number N of
-        keys. Masks of padding are not included.
+        `causal` excludes keys at later positions than the query. positions are the positions of the
+        Q queries among the keys, and size is the number N of keys. Masks of padding are not
+        included.
         """
         return causal_pairs(positions, size)[None, None] if self.causal else None
 

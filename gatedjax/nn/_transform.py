@@ -35,7 +35,8 @@ class AttentionGatedTransform(nn.Module):
         words.
       gate_bias: number that is added to the initial bias of the gates.
       share_attention_matrix: True if the attentions of all layers share a single W.
-      ablate_above: index of the last layer with a selection vector; None means the top layer.
+      ablate_above: index, from 0, of the last layer with a selection vector; None means the top
+        layer.
       ablate_mode: replacement of the layers above: "highway" layers, which see only the layer
         below; or the same gated layers with the last selection vector ("reuse_last_s") or with a
         vector of zeros ("zero").
@@ -117,9 +118,9 @@ class AttentionGatedTransform(nn.Module):
     def _attentions(self, layers: int, width: int) -> tuple[Array, Array]:
         """Creates the parameters of the attentions of S layers: (kernels, vectors).
 
-        They are W and w of `functional.selection_vectors`. `layers` is S, `width` is the width K of
-        the keys, and A is the number of attention units. The kernels are [S, K, A], or [1, K, A] if
-        the layers share them, and the vectors are [S, A].
+        They are W and w of the scores w . tanh(k W) of keys k. `layers` is S, `width` is the width
+        K of a key, and A is the number of attention units. The kernels W are [S, K, A], or
+        [1, K, A] if the layers share them, and the vectors w are [S, A].
         """
         hidden = self.attention_features or width
         shape = (1 if self.share_attention_matrix else layers, width, hidden)
@@ -184,8 +185,9 @@ class AttentionGatedTransform(nn.Module):
 def _glorot_blocks(*inputs: int) -> Initializer:
     """Returns a Glorot-uniform initialiser of kernels [L, D, n H] for L layers.
 
-    A kernel of a layer consists of n blocks [D, H] side by side. A block may be a part of a larger
-    matrix, of which other rows are in another kernel, and its limit is that of the whole matrix.
+    A kernel of a layer consists of n blocks [D, H] side by side, from D to H features. A block may
+    be a part of a larger matrix, of which other rows are in another kernel, and its limit is that
+    of the whole matrix.
 
     Args:
       *inputs: for each of the n blocks the fan in of its whole matrix divided by D, such as 2 for
@@ -194,6 +196,9 @@ def _glorot_blocks(*inputs: int) -> Initializer:
 
     def blocks(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
         """Draws a kernel of `shape`, (L, D, n H), with a limit for each of the n blocks.
+
+        There are L layers and blocks [D, H]. The entries of a block are uniform between -limit and
+        limit, the Glorot limit of its whole matrix.
 
         `key` is a PRNG key, and `dtype` that of the result.
         """

@@ -81,7 +81,7 @@ class AttentionPool(Module):
           states: a vector of width D for each of T positions.
           mask: True at real positions; None means all.
           gates: hard gates, 1 at open and 0 at closed positions; None means that all are open.
-          log_gates: logarithms of soft gates instead of `gates`.
+          log_gates: logarithms of soft gates instead of `gates`; None means that there are none.
           return_weights: False returns only the pooled states; None means the option of the module.
 
         Returns:
@@ -118,7 +118,7 @@ class GatePredictor(Module):
         """Computes the log-odds [B, T] that each gate is open, in nats; -inf (closed) at padding.
 
         Args:
-          xs: a vector of width D for each of T tokens.
+          xs: a vector of width D for each of T tokens of B texts.
           mask: True at real tokens.
         """
         return self._apply(xs, mask)
@@ -253,7 +253,7 @@ class SelectiveSelfAttention(Module):
           deterministic: False draws selections and dropout; None means the mode of the module.
           example_id: a number for each row that identifies its example, to which the random bits
             belong; None means the row numbers.
-          temperature: the temperature of the relaxation instead of the option.
+          temperature: the temperature of the relaxation; None means the option of the module.
           dropout_bytes: a random byte per head, query and key, for dropout; None draws them.
           return_weights: False returns only the output; None means the option of the module.
 
@@ -283,8 +283,9 @@ class SelectiveSelfAttention(Module):
         """Attends from the next tokens to the tokens in a cache, in evaluation mode.
 
         Args:
-          cache: the keys and values of the tokens before, see `initial_cache`.
-          inputs: a vector for each of n new tokens.
+          cache: the keys and values of the tokens before, an `AttentionCache` from `initial_cache`
+            or from the previous call.
+          inputs: a vector of width D for each of n new tokens of B rows.
           mask: True at real tokens; None means that all are real.
 
         Returns:
@@ -371,7 +372,7 @@ class AttentionGatedTransform(Module):
 
 
 class GatedAttentionHop(Module):
-    """A hop of a gated-attention reader: `nn.GatedAttentionHop` as an NNX module.
+    """A hop (layer) of a gated-attention reader: `nn.GatedAttentionHop` as an NNX module.
 
     Two bidirectional GRUs run over document and query, and gates from the query filter the states
     of the document.
@@ -386,7 +387,8 @@ class GatedAttentionHop(Module):
       query_features: the width of the vectors of the query.
       features: H, the width of a GRU per direction.
       rngs: the streams of the network; "params" draws the parameters.
-      **options: the further options of `nn.GatedAttentionHop`, such as `gating`.
+      **options: the further options of `nn.GatedAttentionHop`, such as `gating`: "multiply" (the
+        default), "sum" or "concat" joins a token and its view of the query; None omits the gates.
     """
 
     def __init__(
@@ -421,8 +423,9 @@ class GatedAttentionHop(Module):
 
         Returns:
           An `nn.HopOutput`: the states of the document GRU [B, N, 2H] and of the query GRU
-          [B, Q, 2H], the final states of the query GRU [B, 2H], the gated document
-          [B, N, 2H or 4H], and the attention [B, N, Q] with the sum 1 over the query tokens. The
-          last two are None without gating.
+          [B, Q, 2H], the final states of the query GRU [B, 2H] for B rows and GRUs of width H, the
+          gated document [B, N, 2H or 4H], and the attention [B, N, Q] with the sum 1 over the query
+          tokens, or ones [B, N, 1] with the option token_attention=False. The last two are None
+          without gating.
         """
         return self._apply(document, query, document_mask, query_mask)

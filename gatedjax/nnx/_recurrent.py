@@ -14,7 +14,13 @@ from gatedjax.nnx._base import Module
 class _Recurrent(Module):
     """The base class of `LSTM`, `GRU` and `RAU`, which are layers of recurrent cells.
 
-    Its methods call the Linen module of the same name in `gatedjax.nn`.
+    A subclass passes the Linen module of its name, such as `nn.LSTM`, to the constructor. A call of
+    the module runs these layers, and `initial_carry` returns their first carries.
+
+    Args:
+      function: the Linen module.
+      in_features: the width of the inputs.
+      rngs: the streams of the network, "params" and, with dropout, "dropout".
     """
 
     def __init__(self, function: Any, in_features: int, rngs: nnx.Rngs) -> None:
@@ -26,7 +32,8 @@ class _Recurrent(Module):
         """Returns the carries before the first step for `rows` rows of a batch, zeros in float32.
 
         They are a tuple with a carry for each layer or, if bidirectional, a pair of carries
-        (forward, backward): arrays [B, H], or a tuple of arrays such as an `LSTMState`.
+        (forward, backward). For B = rows and H hidden units, a carry is an array [B, H]; that of an
+        LSTM is an `LSTMState`, a pair (hidden state, cell state) of such arrays.
         """
         return self._function.initial_carry(rows)
 
@@ -65,8 +72,9 @@ class _Recurrent(Module):
 
         Returns:
           (carries, outputs): the final carries, a tuple with a carry for each layer or, if
-          bidirectional, a pair of carries (forward, backward); and the states [B, T, H] of the last
-          layer, or [B, T, 2H] if bidirectional, 0 at padding; or only the outputs.
+          bidirectional, a pair of carries (forward, backward); and the outputs: the states
+          [B, T, H], of width H, of the last layer, or [B, T, 2H] if bidirectional, 0 at padding.
+          With return_carry=False only the outputs.
         """
         return self._apply_noisy(
             xs,
@@ -131,7 +139,9 @@ class RAU(_Recurrent):
       in_features: D, the width of the inputs.
       features: H, the hidden width per direction.
       rngs: the streams of the network, "params" and, with dropout, "dropout".
-      **options: the further options of `nn.RAU`, such as `attention` or `num_layers`.
+      **options: the further options of `nn.RAU`, such as `num_layers`, or `attention`, the form of
+        the attention: "feature_proj" (the default), "sigmoid", "concat", "matrix", "time_causal" or
+        "additive_relu".
     """
 
     def __init__(self, in_features: int, features: int, *, rngs: nnx.Rngs, **options: Any) -> None:
@@ -150,15 +160,15 @@ class RAU(_Recurrent):
         The module must have a single layer and a single direction.
 
         Args:
-          xs: inputs, a vector per position.
+          xs: inputs, a vector of width D for each of T positions of B rows.
           mask: True at real positions; None without lengths means that all are real.
           lengths: the number of real positions of each row, instead of mask.
           resets: True at the first step of each segment of a row, where the state is set to zero;
             None means one segment.
 
         Returns:
-          The attention weights, 0 at padding: [B, T, H], a weight for each of H features; concat
-          [B, T, D + H]; matrix [B, T, H, D + H]; time_causal [B, T, 1].
+          The attention weights, 0 at padding: [B, T, H], a weight for each of H features; with the
+          attention "concat" [B, T, D + H], "matrix" [B, T, H, D + H], and "time_causal" [B, T, 1].
         """
         options = {"lengths": lengths, "resets": resets, "method": "attention_weights"}
         return self._apply(xs, mask, **options)
@@ -167,7 +177,13 @@ class RAU(_Recurrent):
 class _Cell(Module, nnx.RNNCellBase):
     """The base class of `LSTMCell`, `GRUCell` and `RAUCell`, which run in `flax.nnx.RNN`.
 
-    Its methods call the Linen cell of the same name in `gatedjax.nn`.
+    A subclass passes the Linen cell of its name, such as `nn.LSTMCell`, to the constructor. A call
+    of the module computes a step of this cell, and `initialize_carry` returns its first carry.
+
+    Args:
+      function: the Linen cell.
+      in_features: the width of the inputs.
+      rngs: the streams of the network; "params" draws the parameters.
     """
 
     def __init__(self, function: Any, in_features: int, rngs: nnx.Rngs) -> None:
@@ -181,10 +197,11 @@ class _Cell(Module, nnx.RNNCellBase):
     ) -> Any:
         """Returns the carry before the first step.
 
-        It is zeros [..., H], or a tuple of arrays such as an `LSTMState`.
+        It is zeros [..., H] for the hidden width H; that of an `LSTMCell` is an `LSTMState`, a pair
+        (hidden state, cell state) of such arrays.
 
         Args:
-          input_shape: the shape [..., D] of the inputs of a step.
+          input_shape: the shape [..., D] of the inputs of a step, vectors of width D.
           rngs: not used, because the carry is zero.
           carry_init: must be None.
 
@@ -210,7 +227,7 @@ class _Cell(Module, nnx.RNNCellBase):
         """Computes a step.
 
         Args:
-          carry: the carry after the step before, with arrays [*B, H].
+          carry: the carry after the step before, with arrays [*B, H] for the hidden width H.
           inputs: a vector of width D for each row of the batch.
 
         Returns:
@@ -250,7 +267,8 @@ class GRUCell(_Cell):
       in_features: D, the width of the inputs.
       features: H, the hidden width.
       rngs: the streams of the network; "params" draws the parameters.
-      **options: the further options of `nn.GRUCell`, such as `reset_after`.
+      **options: the further options of `nn.GRUCell`, such as `reset_after`: True applies the reset
+        gate after the recurrent product.
     """
 
     def __init__(self, in_features: int, features: int, *, rngs: nnx.Rngs, **options: Any) -> None:
@@ -268,7 +286,9 @@ class RAUCell(_Cell):
       in_features: D, the width of the inputs.
       features: H, the hidden width.
       rngs: the streams of the network; "params" draws the parameters.
-      **options: the further options of `nn.RAUCell`, such as `attention`.
+      **options: the further options of `nn.RAUCell`, such as `attention`, the form of the
+        attention: "feature_proj" (the default), "sigmoid", "concat", "matrix", "time_causal" or
+        "additive_relu".
     """
 
     def __init__(self, in_features: int, features: int, *, rngs: nnx.Rngs, **options: Any) -> None:

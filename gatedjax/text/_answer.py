@@ -25,7 +25,11 @@ OPTIONS = {"random_embeddings makes": "without --embeddings there are"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AnswerOptions:
-    """Answers a question about a document, and shows the words that the reader attended to."""
+    """Answers a question about a document, and shows the words that the reader attended to.
+
+    It needs the folder of a trained reader, a text file with the document, the possible answers,
+    and a question with @placeholder in the place of the answer.
+    """
 
     folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """Folder that gatedjax export wrote for a run of the GA Reader, or its work folder."""

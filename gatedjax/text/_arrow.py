@@ -42,7 +42,7 @@ class _Rows:
 def _faults(name: str) -> Iterator[None]:
     """Turns an error of pyarrow in its block into a ValueError with one line.
 
-    The line begins with `name`, the name of the file or of the data.
+    It is a context manager. The line begins with `name`, the name of the file or of the data.
     """
     # Imported here, because pyarrow is optional.
     import pyarrow

@@ -48,7 +48,10 @@ class Asides:
         self._encodings: dict[str, str] = {}
 
     def add(self, aside: Aside) -> None:
-        """Counts a line that is set aside, and stores it in `first` if it is among the first."""
+        """Counts a line that is set aside, and stores it in `first` if it is among the first.
+
+        `aside` has the name of the file, the number of the line, and the reason.
+        """
         self.count += 1
         known = aside.reason in self.reasons or len(self.reasons) < _REASONS
         self.reasons[aside.reason if known else "other reasons"] += 1

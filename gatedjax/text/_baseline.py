@@ -258,7 +258,7 @@ def _lower_words(text: Sequence[str]) -> Iterator[str]:
 def _chunks(
     texts: Iterable[Sequence[str]], words: dict[str, int]
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yields the ids of the words of texts, in pieces of whole texts with about `_CHUNK` words.
+    """Yields the ids of the words of texts, in pieces of whole texts with about 200,000 words.
 
     Args:
       texts: the words of each text.
@@ -280,7 +280,7 @@ def _chunks(
 
 
 def _spans(ends: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Yields ranges (first, end) of texts with about `_CHUNK` words each; at least one range.
+    """Yields ranges (first, end) of texts with about 200,000 words each; at least one range.
 
     A range has the texts first, ..., end - 1. `ends` is int [texts], the position after the last
     word of each text.

@@ -23,8 +23,8 @@ def choose_temperature(probabilities: np.ndarray, labels: np.ndarray) -> tuple[f
         1.0
 
     Args:
-      probabilities: [n, C], the probabilities of the classes for texts that were not fitted.
-      labels: int [n], the class of each text.
+      probabilities: [n, C], the probabilities of C classes for n texts that were not fitted.
+      labels: int [n], the class of each text, from 0.
 
     Returns:
       The temperature to use, which is T or 1, and the fitted T.
@@ -69,7 +69,7 @@ def _losses(probabilities: np.ndarray, labels: np.ndarray) -> Callable[[float], 
     targets[np.arange(n), labels] = 1 - smoothing
 
     def losses(temperature: float) -> np.ndarray:
-        """Returns the cross-entropy of each text, [n], at a temperature above 0."""
+        """Returns the cross-entropy of each text, [n], with a `temperature` above 0."""
         scores = logs / temperature
         scores = scores - scores.max(1, keepdims=True)
         return np.log(np.exp(scores).sum(1)) - (targets * scores).sum(1)
@@ -115,10 +115,10 @@ def choose_head_temperature(
 
     Args:
       head: the loss and the link function, for labels, numbers or grades.
-      logits: [n, C], the logits of validation texts at the temperature 1.
-      bias: [B], the biases, or for grades the thresholds.
+      logits: [n, C], the C logits of each of n validation texts at the temperature 1.
+      bias: the biases: [L] for L labels, [1] for a number, or for G grades their G - 1 thresholds.
       targets: the targets of the texts, int [n] of grades, float [n] of numbers, or bool [n, L + U]
-        of labels, of which the last U columns, of unknown labels, are ignored.
+        of the L labels of the model and U unknown labels, of which the last U columns are ignored.
 
     Returns:
       The temperature to use, which is T if it reduces the mean loss by more than the standard error
@@ -129,11 +129,11 @@ def choose_head_temperature(
     known = targets[:, : head.num_logits] if targets.ndim == 2 else targets
 
     def losses(temperature: float) -> np.ndarray:
-        """Returns the loss of each text, [n], at a temperature above 0."""
+        """Returns the loss of each text, [n], with the logits divided by `temperature`, above 0."""
         return head.compute_losses(logits / temperature, bias / temperature, known)
 
     def loss(temperature: float) -> float:
-        """Returns the mean loss of the texts with its penalty, at a temperature above 0."""
+        """Returns the mean loss of the n texts, plus (log T)^2 / 2n, at a temperature T above 0."""
         return float(np.mean(losses(temperature))) + np.log(temperature) ** 2 / (2 * len(known))
 
     return _choose(losses, _find_best(loss))

@@ -52,11 +52,14 @@ class Predictions(Sequence[Prediction]):
         return self._select(items) if isinstance(index, slice) else items
 
     def _select(self, items: list[Any]) -> "Predictions":
-        """Returns the predictions `items`, some of these, as a sequence of the same class."""
+        """Returns a sequence of this class with `items`, a list of some of its predictions."""
         return Predictions(items)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Returns the array of the predicted labels, [n]; `dtype` is its dtype, if it is given."""
+        """Returns a new array of the predicted labels, [n]; `dtype` is its dtype, if it is given.
+
+        `copy` has no effect, because the array is always a copy.
+        """
         return array_of((item.label for item in self._items), dtype)
 
     @property
@@ -73,7 +76,7 @@ class _Classifier(TextEstimator):
     """The base class of `TextClassifier` and `PairClassifier`, with the methods of both.
 
     The methods are `train`, `fit`, `predict`, `predict_proba`, `score`, `evaluate` and `explain`.
-    The arguments and attributes are in the docstrings of the two classes.
+    The constructor takes the name of the model and keywords, the fields of `TextOptions`.
     """
 
     _estimator_type = "classifier"
@@ -136,7 +139,12 @@ class _Classifier(TextEstimator):
 
     @classmethod
     def _choose_columns(cls, columns: Columns | None) -> Columns:
-        """Returns the columns, with the form of the labels of this class."""
+        """Returns the names of the columns that are read, with the kind of labels of this class.
+
+        `columns` has the names of the columns of the texts and of the label; None means "text" and
+        "label", or for pairs "premise", "hypothesis" and "label". The attribute `target` of the
+        result is "class", "labels" or "number", whatever `columns` has.
+        """
         default = COLUMNS[cls._kind]
         return default if columns is None else dataclasses.replace(columns, target=default.target)
 
@@ -157,7 +165,7 @@ class _Classifier(TextEstimator):
 
         Args:
           X: n texts; for a `PairClassifier`, n pairs of texts; for model="states" also n pairs
-            (tokens, vectors [T, D]), as of `read_states`.
+            (tokens, vectors [T, D]) of T tokens of width D, as of `read_states`.
           y: n labels.
           sample_weight: n weights of the texts in the fit of a model without a network; None gives
             all texts the same weight. Scores on validation texts are not weighted.
@@ -204,11 +212,15 @@ class _Classifier(TextEstimator):
         return self
 
     def _read_targets(self, y: Any) -> list[Any]:
-        """Returns the label of each text in the argument y."""
+        """Returns the labels of n texts as a list; y is a list, an array [n] or a column."""
         return _values(y, "y")
 
     def _check_targets(self, labels: Sequence[Any]) -> None:
-        """Raises ValueError for the first of `labels`, the labels of y, that is no label."""
+        """Raises ValueError for the first of `labels`, the labels of y, that is no label.
+
+        None, NaN, infinite numbers and empty texts are no labels. A regressor accepts only numbers
+        and texts such as "3.5".
+        """
         # A line of a file without a label is set aside, but a hole in y is an error of a program.
         form = COLUMNS[self._kind].target
         for position, label in enumerate(labels):
@@ -222,7 +234,11 @@ class _Classifier(TextEstimator):
                 ) from None
 
     def _check_weights(self, sample_weight: Any, count: int) -> np.ndarray:
-        """Returns the weights of `count` texts as float64 [count], after checks."""
+        """Returns the weights of `count` texts, the numbers `sample_weight`, as float64 [count].
+
+        Raises:
+          ValueError: if there is another number of weights, or the model is a network.
+        """
         if self.options.model not in WITHOUT_NETWORK:
             raise ValueError(
                 "sample_weight must be None unless model is 'lexicon', 'window' or 'states', got "
@@ -239,7 +255,8 @@ class _Classifier(TextEstimator):
     def _list_examples(self, X: Any) -> list[tuple[Any, ...]]:
         """Returns X as a list of examples, each a tuple of one text, or of two for a pair.
 
-        A model of states also accepts texts that are encoded already.
+        X is a list or array of texts, or of pairs of texts. A model of states also accepts a pair
+        (tokens, vectors [T, D]) of T tokens of width D in place of a text.
         """
         network = getattr(self._get_trained(), "network", None)
         return _list_examples(X, self._kind, encoded=network == STATES)
@@ -249,7 +266,7 @@ class _Classifier(TextEstimator):
 
         Args:
           X: texts; for a `PairClassifier`, pairs of texts; for model="states" also pairs
-            (tokens, vectors [T, D]), as of `read_states`.
+            (tokens, vectors [T, D]) of T tokens of width D, as of `read_states`.
 
         Returns:
           A `Prediction` for each text; `np.asarray` of the result is the array of labels.
@@ -341,7 +358,7 @@ class _Classifier(TextEstimator):
 
         Args:
           text: a text; for a `PairClassifier`, both texts of a pair; for model="states" also
-            (tokens, vectors [T, D]).
+            (tokens, vectors [T, D]) of T tokens of width D.
 
         Returns:
           An `Explanation`: the words with open gates, the attention to each word, and the
@@ -356,7 +373,7 @@ class _Classifier(TextEstimator):
         return explanation
 
     def __sklearn_tags__(self) -> Any:
-        """Returns the tags of scikit-learn for a classifier of texts."""
+        """Returns a `sklearn.utils.Tags`, which describes a classifier of texts to scikit-learn."""
         # scikit-learn is optional; only its tools call this method.
         from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
 
@@ -394,8 +411,8 @@ class TextClassifier(_Classifier):
 
     Attributes:
       classes_: array [C] of the labels, sorted.
-      report_: scores of the model on the validation and test texts, and the accuracy of a linear
-        baseline on the same texts.
+      report_: a dict; "validation" and, with test texts, "test" are dicts of scores of the model,
+        such as "accuracy", and "baseline" has the accuracy of a linear baseline on the same texts.
     """
 
     _kind = "text"
@@ -419,8 +436,8 @@ class PairClassifier(TextClassifier):
 
     Attributes:
       classes_: array [C] of the labels, sorted.
-      report_: scores of the model on the validation and test pairs, and the accuracy of a linear
-        baseline on the same pairs.
+      report_: a dict; "validation" and, with test pairs, "test" are dicts of scores of the model,
+        such as "accuracy", and "baseline" has the accuracy of a linear baseline on the same pairs.
     """
 
     _kind = "pair"

@@ -48,7 +48,7 @@ class Duplicates:
       texts: number of different texts that occur more than once.
       copies: number of lines that repeat an earlier text.
       conflicts: number of different texts that have several labels.
-      lines: number of lines with these texts.
+      lines: number of lines with a text that has several labels.
       examples: up to three texts with several labels; for each a tuple of up to three pairs (line,
         label): a label of the text, and the first line with it.
     """
@@ -60,7 +60,11 @@ class Duplicates:
     examples: tuple[tuple[tuple[int, Label], ...], ...]
 
     def to_report(self) -> Json:
-        """Returns the numbers for `report.json`: "copies" and "conflicts", or {} without copies."""
+        """Returns the numbers for `report.json`, a dict, or {} without copies.
+
+        "copies" is the number of lines that repeat an earlier text, and "conflicts" the number of
+        different texts that have several labels.
+        """
         return {"copies": self.copies, "conflicts": self.conflicts} if self.copies else {}
 
     def render(self) -> list[str]:

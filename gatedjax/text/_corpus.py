@@ -224,9 +224,11 @@ Labels = Any
 class Corpus:
     """The labelled texts of a file, as numbers: a text, or a pair of texts, is an example.
 
-    `texts` has for each text column (one, or two for pairs) the numbers of the words, and `labels`
-    the positions of the labels in `classes`. `lines` has the line of each example in the file
-    `name`; `aside` and `first_aside` are the number and the first of the unusable lines.
+    `texts` has for each text column (one, or two for pairs) a sequence of int arrays, the numbers
+    of the words of each text. `labels`, int32 [n], are the positions of the labels in the tuple
+    `classes`; for tagged sentences they are a sequence of int arrays. `lines`, int64 [n], has the
+    line of each example in the file `name`; `aside` and `first_aside` are the number and the first
+    of the unusable lines.
     """
 
     name: str
@@ -368,7 +370,9 @@ def read_corpus(
       classes: the possible labels; None uses the labels in the table.
       max_aside: the largest share of the lines that may be set aside.
       check_labels: False also accepts labels that look like texts or numbers.
-      places: a table that numbers the labels in place of `Classes`, see `Examples`.
+      places: a table with a method `place(label, file, line)`, which returns the number of a label
+        from 0, and a dict `places` of these numbers, such as a `LabelSets`; None makes a table of
+        `classes`.
 
     Returns:
       A `Corpus`: the texts and labels as numbers.
@@ -410,7 +414,9 @@ class Examples:
       table: the labelled texts.
       classes: the possible labels; None uses the labels in the table.
       left_out: texts with these labels are left out.
-      places: a table that numbers the labels in place of `Classes`, such as `LabelSets`.
+      places: a table with a method `place(label, file, line)`, which returns the number of a label
+        from 0, and a dict `places` of these numbers, such as a `LabelSets`; None makes a table of
+        `classes`.
     """
 
     def __init__(
@@ -432,16 +438,18 @@ class Examples:
 
     @property
     def num_classes(self) -> int:
-        """The number of different labels so far, or of the possible labels."""
+        """The number of different labels so far, or of the possible labels if they are given."""
         return len(self._classes.places)
 
     @property
     def labels(self) -> Iterable[Label]:
-        """The different labels so far."""
+        """The different labels so far, or the possible labels if they are given."""
         return self._classes.places
 
     def read(self, split: Callable[[Record], Sequence[T]]) -> Iterator[tuple[Record, Sequence[T]]]:
         """Yields the usable records, each with the words of its texts, and counts the others.
+
+        A `Record` has the text of a line, or both texts of a pair, and its label.
 
         Args:
           split: a function that returns the words of each text of a record. A record with a text

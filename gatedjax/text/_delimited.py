@@ -232,10 +232,10 @@ class Delimited:
             raise ValueError(f"{self.name} must have a row after the header, got none")
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Yields the values of each record after the header in the columns `columns.wanted`.
+        """Yields the values of each record after the header in the columns that are read.
 
         `columns` has the names of the columns of the texts and of the label. `Cells` is a tuple
-        (path of the file, number of the line from 1, values in the order of `columns.wanted`). An
+        (path of the file, number of the line from 1, values: the texts, then the label). An
         `Aside` with the reason stands for a record that cannot be used.
         """
         delimiter, names = self._header()

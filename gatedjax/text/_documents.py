@@ -231,8 +231,8 @@ class Workbook:
         """Yields the values of each row in `columns` as `Cells`: (name, number, values).
 
         `columns` has the names of the columns of the texts and of the label. The number of the row
-        counts from 1, and the values are in the order of `columns.wanted`. An `Aside` with the
-        reason stands for a row that cannot be used.
+        counts from 1, and the values are the texts, then the label. An `Aside` with the reason
+        stands for a row that cannot be used.
         """
         name, names = self.name, self.names
         places = [names.index(wanted) for wanted in match_names(names, columns)]

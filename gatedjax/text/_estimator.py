@@ -251,14 +251,15 @@ def train_any(
     progress: bool = False,
     **arguments: Any,
 ) -> TrainedModel | LexiconModel | StatesModel:
-    """Trains the model that the options name.
+    """Trains the model that the options name, and returns it with its report.
 
-    See `train_model`, `train_lexicon` and `train_states`.
+    It calls `train_states`, `train_lexicon` or, for a network, `train_model`.
 
     Args:
-      kind: "text", "pair", "tags" or one of `TARGETS`.
-      table: labelled texts, or tagged sentences.
-      options: the options.
+      kind: "text", "pair", "tags", "labels", "regression" or "ordinal".
+      table: labelled texts, as `open_table` opens them, or for "tags" tagged sentences, as
+        `open_sentences` opens them.
+      options: the options of training, of which `model` is the name of the model.
       folder: the folder of the run of a network.
       progress: True shows a progress bar, for a network.
       **arguments: arguments that the functions have: `validation` and `test` (data or None), `say`

@@ -179,7 +179,10 @@ def _evaluate_lexicon(model: LexiconModel, table: Table, max_aside: float) -> Js
 
 
 def _join(readings: Sequence[Readings]) -> Readings:
-    """Returns the readings of several chunks of texts as readings of all texts."""
+    """Returns the `Readings` of all texts from the `Readings` of several chunks of them.
+
+    `Readings` have the probabilities, logits and open words that a lexicon computes for texts.
+    """
     return Readings(
         np.concatenate([reading.probabilities for reading in readings]),
         [gates for reading in readings for gates in reading.is_open],

@@ -76,7 +76,7 @@ def _change(model: TrainedModel, probabilities: np.ndarray, best: int) -> Change
 
     Args:
       model: the trained model.
-      probabilities: [C], the probabilities of the classes for the changed text.
+      probabilities: [C], the probabilities of the C classes for the changed text.
       best: the position in `model.classes` of the class that is predicted without the change.
     """
     label = model.classes[int(np.argmax(probabilities))]
@@ -94,8 +94,8 @@ def _flip_gates(
       best: the position in `model.classes` of the class that is predicted without a flip.
 
     Returns:
-      A `Change` for each word, or None for the last open gate if the network would open it again;
-      None for a network without gates.
+      For each word a `Change` (the label, and the probability of the class `best`), or None for the
+      last open gate if the network would open it again; None for a network without gates.
     """
     if not model.entry.gated:
         return None
@@ -119,8 +119,9 @@ def _flip_gates(
 def _read_windows(model: TrainedModel, output: TextOutput) -> tuple[list[Example], np.ndarray]:
     """Returns the W windows of a text, and their probabilities [W, C] of C classes.
 
-    A window is a part of a text that is longer than the model reads at a time. `model` is the
-    model, and `output` has the tokens and the probabilities of the text.
+    A window is a part of a text that is longer than the model reads at a time: a tuple with the
+    tuple of its words. `model` is the model, and `output` has the tokens and the probabilities of
+    the text.
     """
     windows, _ = model.list_windows([output.tokens])
     if len(windows) == 1:
@@ -134,13 +135,13 @@ def _replace_window(
     """Returns the probabilities of a text with each of S other results for a single window.
 
     Args:
-      before: [W, C], the probabilities of the windows.
-      windows: the W windows of the text.
-      place: the position of the window that changes.
+      before: [W, C], the probabilities of C classes for each of W windows, parts of a long text.
+      windows: the W windows, each a tuple with the tuple of its words.
+      place: the position of the window that changes, from 0.
       rows: [S, C], the probabilities of this window after each change.
 
     Returns:
-      [S, C].
+      [S, C], the probabilities of the text after each change.
     """
     if len(windows) == 1:
         return rows
@@ -161,7 +162,8 @@ def _remove_words(model: TrainedModel, output: TextOutput, best: int) -> tuple[C
       best: the position in `model.classes` of the class that is predicted with all words.
 
     Returns:
-      A `Change` for each word, the words of the first text first.
+      For each word a `Change`: the label, and the probability of the class `best`. The words of the
+      first text come first.
     """
     changes: list[Change] = []
     windows, before = _read_windows(model, output)

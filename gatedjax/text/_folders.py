@@ -210,7 +210,8 @@ def belongings(workdir: Path, metadata: Mapping[str, Any]) -> tuple[Kind, dict[s
 def explain_faults(folder: Path) -> Iterator[None]:
     """Turns errors about the content of config.json in `folder` into a ValueError.
 
-    AttributeError, KeyError and TypeError in its block are such errors. The message names the file.
+    It is a context manager. AttributeError, KeyError and TypeError in its block are such errors.
+    The message names the file.
     """
     try:
         yield

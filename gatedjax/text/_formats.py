@@ -65,7 +65,10 @@ def _lines(file: TextFile) -> Iterator[tuple[int, str | None, str]]:
 
 @dataclasses.dataclass(frozen=True)
 class JsonLines:
-    """A text file `file` with a JSON object in each line, with columns by name."""
+    """A text file with a JSON object in each line, with columns by name.
+
+    `file` is a `TextFile`: the path and the encoding.
+    """
 
     file: TextFile
 
@@ -97,7 +100,7 @@ class JsonLines:
         """Yields the values of each line in `columns` as `Cells`: (file, line, values).
 
         `columns` has the names of the columns of the texts and of the label. The line counts from
-        1, and the values are in the order of `columns.wanted`. An `Aside` with the reason stands
+        1, and the values are the texts, then the label. An `Aside` with the reason stands
         for a line that cannot be used.
         """
         names = match_names(self.names, columns)
@@ -116,7 +119,7 @@ class FastText:
     The word "__label__NAME" in a line means that the label of the text is NAME.
 
     Attributes:
-      file: the file.
+      file: the path and the encoding of the file.
       names: None, because the columns have no names.
     """
 

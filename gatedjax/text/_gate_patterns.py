@@ -30,10 +30,11 @@ Head = Callable[[Params, Array], Array]
 
 
 class PatternInputs(NamedTuple):
-    """The arrays of a text that its loss under a pattern depends on, padded to LOWER words or more.
+    """The arrays of a text that its loss under a pattern depends on, padded to 10 words or more.
 
     A pattern is a choice of open and closed gates, a bit for each word. T is the number of words
-    with padding, D the width of the states, and C the number of classes.
+    with padding, at least the constant `LOWER`, D the width of the states, and C the number of
+    classes.
 
     Attributes:
       states: [T, D], the states h of the encoder, which are finite at padding too.
@@ -82,8 +83,8 @@ class TextTruth(NamedTuple):
 class _Sums(NamedTuple):
     """The sums over all lower halves for an upper half, weighted by their probabilities.
 
-    A pattern of gates is split into the bits of the first LOWER gates, the lower half, and the bits
-    of the remaining gates, the upper half. The code of a half is its bits as an integer.
+    A pattern of gates is split into the bits of the first 10 (`LOWER`) gates, the lower half, and
+    the bits of the remaining gates, the upper half. The code of a half is its bits as an integer.
 
     `_sums` returns them for all upper halves, with a leading axis over the codes of these. C is the
     number of classes.
@@ -157,7 +158,7 @@ def _half(scores: Array, states: Array) -> tuple[Array, Array]:
 
     Args:
       scores: the attention scores e [n] of n words.
-      states: the states [n, D] of these words.
+      states: the states [n, D] of these words, of width D.
 
     Returns:
       The logs [2^n] and the states [2^n, D]; -inf and 0 for the code without an open word.
@@ -183,7 +184,7 @@ def _sums(head: Head, params: Params, inputs: PatternInputs, centre: Float[Array
     The sums are 0 for upper halves with open gates at padding.
 
     Args:
-      head: maps (parameters, k pooled states [k, D]) to the scores [k, C] of C classes.
+      head: maps (parameters, k pooled states [k, D] of width D) to the scores [k, C] of C classes.
       params: the parameters of `head`.
       inputs: the arrays of the text, padded to T words.
       centre: a number that is subtracted from all losses, for precision.
@@ -246,9 +247,9 @@ def text_truth(head: Head, params: Params, inputs: PatternInputs, centre: float)
     """Computes the exact results of a text from the losses of all its patterns.
 
     Args:
-      head: maps (parameters, k pooled states [k, D]) to the scores [k, C] of C classes.
+      head: maps (parameters, k pooled states [k, D] of width D) to the scores [k, C] of C classes.
       params: the parameters of `head`.
-      inputs: the arrays of the text, padded to T words, at least LOWER.
+      inputs: the arrays of the text, padded to T words, at least the constant `LOWER`.
       centre: a loss about as large as the losses of the patterns. It is subtracted from them before
         they are summed, which keeps rounding errors small.
 

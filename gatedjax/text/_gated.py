@@ -179,8 +179,8 @@ def open_own(
 def _batch(ids: Sequence[np.ndarray], labels: np.ndarray, numbers: np.ndarray) -> Json:
     """Returns the `batch` of `GatedTexts`: a dict of arrays for all texts.
 
-    It has "tokens" [B, T] with at most 32 words of each text, "lengths" [B], "label" [B] and
-    "example_id" [B].
+    It has "tokens" [B, T] with at most 32 words of each text, padded to T words, "lengths" [B],
+    "label" [B] and "example_id" [B].
 
     Args:
       ids: for each of the B texts an int array, the ids of its words.

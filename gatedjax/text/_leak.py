@@ -115,7 +115,11 @@ def measure_leak(
 
 
 def render_leak(leak: Json) -> str:
-    """Returns the dict of `measure_leak`, the changes without a word, as a sentence."""
+    """Returns the dict of `measure_leak`, the changes without a word, as a sentence.
+
+    `leak` has "closed" and "open", the mean changes of the probability without a word with a closed
+    or an open gate, "closed_words", "open_words" and "texts", the numbers of words and texts.
+    """
     return (
         f"the probability changes by {leak['closed']:.4f} on average when a word that is not kept "
         f"is removed, and by {leak['open']:.4f} when a kept word is "

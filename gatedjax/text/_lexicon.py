@@ -58,22 +58,26 @@ _ARRAYS = ("is_open", "counts", "pairs", "scale", "weights", "bias")
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class LexiconModel:
-    """A fitted lexicon with its classes, which is used like a `TrainedModel`, a trained network.
+    """A fitted lexicon, a linear model of the words with an open gate, with its classes.
+
+    It is used like a `TrainedModel`, a trained network.
 
     Attributes:
       lexicon: the gates and weights, a `Lexicon` or a `WindowLexicon`.
       splitter: the rule that splits texts into the words of the lexicon.
       classes: the labels as written in the training data, in the order of the outputs; those of
         the target, if it is given.
-      examples: for open words up to two extracts of training texts in which they occur.
-      report: scores of the model, and of other models on the same texts.
+      examples: a dict from open words to up to two extracts of training texts with the word.
+      report: a dict of the scores of the model, and of other models on the same texts.
       picture: an SVG image of the accuracy at each density, or "".
-      target: what is predicted; None is a class.
+      target: the kind of prediction, a subclass of `Target`: a class, labels, a number or a grade;
+        None is a class among `classes`.
       columns: for labels the names of the columns of y in their order, which are the labels and
         the columns without a training text; None if y had no columns.
       options: the options of the training, see `options_to_json`; None for a folder of an earlier
         version.
-      kind: the kind of the model folder.
+      kind: the task, which is that of the target: "text" (a class), "labels", "regression" or
+        "ordinal".
     """
 
     lexicon: Lexicon | WindowLexicon
@@ -148,7 +152,10 @@ class LexiconModel:
             yield output if isinstance(output, Failure) else self.predict_read(*output)
 
     def predict_read(self, words: list[str], reading: Readings) -> AnyPrediction:
-        """Returns the prediction for a text of which `words` were read as `reading`."""
+        """Returns the prediction for a text with these words.
+
+        `reading` has the probabilities, logits and open words of this text only, see `read_texts`.
+        """
         open_words = list(itertools.compress(words, reading.is_open[0].tolist()))
         return self.target.predict(reading, 0, open_words, UNREAD if reading.is_empty[0] else "")
 
@@ -290,7 +297,15 @@ class LexiconModel:
 
 
 def _read_classes(values: object, kind: str) -> tuple[Label, ...]:
-    """Returns the classes in config.json: several classes, or for labels and numbers any number."""
+    """Returns the classes in config.json: several classes, or for labels and numbers any number.
+
+    Args:
+      values: the list of the classes in the file.
+      kind: the task of the model: "text", "labels", "regression" or "ordinal".
+
+    Raises:
+      ValueError: if `values` is no list of classes.
+    """
     # The check of classes wants at least two.
     if kind in (LABELS, REGRESSION) and isinstance(values, list) and len(values) < 2:
         return () if not values else check_classes([*values, ""])[:1]
@@ -317,7 +332,7 @@ def _join_lines(strings: Sequence[str]) -> bytes:
 
 
 def _split_lines(content: bytes) -> tuple[str, ...]:
-    """Returns the strings that `_join_lines` has joined, from the bytes of a file."""
+    """Returns the lines of a file, without their ends, from its bytes in UTF-8."""
     # `splitlines` would also split at other separators, which may be in a word.
     text = content.decode("utf-8", "surrogatepass")
     return tuple(text.split("\n")) if text else ()

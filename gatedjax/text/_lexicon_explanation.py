@@ -123,7 +123,10 @@ def read_with_reasons(model: LexiconModel, words: Sequence[str]) -> ReasonedRead
 
 
 def _scale_bias(model: LexiconModel) -> np.ndarray:
-    """Returns the biases of the lexicon divided by its temperature, float64 [B]."""
+    """Returns the biases of the lexicon divided by its temperature, float64 [B].
+
+    B is the number of classes or labels (1 for two classes), 1 for a number, or G - 1 for G grades.
+    """
     lexicon = model.lexicon.reader if isinstance(model.lexicon, WindowLexicon) else model.lexicon
     return lexicon.bias.astype(np.float64) / lexicon.temperature
 
@@ -133,9 +136,9 @@ def _rank_reasons(
 ) -> list[tuple[str, tuple[float, ...]]]:
     """Returns (words, parts) of the open words and pairs of a text, the largest effects first.
 
-    Words are a word, or two with a space between; parts are its C shares in the logits. `words` are
-    the words of the text, `reading` the `Readings` of this text only, and `shares` the parts of its
-    words and pairs.
+    Words are a word, or two with a space between; parts are its C shares in the C logits of the
+    model. `words` are the words of the text, `reading` has the probabilities and open words of this
+    text only, and `shares` the parts of its words and of its pairs of open neighbours.
     """
     places = np.flatnonzero(reading.is_open[0]).tolist()
     items = [(words[place], shares.words[place]) for place in places]
@@ -164,7 +167,12 @@ class ReasonedPrediction:
     reasons: tuple[tuple[str, tuple[float, ...]], ...]
 
     def to_json(self) -> Json:
-        """Returns the line of `gatedjax predict --reasons`: a dict for `json.dumps`."""
+        """Returns the line of `gatedjax predict --reasons`: a dict for `json.dumps`.
+
+        It has the fields of the prediction, such as "label" and "probability", "classes", and
+        "reasons", a list of dicts with "words", an open word or a pair, and "parts", the list of
+        the numbers that it adds to the logits of the classes.
+        """
         reasons = [
             {"words": words, "parts": [round(part, 6) for part in parts]}
             for words, parts in self.reasons
@@ -253,8 +261,8 @@ def find_examples(
       listing: the result of `list_open_words`: the open words of each class.
       texts: the words of the training texts.
       labels: the label of each text, or a frozenset of its labels.
-      is_open: the gates of each text, bool [T], if the extracts are to have the words where they
-        are open; None uses the first place of a word.
+      is_open: the gates of the T words of each text, bool [T], if the extracts are to have the
+        words where they are open; None uses the first place of a word.
 
     Returns:
       Up to two extracts for each word, for at most 1,000 words.
@@ -300,7 +308,11 @@ def _extract(words: Sequence[str], place: int) -> str:
 
 
 def render_open_words(listing: Json) -> str:
-    """Formats the dict of `list_open_words` (the open words of each class) for a terminal."""
+    """Formats the dict of `list_open_words` for a terminal, as a text of several lines.
+
+    `listing` is this dict: "density", "open", the number of open words, and "classes", the words of
+    each class with their counts, weights and examples.
+    """
     lines = [
         f"{listing['open']:,} words are open, which are {listing['density']:.0%} of the words of "
         "the training texts. No other known word is read."

@@ -103,7 +103,9 @@ def render_accuracies(report: Json, checked: str) -> str:
     """Returns the accuracy of a lexicon and of the models that it is compared with, in lines.
 
     Args:
-      report: the `report` of a `LexiconModel`, a dict of scores by the texts.
+      report: the `report` of a `LexiconModel`. The entry `checked` is a dict with "accuracy",
+        "macro_f1", "density" and "all_words" (the accuracy with all words); "baseline" and
+        "character_baseline" have the accuracies of other models under the same name.
       checked: "test" or "validation", the texts of the scores.
     """
     ours = report[checked]
@@ -131,8 +133,9 @@ def render_scores(report: Json, checked: str, metrics: Mapping[str, str]) -> str
     """Returns the metrics of a lexicon and of the models that it is compared with, in lines.
 
     Args:
-      report: the report of the fit, for labels, numbers or grades: a dict of the scores by the
-        texts, with "baseline", the scores of other models.
+      report: the report of the fit, for labels, numbers or grades. The entry `checked` is a dict
+        with the metrics, "density" and "all_words" (the metrics with all words); "baseline" maps
+        the names of other models to dicts with their metrics under the same name.
       checked: "test" or "validation", the texts of the scores.
       metrics: the titles of the metrics by their names.
     """
@@ -171,7 +174,8 @@ def render_calibration(report: Json, checked: str) -> str:
     """Returns the sentence about the temperature and the error of the calibration.
 
     Args:
-      report: the `report` of a `LexiconModel`, a dict of scores by the texts.
+      report: the `report` of a `LexiconModel`, with "temperature" and "fitted_temperature". The
+        entry `checked` is a dict with the calibration errors "ece" and "uncalibrated_ece".
       checked: "test" or "validation", the texts of the scores.
     """
     scores = report[checked]
@@ -229,7 +233,10 @@ def draw_curve(
 
     # On few validation texts all stages may have the same accuracy, so the range may be 0.
     def place(stage: Json) -> Point:
-        """Returns the place (x, y) of a stage, a dict of `curve`, in the picture."""
+        """Returns the place (x, y) of a stage in the picture.
+
+        `stage` is a dict of "words", the share of open words, and the metric that is drawn.
+        """
         height = (stage[metric] - low) / max(high - low, 1e-9)
         return 60 + 320 * stage["words"], 200 - 170 * height
 

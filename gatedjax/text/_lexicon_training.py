@@ -319,11 +319,16 @@ def train_lexicon(
 
 
 def _calibrate(lexicon: Gated, validation: TextPart, target: Target) -> tuple[Target, float, float]:
-    """Returns the target with decisions of the validation texts, and two temperatures.
+    """Returns the target with thresholds that validation texts choose, and two temperatures.
 
-    The decisions are the thresholds of labels. The temperatures, by which logits are divided, are
-    the temperature to use, which is the fitted one or 1, and the fitted one. `lexicon` is the
-    fitted model, and `validation` has the texts.
+    Only a target of several labels has such thresholds; a target of another kind is returned
+    unchanged. The temperatures, by which logits are divided, are the temperature to use, which is
+    the fitted temperature or 1, and the fitted temperature.
+
+    Args:
+      lexicon: the fitted model.
+      validation: the validation texts and their targets.
+      target: the classes, labels, number or grades that the model predicts.
     """
     readings = lexicon.read(validation.words)
     reader = lexicon.reader if isinstance(lexicon, WindowLexicon) else lexicon
@@ -432,8 +437,8 @@ def _refit(part: TextPart, head: Head, options: TextOptions, density: float) -> 
     """Fits the stages to all texts.
 
     Args:
-      part: the texts.
-      head: the form of the targets, with their loss and prediction.
+      part: the texts and their targets.
+      head: the loss and the prediction for the targets.
       options: the options of the fit.
       density: the share of open words of the chosen stage, in (0, 1].
 
@@ -457,9 +462,10 @@ def _start_fit(
     """Returns an iterator over the lexicons of falling densities, each fitted when it is asked for.
 
     Args:
-      part: the texts.
-      head: the form of the targets, with their loss and prediction.
-      options: the options, with the kind of the model.
+      part: the texts and their targets.
+      head: the loss and the prediction for the targets.
+      options: the options, of which the name of the model, "lexicon" or "window", and the seed are
+        used.
       densities: the shares of open words in (0, 1], falling.
       room_for: texts of a later fit; the arrays of a window lexicon are padded to their sizes, so
         that both fits run the same compiled program. None uses the sizes of `part`.
@@ -539,8 +545,8 @@ def read_targets(
       splitter: splits texts into words, which decides the texts that have a word and are equal.
 
     Returns:
-      A `Corpus`, in which the different labels (for several labels tuples of labels) have the place
-      of the classes, and the list of the texts.
+      A `Corpus` without the numbers of words, and the list of the texts. The attribute `classes` of
+      the corpus has the different labels, for the task "labels" the different tuples of labels.
     """
     if target_class.kind not in WITHOUT_CLASSES:
         classes = None if model_target is None else model_target.classes
@@ -571,7 +577,10 @@ def _read_examples(
 
 
 def measure_lexicon(lexicon: Gated, part: TextPart, target: Target) -> Json:
-    """Returns a dict of the metrics of `Target.measure` and of the density on texts.
+    """Returns a dict of the metrics and of the density of a lexicon on texts.
+
+    The metrics are those of `Target.measure`, such as "accuracy" and "macro_f1" for classes, "rmse"
+    for numbers and "mae" for grades. "density" is the share of open words.
 
     Args:
       lexicon: the lexicon.

@@ -51,7 +51,7 @@ class InColumns:
         """Yields the values of each row in `columns` as `Cells`: (name, number, values).
 
         `columns` has the names of the columns of the texts and of the label. The number is counted
-        from 1, and the values are in the order of `columns.wanted`. An `Aside` with the reason
+        from 1, and the values are the texts, then the label. An `Aside` with the reason
         stands for a row that cannot be used.
         """
         by_name = dict(self.headed)
@@ -112,7 +112,7 @@ class InRows:
         """Yields the values of each row in `columns` as `Cells`: (name, number, values).
 
         `columns` has the names of the columns of the texts and of the label. The number is counted
-        from 1, and the values are in the order of `columns.wanted`. An `Aside` with the reason
+        from 1, and the values are the texts, then the label. An `Aside` with the reason
         stands for a row that cannot be used.
         """
         names = match_names(self.names, columns)
@@ -188,7 +188,7 @@ class InTuples:
         """Yields the values of each row in `columns` as `Cells`: (name, number, values).
 
         `columns` has the names of the columns of the texts and of the label. The number is counted
-        from 1, and the values are in the order of `columns.wanted`. An `Aside` with the reason
+        from 1, and the values are the texts, then the label. An `Aside` with the reason
         stands for a row that cannot be used.
         """
         for number, row in enumerate(self.data, 1):
@@ -200,7 +200,7 @@ class InTuples:
                 yield self.name, number, values
 
     def _values(self, row: object, columns: Columns) -> Sequence[object] | None:
-        """Returns the values of a row in the order of `columns.wanted`, or None if it does not fit.
+        """Returns the values of a row, the texts, then the label, or None if it does not fit.
 
         `columns` has the names of the columns of the texts and of the label; a row fits if it has
         as many values, or a label that is not needed.

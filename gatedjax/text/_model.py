@@ -84,9 +84,10 @@ class TextOutput:
 def _reading(kind: str, network: str, module: nn.Module) -> Any:
     """Returns a compiled function of (params, batch) for the outputs of the network.
 
-    The outputs are the dict of arrays that `TrainedModel.run` returns: the probabilities [B, C] of
-    C classes for B texts, the density [B], the masks of the words that attention can see, and if
-    the network has them the attention and the open probabilities [B, T].
+    `params` are its parameters, and `batch` is the dict of `pad_texts`. The outputs are the dict of
+    arrays that `TrainedModel.run` returns: the probabilities [B, C] of C classes for B texts of T
+    padded words, the density [B], the masks of the words that attention can see, and if the network
+    has them the attention and the open probabilities [B, T].
 
     Args:
       kind: "text", "pair" or "tags".
@@ -100,9 +101,9 @@ def _reading(kind: str, network: str, module: nn.Module) -> Any:
 def _modes(module: nn.Module, params: Params, batch: Batch) -> Json:
     """Returns a dict from the name of each gate mode to logits [draws, B, C].
 
-    `module` is the Flax module of a GA-Net and `params` its parameters. B is the number of texts in
-    `batch` and C the number of classes; draws is 1 for a mode without random gates. The modes are
-    "sample", "threshold", "expected" and "relaxed".
+    `module` is the Flax module of a GA-Net and `params` its parameters. `batch` has "tokens" [B, T]
+    and "lengths" [B] of B texts of T padded words. C is the number of classes; draws is 1 for a
+    mode without random gates. The modes are "sample", "threshold", "expected" and "relaxed".
     """
     # The seed is fixed, so that each evaluation of a text has the same draws.
     rngs = {"gate": jax.random.key(0)}
@@ -171,7 +172,7 @@ class TrainedModel:
         return jax.device_put(self.params)
 
     def __getstate__(self) -> Json:
-        """Returns the fields without compiled programs, because those cannot be pickled."""
+        """Returns the fields by name without compiled programs, which cannot be pickled."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     @property
@@ -227,7 +228,7 @@ class TrainedModel:
         """Computes the probability of each class for each example: float32 [n, C].
 
         n is the number of examples. They are tuples of one string, or for pairs of two strings. The
-        classes are in the order of `classes`.
+        C classes are in the order of `classes`.
 
         Raises:
           ValueError: if a text has no word.
@@ -257,7 +258,10 @@ class TrainedModel:
         return f"only the first {most:,} words of a text were read"
 
     def _read_chunk(self, examples: Sequence[Sequence[str]]) -> list[TextOutput | Failure]:
-        """Returns a list with the `TextOutput` of each example, or a `Failure` with the reason."""
+        """Returns a list with the `TextOutput` of each example, or a `Failure` with the reason.
+
+        An example is a tuple of one string, or for pairs of two strings.
+        """
         # A usable example has an empty `Failure` here, which its output replaces at the end.
         failures: list[TextOutput | Failure] = []
         usable: list[tuple[tuple[str, ...], ...]] = []
@@ -304,13 +308,15 @@ class TrainedModel:
     def list_windows(
         self, examples: Sequence[tuple[tuple[str, ...], ...]]
     ) -> tuple[list[tuple[tuple[str, ...], ...]], np.ndarray]:
-        """Splits long texts into windows.
+        """Splits long texts into windows, parts of at most `max_len` words.
 
         Args:
-          examples: examples that are split into words. Pairs are not split further.
+          examples: for each example the words of its text, or of both texts of a pair. Pairs are
+            not split into windows.
 
         Returns:
-          The windows, as examples, and int [W], the position of the example of each window.
+          The list of the W windows, each in the form of an example, and int [W], the position of
+          the example of each window.
         """
         if not self.windows:
             return list(examples), np.arange(len(examples))
@@ -321,9 +327,10 @@ class TrainedModel:
     def read_documents(self, examples: Sequence[tuple[tuple[str, ...], ...]]) -> list[TextOutput]:
         """Runs the network on examples that are split into words, long texts in windows.
 
-        The result is a list with the `TextOutput` of each example, in their order. The
-        probabilities of a long text are computed by `pool_windows`, and the attention in a window
-        is multiplied with the share of the window in the words.
+        An example is a tuple with the words of its text, or of both texts of a pair. The result is
+        a list with the `TextOutput` of each example, in their order. A window has at most `max_len`
+        words. The probabilities of a long text are computed by `pool_windows`, and the attention in
+        a window is multiplied with the share of the window in the words.
         """
         pieces, owners = self.list_windows(examples)
         outputs = self.read_tokens(pieces)
@@ -355,7 +362,8 @@ class TrainedModel:
 
         An example is a tuple with the words of its text, or of both texts of a pair. The positions
         are those in `examples`, in the order of the first rows of the batch; filler rows follow.
-        The batch is a dict with the token ids and the lengths of the texts, see `pad_texts`.
+        The batch is a dict of arrays: "tokens" [B, T], the ids of B texts of T padded words, and
+        "lengths" [B]; for pairs also "hypothesis" and "hypothesis_lengths".
         """
         lengths = (max(map(len, words)) for words in examples)
         for numbers, (_, width) in group_texts(lengths, lambda n: shape_of(n, self.max_len)):
@@ -406,8 +414,8 @@ class TrainedModel:
           width: the number of words of a padded text.
 
         Returns:
-          A dict with the token ids and the lengths of the texts, see `pad_texts`. Rows of padding
-          follow the examples.
+          A dict of arrays: "tokens" [B, width], the ids of B texts, and "lengths" [B]; for pairs
+          also "hypothesis" and "hypothesis_lengths". Rows of padding follow the examples.
         """
         rows = next(size for size in sizes_of(width) if size >= len(examples))
         return pad_texts([tuple(map(self.ids, texts)) for texts in examples], (rows, width))
@@ -532,6 +540,7 @@ class TrainedModel:
 def networks(kind: str) -> dict[str, NetworkEntry]:
     """Returns a dict from the name of each network for a kind of model to its `NetworkEntry`.
 
+    An entry has the default configuration of the network and the functions that build and read it.
     `kind` is "text", "pair" or "tags"; the remaining kinds have no networks.
     """
     return {"text": TEXT, "pair": PAIR, "tags": TAGS}.get(kind, {})
@@ -542,8 +551,12 @@ def _tokenizer(folder: str | Path, kind: object, function: Function | None) -> T
 
     Args:
       folder: the folder of the model.
-      kind: the kind of the tokenizer in config.json; None for the words of older folders.
+      kind: the kind of the tokenizer in config.json, such as "words" or "bpe"; None in older
+        folders, which have no file of a tokenizer and split texts like "words".
       function: the function of a custom tokenizer, or None.
+
+    Returns:
+      The rule that splits texts into words.
     """
     value = None if kind is None else json.loads(export.read_file(folder, TOKENS))
     return Tokenizer.from_json(value, function)
@@ -571,7 +584,11 @@ def take_row(tokens: tuple[tuple[str, ...], ...], out: Reading, row: int) -> Tex
 
 
 def join_windows(outputs: Sequence[TextOutput]) -> TextOutput:
-    """Returns the `TextOutput` of a text from the outputs of its windows, see `pool_windows`."""
+    """Returns the `TextOutput` of a long text from the outputs of its windows.
+
+    A window is a part of the text that the network reads at once. `outputs` are in the order of the
+    windows; `pool_windows` computes the probabilities of the text from those of its windows.
+    """
     lengths = np.array([len(output.tokens[0]) for output in outputs])
     shares = lengths / lengths.sum()
     probabilities = np.stack([output.probabilities for output in outputs])

@@ -31,12 +31,16 @@ that each gate is open, if it has gates."""
 class NetworkEntry:
     """A network of `gatedjax train --model NAME`, with defaults and the functions that use it.
 
-    `about` describes it and `config` is its default configuration. `kind` builds the Flax module,
-    `task` maps it to the training task, and `summarize` maps (output, batch) to the dict of arrays
-    of `reading` without the probabilities. The remaining fields determine the word vectors: `width`
-    sets their width, `with_vectors` has the changes of the configuration for a file of vectors,
-    `starts_from_counts` is True if they start from `log_ratios`, `vectors` is their width without a
-    file, `vector_std` their standard deviation, and `vocabulary` the class of the vocabulary.
+    `about` is a text that describes it, and `config` its default configuration. The functions are
+    `kind`, which builds the Flax module from a configuration and sizes, `task`, which maps the
+    module to the training task, and `summarize`, which maps (output, batch) to the dict of arrays
+    of `reading` without the probabilities.
+
+    The remaining fields determine the word vectors: `width` maps (configuration, width of a vector)
+    to the changed configuration, `with_vectors` is a dict of the changes of the configuration for a
+    file of vectors, `starts_from_counts` is True if the vectors start from `log_ratios`, `vectors`
+    is their width without a file, `vector_std` their standard deviation or None, and `vocabulary`
+    the class of the vocabulary.
     """
 
     about: str
@@ -95,12 +99,12 @@ class NetworkEntry:
         """
 
         def summarize(params: Params, batch: Batch) -> Reading:
-            """Returns a dict of the arrays that a prediction needs, such as "probabilities" [B, C].
+            """Returns a dict of the arrays that a prediction needs.
 
-            It also has "kept", a tuple of the masks bool [B, T] of the words that the network uses,
-            a mask for each text of an example, and "density" [B], the share of these words.
-            `params` are the parameters, and `batch` has "tokens" [B, T] and "lengths" [B] of B
-            texts.
+            It has "probabilities" [B, C] of C classes; "kept", a tuple of the masks bool [B, T] of
+            the words that the network uses, a mask for each text of an example; and "density" [B],
+            the share of these words. `params` are the parameters of the network, and `batch` has
+            "tokens" [B, T] and "lengths" [B] of B texts of T padded words.
             """
             output = module.apply({"params": params}, batch)
             return {"probabilities": nn.softmax(output.logits), **self.summarize(output, batch)}
@@ -109,7 +113,7 @@ class NetworkEntry:
 
 
 def _mask(batch: Batch, name: str = "tokens", lengths: str = "lengths") -> jax.Array:
-    """Returns bool [B, T] for B texts: True at their words, False at padding.
+    """Returns bool [B, T] for B texts of T padded words: True at words, False at padding.
 
     `name` is the key of the padded ids [B, T] in `batch`, and `lengths` that of the numbers of
     words [B]; "hypothesis" and "hypothesis_lengths" are the keys of the second texts of pairs.
@@ -118,7 +122,7 @@ def _mask(batch: Batch, name: str = "tokens", lengths: str = "lengths") -> jax.A
 
 
 def _density(is_open: jax.Array, mask: jax.Array) -> jax.Array:
-    """Returns [B], the share of the words with an open gate in each of B texts.
+    """Returns [B], the share of the words with an open gate in each of B texts of T padded words.
 
     Args:
       is_open: bool [B, T], True at words with an open gate.
@@ -133,8 +137,8 @@ def _all(output: Output, batch: Batch) -> Reading:
     """Returns the reading of a network without gates, which uses all words.
 
     The dict has a tuple of the mask of all real words, bool [B, T], as "kept", and ones [B] as
-    "density". `output` is the result of the network for the batch, "tokens" [B, T] and "lengths"
-    [B].
+    "density". `output` is the result of the network for the batch: "tokens" [B, T] and "lengths"
+    [B] of B texts of T padded words.
     """
     mask = _mask(batch)
     return {"kept": (mask,), "density": jnp.ones(len(mask))}
@@ -143,9 +147,9 @@ def _all(output: Output, batch: Batch) -> Reading:
 def _ga_net(output: Output, batch: Batch) -> Reading:
     """Returns the reading of a GA-Net: its open words, attention and open probabilities.
 
-    The dict has a tuple of the mask of open words, bool [B, T], their share "density" [B],
-    "attention" [B, T] and, with gates, "gates" [B, T]. `output` is a `GANetOutput` for the batch,
-    "tokens" [B, T] and "lengths" [B].
+    The dict has `kept`, a tuple of the mask of open words, bool [B, T], their share `density` [B],
+    `attention` [B, T] and, with gates, `gates` [B, T]. `output` is a `GANetOutput` for the batch:
+    "tokens" [B, T] and "lengths" [B] of B texts of T padded words.
     """
     mask = _mask(batch)
     if output.attention is None:
@@ -165,8 +169,9 @@ def _ga_net(output: Output, batch: Batch) -> Reading:
 def _agt(output: Output, batch: Batch) -> Reading:
     """Returns the reading of an AGT: all words, with the mean attention of its layers.
 
-    The dict has a tuple of the mask of all real words, bool [B, T], "density" [B] and "attention"
-    [B, T]. `output` is an `AGTOutput` for the batch, "tokens" [B, T] and "lengths" [B].
+    The dict has `kept`, a tuple of the mask of all real words, bool [B, T], ones [B] as `density`,
+    and `attention` [B, T]. `output` is an `AGTOutput` for the batch: "tokens" [B, T] and "lengths"
+    [B] of B texts of T padded words.
     """
     reading = _all(output, batch)
     if output.attention is not None:
@@ -202,9 +207,10 @@ def _pool_selections(selections: Any, mask: jax.Array) -> tuple[jax.Array, jax.A
 def _ssan(output: Output, batch: Batch) -> Reading:
     """Returns the reading of an SSAN: the selected words, and the attention that words receive.
 
-    The dict has a tuple of the mask of selected words, bool [B, T], their share "density" [B] and
-    "attention" [B, T], which sums to 1 over the words of a text. `output` has the `selections` of
-    the layers for the batch, "tokens" [B, T] and "lengths" [B].
+    The dict has `kept`, a tuple of the mask of selected words, bool [B, T], `density` [B], the
+    share of the pairs of words that are selected, and `attention` [B, T], which sums to 1 over the
+    words of a text. `output` has the `selections` of the layers for the batch: "tokens" [B, T] and
+    "lengths" [B] of B texts of T padded words.
     """
     mask = _mask(batch)
     is_selected, density = _pool_selections(output.selections, mask)
@@ -221,8 +227,10 @@ def _ssan(output: Output, batch: Batch) -> Reading:
 def _nli(output: Output, batch: Batch) -> Reading:
     """Returns the reading of an `SSANNLI`: the selected words of both sentences.
 
-    The dict has a pair of the masks of selected words, bool [B, T], and "density" [B], the mean of
-    their shares. `output` is an `SSANNLIOutput` for the batch.
+    The dict has `kept`, a tuple of two masks of selected words, bool [B, T] for B pairs of
+    sentences of T padded words, and `density` [B], the mean over both sentences of the share of
+    pairs of words that are selected. `output` is an `SSANNLIOutput` for the batch: "tokens" and
+    "hypothesis" [B, T], "lengths" and "hypothesis_lengths" [B].
     """
     first, first_density = _pool_selections((output.premise,), _mask(batch))
     second, second_density = _pool_selections(
@@ -298,9 +306,10 @@ def _selector(layers: tuple[int, ...]) -> models.SelectorConfig:
 
 
 class _Thresholded(models.GANetTask):
-    """A task that evaluates only with test-time gates, so that its program is small.
+    """A training task that evaluates only with test-time gates, so that its program is small.
 
-    It is constructed like `GANetTask`, from a `GANet`.
+    It is constructed like `GANetTask`, from a `GANet`; a task computes the loss and the metrics of
+    a batch.
 
     With a fixed density the open gates are the `likeliest` of a batch; `held_at` changes the bias
     of a trained network so that prediction opens the same share.
@@ -309,12 +318,13 @@ class _Thresholded(models.GANetTask):
     def evaluate(self, params: Params, batch: Batch) -> tuple[Any, Any]:
         """Computes (metrics, predictions) of a batch with the test-time gates.
 
-        The metrics are a dict from names to `Ratio` (a sum and a count); the predictions are an
-        empty dict.
+        The metrics are a dict from "loss", "accuracy" and, with gates, "density" to `Ratio` (a sum
+        and a count); the predictions are an empty dict.
 
         Args:
           params: the parameters of the network.
-          batch: B texts of T padded words: "tokens" [B, T], "lengths" [B] and "label" [B].
+          batch: B texts of T padded words: "tokens" [B, T], "lengths" [B], "label" [B] and "weight"
+            [B], 1 for texts and 0 for filler rows.
         """
         variables, weight = {"params": params}, batch["weight"]
         output: Output = self.model.apply(variables, batch)
@@ -344,7 +354,7 @@ def likeliest(logits: jax.Array, mask: jax.Array, density: float) -> jax.Array:
         [[False  True  True False False]]
 
     Args:
-      logits: [B, T], the logits of the gates.
+      logits: [B, T], the logits of the gates of B texts of T padded words.
       mask: bool [B, T], True at words.
       density: share in [0, 1] of all words in the batch that is selected; at least a word is
         selected.
@@ -369,7 +379,7 @@ def held_at(params: Params, probabilities: np.ndarray, density: float) -> Params
 
     Args:
       params: parameters of a `GANet`.
-      probabilities: [n], the probabilities that the gates of some words are open.
+      probabilities: [n], the probabilities that the gates of n words are open.
       density: the share of open gates.
 
     Returns:
@@ -455,16 +465,18 @@ PAIR: dict[str, NetworkEntry] = {
 class _Tagger(models.SSANTagger):
     """A tagger for sentences without a marked predicate.
 
-    A batch has "tokens" [B, T] and "lengths" [B]; no word is marked as the predicate, which
-    `SSANTagger` needs. The output has the `logits` [B, T, C] of C tags for each word.
+    It is constructed like `SSANTagger`. A batch has "tokens" [B, T] and "lengths" [B] of B
+    sentences of T padded words; no word is marked as the predicate, which `SSANTagger` needs. The
+    output has the `logits` [B, T, C] of C tags for each word.
     """
 
     def __call__(self, batch: Batch, *, train: bool = False) -> Any:
         """Runs the network without a marked predicate.
 
-        `batch` has "tokens" int [B, T] and "lengths" int [B]. train=True adds dropout and drawn
-        selections, from the PRNG streams "dropout" and "gate". The result is an `SSANTaggerOutput`
-        with the scores of C tags, `logits` [B, T, C], and `selections`.
+        `batch` has "tokens" int [B, T] and "lengths" int [B] of B sentences of T padded words.
+        train=True adds dropout and drawn selections, from the PRNG streams "dropout" and "gate".
+        The result is an `SSANTaggerOutput` with the scores of C tags, `logits` [B, T, C], and
+        `selections`.
         """
         unmarked = {**batch, "is_predicate": jnp.zeros_like(batch["tokens"])}
         return super().__call__(unmarked, train=train)

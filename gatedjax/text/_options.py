@@ -52,9 +52,9 @@ _WIDTH = 100
 
 
 def _check_integer(least: int, most: int) -> Check:
-    """Returns a check that a number is in [least, most].
+    """Returns a check that an integer is in [least, most].
 
-    The check is a function of (name of the option, value) that raises ValueError.
+    The check is a function of (name of the option, value) that raises ValueError if it is not.
     """
 
     def check(name: str, value: int) -> None:
@@ -150,7 +150,7 @@ class TextOptions:
     """Options of a model for texts. The defaults work without changes for most data.
 
     All options have defaults. The name of the model may be given by position, and the other options
-    by keyword.
+    by keyword: `TextOptions("gru", num_steps=200)` trains the network "gru" for at most 200 steps.
     """
 
     model: str = _option(
@@ -368,7 +368,10 @@ def check_options(options: TextOptions, kind: str) -> None:
 
 
 def model_names(kind: str) -> tuple[str, ...]:
-    """Returns the names of the models of a kind, such as "text" or "pair", the default first."""
+    """Returns the names of the models of a kind, such as "lexicon" or "gru", the default first.
+
+    `kind` is "text", "pair", "tags", "labels", "regression" or "ordinal".
+    """
     if kind in TARGETS:
         return (LEXICON,)
     return WITHOUT_NETWORK * (kind == "text") + tuple(networks(kind))
@@ -385,7 +388,10 @@ _WITHOUT = {
 
 
 def _check_for_target(options: TextOptions, kind: str) -> None:
-    """Raises ValueError for an option that has no meaning for the target of the model."""
+    """Raises ValueError for an option that has no meaning for the target of the model.
+
+    `kind` is "text" (a class), "pair", "tags", "labels", "regression" or "ordinal".
+    """
     for field in dataclasses.fields(TextOptions):
         value = getattr(options, field.name)
         if kind in _WITHOUT.get(field.name, ()) and value != field.default:
@@ -523,7 +529,7 @@ def _change_options(config: Config, changes: Mapping[str, object], option: str) 
 
     Args:
       config: the configuration, a dataclass.
-      changes: new values by the name of the option, see `with_changes`.
+      changes: new values by the dotted name of the option, such as "optimizer.learning_rate".
       option: the name of the argument that has the changes, for messages.
 
     Raises:

@@ -65,7 +65,10 @@ class Prediction:
     most_probable: tuple[Label, float] | None = dataclasses.field(default=None, kw_only=True)
 
     def to_json(self) -> Json:
-        """Returns the line of `gatedjax predict`: a dict of the fields for `json.dumps`."""
+        """Returns the line of `gatedjax predict`: a dict of the fields for `json.dumps`.
+
+        The keys are `label`, `probability`, `kept`, `density` and, if there is a note, `note`.
+        """
         fields: Json = {
             "label": self.label,
             "probability": round(self.probability, 6),
@@ -112,7 +115,10 @@ class LabelsPrediction:
     note: str = ""
 
     def to_json(self) -> Json:
-        """Returns the line of `gatedjax predict`: a dict of the fields."""
+        """Returns the line of `gatedjax predict`: a dict of the fields for `json.dumps`.
+
+        The keys are `labels`, `probabilities`, `kept`, `density` and, if there is a note, `note`.
+        """
         fields: Json = {
             "labels": list(self.labels),
             "probabilities": [round(share, 6) for share in self.probabilities],
@@ -142,7 +148,10 @@ class ValuePrediction:
     note: str = ""
 
     def to_json(self) -> Json:
-        """Returns the line of `gatedjax predict`: a dict of the fields."""
+        """Returns the line of `gatedjax predict`: a dict of the fields for `json.dumps`.
+
+        The keys are `value`, `kept`, `density` and, if there is a note, `note`.
+        """
         fields: Json = {
             "value": float(f"{self.value:.12g}"),
             "kept": self.kept,
@@ -175,7 +184,10 @@ def usable(results: Iterable[T | Failure], noun: str = "text") -> Iterator[T]:
 
 
 def inputs_of(kind: str) -> int:
-    """Returns the number of texts in an example: 2 for the kind "pair", 1 for "text" and "tags"."""
+    """Returns the number of texts in an example: 2 for the kind "pair", 1 for other kinds.
+
+    `kind` is the kind of the model, such as "text", "pair" or "tags".
+    """
     return 2 if kind == "pair" else 1
 
 

@@ -100,7 +100,10 @@ def infer_task(
 
 
 def _ending(path: str | bytes) -> str:
-    """Returns the ending of a file, or of the file that is compressed in it, in lower case."""
+    """Returns the ending of a file, or of the file that is compressed in it, such as ".csv".
+
+    It is in lower case, and "" for a path without an ending.
+    """
     location = Path(os.fsdecode(path))
     inner = location.name
     # A folder may have any name, and a .zip file that does not exist has no members.

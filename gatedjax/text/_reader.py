@@ -213,7 +213,8 @@ def reading_of(encoded: gdata.EncodedCloze, index: int, output: Any, row: int) -
       index: number of the question in `encoded`, from 0.
       output: the output of the GA Reader for a batch, as NumPy arrays: with B questions,
         `document_attention` [B, N] to the N words of the document, `attention`, a list with an
-        array [B, N, Q] for each hop, and `logits` [B, candidates].
+        array [B, N, Q] for each layer, the attention to the Q words of the query, and `logits` [B,
+        candidates].
       row: the row of the question in the batch, from 0.
 
     Returns:

@@ -51,7 +51,7 @@ class TfidfModel:
 
         Args:
           texts: the words of each text.
-          targets: the targets of the texts, bool [n, L] of labels or float [n] of numbers.
+          targets: the targets of the n texts, bool [n, L] of L labels or float [n] of numbers.
         """
         words = number_words(texts)
         self._number_of = {word: number for number, word in enumerate(words.types)}
@@ -88,7 +88,7 @@ class TfidfModel:
         )
 
     def _count(self, texts: Sequence[Sequence[str]]) -> Any:
-        """Returns the numbers of times that texts have each feature, a sparse matrix [n, F].
+        """Returns the numbers of times that n texts have each feature, a sparse matrix [n, F].
 
         The F features are the words of training, then its pairs of neighbours. Unknown words and
         pairs are ignored. `texts` has the words of each text.
@@ -107,9 +107,10 @@ class TfidfModel:
         return counts
 
     def _weigh(self, counts: Any) -> Any:
-        """Returns the TF-IDF of features, a sparse matrix [n, F] with rows of length 1.
+        """Returns the TF-IDF of F features in n texts, a sparse matrix with rows of length 1.
 
-        `counts` is the result of `_count`. A text without a feature has a row of zeros.
+        `counts`, a sparse matrix [n, F], has the numbers of times that the texts have the features,
+        as `_count` returns them. A text without a feature has a row of zeros.
         """
         # A text of words that training has not seen has no feature, and the length 0.
         values = (1 + np.log(counts.data)) * self._idf[counts.indices]
@@ -163,7 +164,8 @@ def measure_rivals(
 def _readings_of(probabilities: np.ndarray) -> Readings:
     """Returns readings of n texts with these probabilities, [n, C], also in place of the logits.
 
-    They have no gates, so that a target can measure them.
+    C is the number of labels or classes. The readings have no gates, so that a target can measure
+    them.
     """
     no_text = np.zeros(len(probabilities), bool)
     return Readings(probabilities, [], no_text, no_text, probabilities)

@@ -19,7 +19,8 @@ def load_model(
 
     Args:
       folder: the folder of the model.
-      kinds: the accepted kinds of models, among "text", "pair", "tags" and `TARGETS`.
+      kinds: the accepted kinds of models, among "text", "pair", "tags", "labels", "regression" and
+        "ordinal".
       tokenizer: the function that splits texts, for a model that was trained with one; else None.
       encoder: the encoder of the texts, for a model of states; else None.
 

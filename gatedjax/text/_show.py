@@ -69,7 +69,12 @@ class Reasons:
     leak: str = ""
 
     def to_json(self) -> Json:
-        """Returns a dict of the fields for `json.dumps`."""
+        """Returns a dict of the fields for `json.dumps`.
+
+        It has the lists "classes", "bias" [C] and "words" [T, C] for T words and C classes;
+        "pairs", a list of dicts with "first", "second" and "parts" [C]; "is_same", "note", and
+        "leak" unless it is empty.
+        """
         return {
             "classes": list(self.classes),
             "bias": list(self.bias),
@@ -155,8 +160,11 @@ class Explanation:
     def to_json(self) -> Json:
         """Returns a dict of the fields for `json.dumps`.
 
-        "probabilities" is a list of dicts with "label" and "probability", because a class may be a
-        number.
+        It has `text`, `label`, `probability`, `probabilities`, `density` and `cut`; the lists
+        `tokens`, `kept`, `attention`, `gates`, `flips` and `removed` with an entry for each word,
+        of which `attention`, `gates` and `flips` may be None; and, if there are any, `windows` and
+        `reasons`. `probabilities` is a list of dicts with "label" and "probability", because a
+        class may be a number.
         """
         return {
             "text": self.text,
@@ -352,10 +360,13 @@ def _article(e: Explanation, number: int) -> str:
 
 
 def describe_open_words(reasons: Reasons, noun: str = "probabilities") -> Iterator[str]:
-    """Yields sentences about the text without its closed words.
+    """Yields a sentence about the output of the text without its closed words.
+
+    The sentence is `leak`, or states whether the output is the same. A remark about the text, if
+    there is any, comes first.
 
     Args:
-      reasons: the reasons of a model that sums the parts of open words.
+      reasons: the reasons of a lexicon or of a model of states.
       noun: the output that is compared, "probabilities" or "prediction".
     """
     if reasons.note:

@@ -34,7 +34,7 @@ class EncodedText(NamedTuple):
 
     Attributes:
       tokens: the T tokens.
-      vectors: [T, D], the vector of each token.
+      vectors: [T, D], the vector of each token, of width D.
     """
 
     tokens: Sequence[str]
@@ -236,7 +236,7 @@ def check_encoded(
     """Yields the checked tokens and vectors of each text.
 
     Args:
-      results: for each text a pair of its T tokens and their vectors [T, D].
+      results: for each text a pair of its T tokens and their vectors [T, D], of width D.
       name: the name of the source, for messages.
       texts: the texts, which messages quote; None quotes the number of the text.
 
@@ -318,7 +318,8 @@ def encode_texts(encoder: Encoder, texts: Iterable[str]) -> Iterator[EncodedText
     """Calls an encoder on a few texts at a time, and yields the checked results.
 
     Args:
-      encoder: a function that maps a list of texts to a pair (tokens, vectors [T, D]) for each.
+      encoder: a function that maps a list of texts to a pair for each: its T tokens and their
+        vectors [T, D], of width D.
       texts: the texts.
 
     Raises:
@@ -372,9 +373,11 @@ def compare_encoder(encoder: Encoder, facts: object, width: int) -> None:
     """Checks that an encoder gives the vectors with which a model was trained.
 
     Args:
-      encoder: a function that maps a list of texts to a pair (tokens, vectors [T, D]) for each.
-      facts: the result of `sample_encoder` for the encoder of the training; None if the model was
-        trained with a file of states, and only the width is compared.
+      encoder: a function that maps a list of texts to a pair for each: its T tokens and their
+        vectors [T, D], of width D.
+      facts: the dict of `sample_encoder` for the encoder of the training, with "path", "tokens" and
+        "vectors" of a fixed text; None if the model was trained with a file of states, and only the
+        width is compared.
       width: the width of the vectors of the model.
 
     Raises:
@@ -445,7 +448,7 @@ def find_states(
     Args:
       table: the texts.
       source: the path of a file that `save_states` wrote, or a sequence of a pair (tokens, vectors
-        [T, D]) for each record; None encodes the texts.
+        [T, D]) of T tokens of width D for each record; None encodes the texts.
       encoder: the function that encodes texts, if there is no source, or None.
 
     Raises:

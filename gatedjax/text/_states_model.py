@@ -84,8 +84,8 @@ class StatesModel:
     Attributes:
       pooling: the gates and the weights of the classifier, which reads vectors.
       classes: the labels as written in the training data, in the order of the outputs.
-      encoder: a function that maps a list of texts to a pair (tokens, vectors [T, D]) for each;
-        None if the model can read only vectors.
+      encoder: a function that maps a list of texts to a pair for each: its T tokens and their
+        vectors [T, D], of width D; None if the model can read only vectors.
       facts: a dict with the path, the tokens and some numbers of the encoder of the training, see
         `sample_encoder`; None after training with a file of vectors.
       report: a dict of the scores of the model, and of other models on the same texts.
@@ -148,8 +148,8 @@ class StatesModel:
             an `EncodedText`.
 
         Yields:
-          The tokens and vectors of each text and its `Readings` (of a single text), or a `Failure`
-          with the reason for a text without a token.
+          The tokens and vectors of each text and its `Readings` (the class probabilities and open
+          tokens of a single text), or a `Failure` with the reason for a text without a token.
         """
         for part in chunks(examples, _CHUNK):
             for text in self.encode([item for (item,) in part]):
@@ -169,8 +169,9 @@ class StatesModel:
     def predict_read(self, text: EncodedText, reading: Readings) -> Prediction:
         """Returns the predicted class, its probability and the open tokens of a text.
 
-        `text` has the tokens, and `reading` is the `Readings` of this text only. The result is an
-        `OpenPrediction` unless training has found that closed tokens have no effect.
+        `text` has the tokens, and `reading` the class probabilities and open tokens of this text
+        only, see `read_texts`. The result is an `OpenPrediction` unless training has found that
+        closed tokens have no effect.
         """
         best = int(np.argmax(reading.probabilities[0]))
         is_open = reading.is_open[0]
@@ -273,9 +274,9 @@ class StatesModel:
     def _describe_leak(self, item: Item, text: EncodedText, is_open: np.ndarray) -> str:
         """Returns a sentence about the text without its closed tokens.
 
-        `item` is the text or its `EncodedText`, `text` its tokens and vectors, and `is_open` a bool
-        [T], True at open tokens. The open tokens are encoded again; without an encoder the sentence
-        reports that this was not possible.
+        `item` is the text or its `EncodedText`, `text` its T tokens and their vectors, and
+        `is_open` a bool [T], True at open tokens. The open tokens are encoded again; without an
+        encoder the sentence reports that this was not possible.
         """
         if self.encoder is None or not isinstance(item, str):
             return UNMEASURED
@@ -323,7 +324,7 @@ class StatesModel:
 
         Args:
           folder: the folder of the model.
-          encoder: the encoder of the training; None reads only vectors.
+          encoder: the function that encoded the texts of the training; None reads only vectors.
 
         Returns:
           The fitted model.
@@ -405,7 +406,8 @@ def measure_states_leak(model: StatesModel, texts: Sequence[str]) -> Json | None
 def is_zero(leak: object) -> bool:
     """Returns True if a leak was measured and is at most the size of rounding.
 
-    `leak` is the result of `measure_states_leak`, or None if it was not measured.
+    A leak is the change of predictions without the closed tokens. `leak` is the dict of
+    `measure_states_leak` with "largest_change", or None if it was not measured.
     """
     return isinstance(leak, dict) and leak["largest_change"] <= _LARGEST_CHANGE
 
@@ -413,7 +415,8 @@ def is_zero(leak: object) -> bool:
 def render_states_leak(leak: Json | None) -> str:
     """Returns the result of `measure_states_leak` as a sentence.
 
-    `leak` is this result, a dict; None means that it was not measured.
+    `leak` is this result, a dict with "texts", "changed", "mean_change" and "largest_change", the
+    effect of the closed tokens; None means that it was not measured.
     """
     if leak is None:
         return UNMEASURED

@@ -57,7 +57,7 @@ class _Part:
 
     Attributes:
       texts: the texts.
-      vectors: for each text the vectors [T, D] of its T tokens.
+      vectors: for each text the vectors [T, D] of its T tokens, of width D.
       labels: int [n], the class of each text, from 0.
       weights: float [n], the weights of the texts in the fit; None gives all the same weight.
     """
@@ -78,9 +78,9 @@ class _Part:
         )
 
     def split(self) -> TextPart:
-        """Returns the texts as words, for the models that the result is compared with.
+        """Returns the texts as a `TextPart`, for the models that the result is compared with.
 
-        The result has no weights.
+        It has the list of the words of each text, the texts and their classes, but no weights.
         """
         words = [WITHOUT_UNITS.split(text) for text in self.texts]
         return TextPart(words, self.texts, self.labels)
@@ -108,9 +108,10 @@ def train_states(
     Args:
       table: labelled texts.
       options: the options of training. `states` is the file of the vectors of `table`, or `encoder`
-        a function that maps a list of texts to a pair (tokens, vectors [T, D]) for each.
+        a function that maps a list of texts to a pair (tokens, vectors [T, D]) for each, of T
+        tokens of width D.
       validation: texts that choose the density; None splits off a part of `table`.
-      test: texts on which the model is evaluated.
+      test: texts on which the model is evaluated; None evaluates it on the validation texts only.
       say: called with each line of the progress report.
       max_aside: the largest share of the lines in a source that may be set aside.
       sample_weight: the weight of each line of `table` in the fit; None gives all the same weight.
@@ -248,10 +249,14 @@ def _fit_stages(
 ) -> tuple[list[GatedPooling], list[Json], int]:
     """Fits a classifier for each density, and chooses one of them on the validation texts.
 
+    A density is the share of open tokens; `list_densities` returns the densities. The last
+    classifier is chosen if `options.density` is set. Otherwise it is the last with a metric that is
+    worse than the best by at most half a point, or by a standard error if that is larger.
+
     Args:
       parts: the texts by purpose; "train" and "validation" are used.
       num_classes: the number of classes.
-      options: the options, of which the density and the metric are used.
+      options: the options, of which `density` and `best_metric` are used.
 
     Returns:
       The classifiers of falling density; for each a dict with "density", "words" (the share of open
@@ -364,8 +369,8 @@ def evaluate_states(
       model: the fitted model.
       table: labelled texts.
       max_aside: the largest share of the lines that may be set aside.
-      states: a file of states, or a sequence of a pair (tokens, vectors [T, D]) for each record;
-        None uses the encoder of the model.
+      states: a file of states, or a sequence of a pair (tokens, vectors [T, D]) of T tokens of
+        width D for each record; None uses the encoder of the model.
       say: called with a line if most tokens do not occur in their texts.
 
     Returns:
@@ -396,8 +401,10 @@ def evaluate_states(
 def _render_accuracies(report: Json, checked: str) -> str:
     """Returns the accuracy of the model and of the models that it is compared with, in lines.
 
-    `report` is the report of the training, and `checked` is "test" or "validation", the texts of
-    the scores.
+    `checked` is "test" or "validation", the texts of the scores. `report` is the report of the
+    training. Its entry `checked` is a dict with "accuracy", "macro_f1", "density" and "all_words"
+    (the accuracy with all tokens); "baseline" and "character_baseline" have the accuracies of other
+    models, and "leak" is the result of `measure_states_leak` or None.
     """
     ours = report[checked]
     verb = "from" if is_zero(report["leak"]) else "with the gates open for"

@@ -265,9 +265,10 @@ def _aside(asides: Asides) -> Json:
 def _words(corpus: Corpus, max_len: int | None) -> Json:
     """Returns a dict with "total", the number of words, "quantiles", "max_len" and "longer".
 
-    "quantiles" is a dict from the names in `QUANTILES` to quantiles of the number of words of a
-    text of `corpus`. For pairs the words of both texts count together. "longer" is the number of
-    texts with more words than `max_len`, the limit on the words of a text; None sets no limit.
+    "quantiles" is a dict from "shortest", "5 %", "median", "95 %" and "longest" to quantiles of the
+    number of words of a text of `corpus`. For pairs the words of both texts count together.
+    "longer" is the number of texts with more words than `max_len`, the limit on the words of a
+    text; None sets no limit.
     """
     lengths = np.sum([np.diff(rows.starts) for rows in corpus.texts], axis=0)
     longest = np.max([np.diff(rows.starts) for rows in corpus.texts], axis=0)
@@ -331,7 +332,8 @@ def render_survey(report: Json, train: str) -> Iterator[str]:
     """Yields the lines of a survey for a terminal.
 
     Args:
-      report: the result of `survey_texts` or `survey_tags`.
+      report: the result of `survey_texts` or `survey_tags`, a dict with "texts", "classes",
+        "words", "split", "problems" and more.
       train: the command line that trains on these data, for the last line.
     """
     tagged = "columns" not in report
@@ -375,8 +377,8 @@ def render_survey(report: Json, train: str) -> Iterator[str]:
 def _render_columns(columns: Json) -> Iterator[str]:
     """Yields a line with the columns of the texts and of the label, and the columns not read.
 
-    `columns` is the entry of the report: a dict with "names", "text" and "label". Without names
-    there is no line.
+    `columns` is a dict with "names", a list of all names or None, "text", the list of the columns
+    of the texts, and "label", the column of the label. Without names there is no line.
     """
     if columns["names"] is None:
         return
@@ -390,7 +392,8 @@ def _render_columns(columns: Json) -> Iterator[str]:
 def _render_duplicates(duplicates: Json) -> Iterator[str]:
     """Yields a line about equal texts, and a line about equal texts with different labels.
 
-    `duplicates` is the entry of the report, a dict of the fields of `Duplicates`.
+    `duplicates` is a dict of the fields of `Duplicates`: the numbers "texts", "copies", "conflicts"
+    and "lines", and "examples" of texts with several labels.
     """
     sentences = Duplicates(**duplicates).render() or ["no text occurs more than once"]
     for name, sentence in zip(("copies", "contradictions"), sentences, strict=False):
@@ -401,8 +404,9 @@ def _render_duplicates(duplicates: Json) -> Iterator[str]:
 def _render_aside(aside: Json, unit: str) -> Iterator[str]:
     """Yields lines about the lines that were set aside: their number, the reasons, the first.
 
-    `aside` is the entry of the report, a dict with "lines", "reasons" and "first"; `unit` is the
-    plural of the noun for a line, such as "lines" or "sentences".
+    `aside` is a dict with "lines", the number of these lines, "reasons", a dict from each reason to
+    its number of lines, and "first", a list of the first lines as text. `unit` is the plural of the
+    noun for a line, such as "lines" or "sentences".
     """
     if not aside["lines"]:
         yield f"set aside: no {unit}"
@@ -417,7 +421,8 @@ def _render_aside(aside: Json, unit: str) -> Iterator[str]:
 def _render_tokens(tokens: Json, features: Mapping[str, int]) -> Iterator[str]:
     """Yields lines about the tokens: the tokenizer, the first text, links and the like.
 
-    `tokens` is the entry of the report, a dict with "kind", "units", "different" and "sample".
+    `tokens` is a dict with "kind", the kind of the tokenizer, "units", the number of learned units
+    or None, "different", the number of different words, and "sample", a list of tokens.
     `features` maps the name of a feature, such as "links", to the number of texts with it.
     """
     learned = tokens["units"]

@@ -201,7 +201,7 @@ def _record(where: str, line: int, values: Sequence[object], columns: Columns) -
     Args:
       where: the name of the source.
       line: the number of the row, from 1.
-      values: the values of `columns.wanted`, in this order.
+      values: the values of `columns.wanted`: the texts, then the label.
       columns: the names of the columns of the texts and of the label.
     """
     count = len(columns.inputs)
@@ -231,7 +231,10 @@ def _read_labels(name: str, value: object) -> Label | Labels:
 def _read_any_labels(name: str, value: object) -> Labels:
     """Returns the tuple of the labels in a cell: a list, a single label, or an empty text.
 
-    A missing value is no list without labels, because its labels may be unknown.
+    `name` is the name of the column, for messages, and `value` the content of the cell.
+
+    Raises:
+      ValueError: if the value is missing, because its labels may be unknown, or is no label.
     """
     if not _is_list(value):
         return () if isinstance(value, str) and not value.strip() else (read_label(name, value),)
@@ -274,7 +277,13 @@ def parse_number(label: Label) -> float:
 
 
 def _read_number(name: str, value: object) -> float:
-    """Returns the finite number in a cell, which may be a text such as "3.5"."""
+    """Returns the finite number in a cell, which may be a text such as "3.5".
+
+    `name` is the name of the column, for messages, and `value` the content of the cell.
+
+    Raises:
+      ValueError: if the value is missing, or is no finite number.
+    """
     label = read_label(name, value)
     # `float` would read true as 1.
     if isinstance(label, bool):
@@ -301,7 +310,10 @@ def _is_list(value: object) -> bool:
 
 
 def _read_list(name: str, value: object) -> Labels:
-    """Returns the different labels of a list."""
+    """Returns the different labels of the list `value`, as a tuple in the order of the list.
+
+    `name` is the name of the column of the list, for messages.
+    """
     labels = [read_label(name, item) for item in cast(Iterable[object], value)]
     # The types count too, because 1 equals True.
     return tuple({(type(label), label): label for label in labels}.values())
@@ -405,7 +417,7 @@ def fault(text: str, encoding: str) -> str | None:
 
 
 def match_names(names: Sequence[str], columns: Columns) -> tuple[str, ...]:
-    """Returns the name in a source of each column in `columns.wanted`.
+    """Returns the name in a source of each column that is read: of the texts, then of the label.
 
     The name is the wanted name itself if the source has it. Otherwise it is the single name of the
     source that differs from it only in capitals and outer spaces, if there is such a name, else the

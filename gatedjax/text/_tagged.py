@@ -146,7 +146,10 @@ class TagRule:
         self._sure = np.eye(tags)
 
     def probabilities(self, ids: np.ndarray) -> np.ndarray:
-        """Returns float64 [n, C] for the ids [n] of words: 1 at the tag of each word, else 0."""
+        """Returns float64 [n, C] for n words and C tags: 1 at the tag of each word, else 0.
+
+        `ids`, int [n], are the ids of the words.
+        """
         return self._sure[self._best[ids]]
 
 
@@ -230,7 +233,8 @@ class Scorer:
 def render_score(metrics: Json) -> str:
     """Formats the word accuracy, and the F1 of spans if the tags mark spans.
 
-    An example is "0.9512 (span F1 0.8040)". `metrics` is the dict that `Scorer.metrics` returns.
+    An example is "0.9512 (span F1 0.8040)". `metrics` is the dict that `Scorer.metrics` returns,
+    of which "accuracy" and "spans" are used.
     """
     spans = metrics["spans"]
     return f"{metrics['accuracy']:.4f}" + (f" (span F1 {spans['f1']:.4f})" if spans else "")
@@ -239,7 +243,9 @@ def render_score(metrics: Json) -> str:
 def rule_metrics(rule: TagRule, sentences: Sentences, tags: Sequence[Label]) -> Json:
     """Computes the metrics of a tag rule on sentences.
 
-    The result is the dict of `Scorer.metrics`: the metrics of words, of unknown words and of spans.
+    The result is the dict of `Scorer.metrics`: the metrics of `classification_metrics` for words,
+    such as "accuracy" and "macro_f1"; "sentences", their number; "unknown", the number and accuracy
+    of unknown words, here none; and "spans", the scores of spans, or None.
 
     Args:
       rule: the rule that gives each word its most frequent tag.
@@ -261,13 +267,16 @@ def model_metrics(
     """Computes the metrics of the predictions of a tagger for sentences.
 
     Args:
-      outputs: pairs of the number of a sentence and the probabilities [n, C] of its words.
-      sentences: all sentences.
-      tags: the names of the tags.
-      unknown: bool [V], True for the ids of the vocabulary that stand for unknown words.
+      outputs: pairs of the number of a sentence, from 0, and the probabilities [n, C] of C tags for
+        its n words.
+      sentences: all sentences, with their true tags.
+      tags: the names of the C tags.
+      unknown: bool [V], True for the ids of the vocabulary of V words that stand for unknown words.
 
     Returns:
-      The dict that `Scorer.metrics` returns: the metrics of words, of unknown words and of spans.
+      The dict that `Scorer.metrics` returns: the metrics of `classification_metrics` for words,
+      such as "accuracy" and "macro_f1"; "sentences", their number; "unknown", the number and
+      accuracy of unknown words; and "spans", the scores of spans, or None.
     """
     scorer = Scorer(tags)
     for number, probabilities in outputs:

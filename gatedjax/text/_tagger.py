@@ -36,8 +36,9 @@ class Tagger(TextEstimator):
 
     Attributes:
       classes_: array [C] of the tags, sorted.
-      report_: scores of the model on the validation and test sentences, and the accuracy of the
-        baseline that gives each word its most frequent tag.
+      report_: a dict; "validation" and, with test sentences, "test" are dicts of scores of the
+        model, such as "accuracy", and "baseline" has the accuracy of the baseline that gives each
+        word its most frequent tag.
     """
 
     _kind = "tags"

@@ -56,9 +56,9 @@ class SentenceTable(Protocol):
 class Tags:
     """The sentences of a file, an iterable of `TaggedRecord` and `Aside`.
 
-    Each pass reads the file again, with a single sentence in memory. `word` and `tag` are the
-    columns of the words and of the tags, from 0 or negative from the end; without tags `tag` is
-    None. `universal` is True for a .conllu file.
+    Each pass reads the file again, with a single sentence in memory. `file` has the path and the
+    encoding. `word` and `tag` are the columns of the words and of the tags, from 0 or negative from
+    the end; without tags `tag` is None. `universal` is True for a .conllu file.
     """
 
     file: TextFile

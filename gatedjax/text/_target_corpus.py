@@ -22,10 +22,10 @@ WITHOUT_CLASSES = LABELS, REGRESSION
 
 
 def read_target(corpus: Corpus, kind: str, options: TargetOptions) -> Target:
-    """Returns the target of training texts.
+    """Returns the `Target` of training texts, which encodes labels and computes metrics.
 
     Args:
-      corpus: the texts, with the different labels in the place of the classes.
+      corpus: the texts; its `classes` are the different labels, numbers or tuples of labels.
       kind: the task of the model: "text" (a class), "labels", "regression" or "ordinal".
       options: the thresholds, the order of grades and the least number of texts of a label.
 
@@ -39,18 +39,19 @@ def encode_corpus(corpus: Corpus, target: Target) -> np.ndarray:
     """Returns the targets of the texts, an array with a row for each of the n texts.
 
     They are the positions of classes or grades, int32 [n], numbers, float64 [n], or labels, bool
-    [n, L + U], see `Target.encode`. `corpus` has the texts and their labels, and `target` the
-    classes of the model.
+    [n, L + U], True where a text has a label: the L labels of the model, then U unknown labels.
+    `corpus` has the texts and their labels, and `target` the classes of the model.
     """
     return target.encode(corpus.classes)[corpus.labels]
 
 
 def stratify_corpus(corpus: Corpus, target: Target, targets: np.ndarray) -> Corpus:
-    """Returns a corpus in which the stratum of each text has the place of its class.
+    """Returns the corpus with the stratum of each text in place of its class.
 
-    The strata are the groups in proportion to which the texts are split: classes, grades, rarest
-    labels, or tenths of the numbers. `target` defines the strata, and `targets` is the result of
-    `encode_corpus` for the corpus.
+    The strata are the groups in proportion to which the texts are split into training and
+    validation: classes, grades, rarest labels, or tenths of the numbers. In the result `labels` are
+    the positions of the strata and `classes` their names. `target` defines the strata, and
+    `targets` is the array of the targets of the texts that `encode_corpus` returns.
     """
     labels, classes = target.stratify(targets)
     return dataclasses.replace(corpus, labels=labels, classes=classes)
@@ -60,7 +61,7 @@ def check_strata(strata: Corpus, kind: str, *, split: bool) -> None:
     """Raises ValueError if there are too few texts for training.
 
     Args:
-      strata: the result of `stratify_corpus`.
+      strata: the texts, a corpus with the stratum of each text in place of its class.
       kind: the task of the model: "text", "labels", "regression" or "ordinal".
       split: True if a part of the texts will be split off for validation.
     """
@@ -77,7 +78,8 @@ def split_strata(strata: Corpus, held_out: float) -> tuple[np.ndarray, np.ndarra
     """Returns the positions of the texts for training and for validation.
 
     Args:
-      strata: the result of `stratify_corpus`.
+      strata: the texts, a corpus with the stratum of each text in place of its class. The texts are
+        split in proportion to the strata.
       held_out: the share of the texts for validation, in (0, 1).
 
     Returns:
@@ -91,9 +93,10 @@ def split_strata(strata: Corpus, held_out: float) -> tuple[np.ndarray, np.ndarra
 
 
 def join_strata(strata: Corpus) -> Corpus:
-    """Returns a corpus in which all texts are in a single stratum.
+    """Returns the corpus with all texts in a single stratum, a class with the name "".
 
-    `strata` is the result of `stratify_corpus`; the name of the stratum is "".
+    `strata` is a corpus with the stratum of each text in place of its class, the group in
+    proportion to which the texts are split into training and validation.
     """
     return dataclasses.replace(strata, labels=np.zeros_like(strata.labels), classes=("",))
 
@@ -150,8 +153,13 @@ def _is_joined(name: str, labels: Container[str]) -> bool:
 def list_single(strata: Corpus, target: Target, targets: np.ndarray) -> list[Label]:
     """Returns the classes or labels that a single text has, which validation cannot check.
 
-    `target` is the target of the training texts, `strata` is the result of `stratify_corpus` and
-    `targets` that of `encode_corpus`. For numbers the result is [].
+    For numbers the result is [].
+
+    Args:
+      strata: the texts, a corpus with the stratum of each text in place of its class.
+      target: the target of the training texts.
+      targets: the targets of the n texts, as `encode_corpus` returns them: int [n] of classes or
+        grades, bool [n, L] of labels, or float [n] of numbers.
     """
     if target.kind in WITHOUT_CLASSES:
         return target.list_single(targets)

@@ -51,7 +51,8 @@ class LabelPredictions(Predictions):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Returns an array of 0 and 1, [n, L], 1 where a label is predicted; int64 without `dtype`.
 
-        The array is always a copy.
+        It has a row for each of n texts and a column for each of L labels. `copy` has no effect,
+        because the array is always a copy.
         """
         rows = [[label in item.labels for label in self._classes] for item in self._items]
         return np.array(rows, dtype or np.int64).reshape(len(self), len(self._classes))
@@ -62,7 +63,7 @@ class LabelPredictions(Predictions):
         return [item.labels for item in self._items]
 
     def _select(self, items: list[Any]) -> "LabelPredictions":
-        """Returns the predictions `items`, some of these, as a sequence of the same class."""
+        """Returns a sequence of this class with `items`, a list of some of its predictions."""
         return LabelPredictions(items, self._classes)
 
 
@@ -82,9 +83,9 @@ class ValuePredictions(Predictions):
         super().__init__(items)  # type: ignore[arg-type]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Returns the predicted numbers, [n], float64 without `dtype`.
+        """Returns the predicted numbers of n texts, [n], float64 without `dtype`.
 
-        The array is always a copy.
+        `copy` has no effect, because the array is always a copy.
         """
         return np.array([item.value for item in self._items], dtype or np.float64)
 
@@ -94,12 +95,16 @@ class ValuePredictions(Predictions):
         return np.asarray(self)
 
     def _select(self, items: list[Any]) -> "ValuePredictions":
-        """Returns the predictions `items`, some of these, as a sequence of the same class."""
+        """Returns a sequence of this class with `items`, a list of some of its predictions."""
         return ValuePredictions(items)
 
 
 class _TargetModel(_Classifier):
-    """The base class of the models of targets that are no class."""
+    """The base class of the lexicons that predict several labels, a real number or a grade.
+
+    It has the methods of `TextClassifier`; `explain` returns a `TargetExplanation`. The constructor
+    takes keywords, the fields of `TextOptions`.
+    """
 
     def explain(self, text: str) -> TargetExplanation:  # type: ignore[override]
         """Explains the prediction for a text by the words of the text.
@@ -122,6 +127,7 @@ class MultiLabelTextClassifier(_TargetModel):
     """A lexicon that predicts any number of labels for each text.
 
     The gates of the words are common to all labels, and each label has a sigmoid and a threshold.
+    The constructor takes keywords, the fields of `TextOptions`.
 
         >>> rows = [(f"goal {x} {y}", ["sport"]) for x in "abcd" for y in "efgh"]
         >>> rows += [(f"bank {x} {y}", ["money"]) for x in "abcd" for y in "efgh"]
@@ -137,8 +143,8 @@ class MultiLabelTextClassifier(_TargetModel):
 
     Attributes:
       classes_: array [L] of the labels, sorted, or in the order of the columns of y.
-      report_: scores of the model on the validation and test texts, and the scores of one-vs-rest
-        logistic regression on the same texts.
+      report_: a dict; "validation" and, with test texts, "test" are dicts of scores of the model,
+        such as "micro_f1", and "baseline" has the scores of one-vs-rest logistic regression.
     """
 
     _kind = LABELS
@@ -147,7 +153,8 @@ class MultiLabelTextClassifier(_TargetModel):
     def _read_targets(self, y: Any) -> list[Any]:
         """Returns a list of the labels of each text, and stores the names of the columns of y.
 
-        y has a form that `fit` accepts. The names are None if y is a list of lists.
+        y is an array or frame of 0 and 1, [n, L], with a column for each of L labels, or a list of
+        n lists of labels. The names, in `_column_names`, are None for a list.
         """
         rows, self._column_names = _read_label_lists(y)
         return rows
@@ -231,7 +238,8 @@ class MultiLabelTextClassifier(_TargetModel):
 
         Args:
           X: n texts, a sequence or a column of strings.
-          y: their labels, in a form that `fit` accepts.
+          y: their labels: an array or frame of 0 and 1, [n, L], with a column for each label, or a
+            list of n lists of labels.
         """
         rows, _ = _read_label_lists(y)
         self._check_targets(rows)
@@ -242,7 +250,7 @@ class MultiLabelTextClassifier(_TargetModel):
         return float(np.mean([set(a) == b for a, b in zip(predicted, expected, strict=True)]))
 
     def __sklearn_tags__(self) -> Any:
-        """Returns the tags of scikit-learn, with several labels for each text."""
+        """Returns a `sklearn.utils.Tags` for a classifier with several labels for each text."""
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         tags.target_tags.two_d_labels = True
@@ -259,12 +267,13 @@ class TextRegressor(_TargetModel):
         >>> bool(values[0] > 3 > values[1])
         True
 
-    The class has the interface of a scikit-learn regressor; `score` is the coefficient of
-    determination R^2.
+    The constructor takes keywords, the fields of `TextOptions`. The class has the interface of a
+    scikit-learn regressor: `fit(X, y)` takes n texts and their numbers, and `score` is the
+    coefficient of determination R^2.
 
     Attributes:
-      report_: scores of the model on the validation and test texts, and the scores of ridge
-        regression on the same texts.
+      report_: a dict; "validation" and, with test texts, "test" are dicts of scores of the model,
+        such as "rmse", and "baseline" has the scores of ridge regression.
     """
 
     _kind = REGRESSION
@@ -316,7 +325,7 @@ class TextRegressor(_TargetModel):
         return 1 - float(np.mean((predicted - targets) ** 2)) / variance
 
     def __sklearn_tags__(self) -> Any:
-        """Returns the tags of scikit-learn for a regressor."""
+        """Returns a `sklearn.utils.Tags`, which describes a regressor to scikit-learn."""
         # scikit-learn is optional; only its tools call this method.
         from sklearn.utils import RegressorTags
 
@@ -331,7 +340,8 @@ class OrdinalTextClassifier(_TargetModel):
     """A lexicon that predicts a grade for each text, among grades with an order.
 
     The weights are common to all grades, and thresholds cut their sum (cumulative logits). The
-    order is that of the numbers of the grades, or `order` from the lowest to the highest.
+    order is that of the numbers of the grades, or `order` from the lowest to the highest. The
+    constructor takes keywords, the fields of `TextOptions`.
 
         >>> words = {"dull": "low", "fair": "mid", "fine": "high"}
         >>> rows = [(f"{word} {x} film", words[word]) for word in words for x in "abcdefgh"]
@@ -348,8 +358,8 @@ class OrdinalTextClassifier(_TargetModel):
       classes_: array [G] of the grades, sorted as scikit-learn sorts labels: numbers by value, and
         texts by their characters. The columns of `predict_proba` have this order.
       order_: array [G] of the grades, the lowest first.
-      report_: scores of the model on the validation and test texts, and the scores of logistic
-        regression on the same texts.
+      report_: a dict; "validation" and, with test texts, "test" are dicts of scores of the model,
+        such as "mae", and "baseline" has the scores of logistic regression.
     """
 
     _kind = ORDINAL

@@ -214,8 +214,8 @@ def _choose_threshold(probabilities: np.ndarray, targets: np.ndarray) -> float:
 def render_label_table(metrics: Json) -> str:
     """Formats the scores of each label, and sentences about unknown and missing labels.
 
-    `metrics` is the result of `label_metrics`. The sentences and the table are lines of a single
-    string.
+    `metrics` is the dict of `label_metrics`, of which "labels", "unknown" and "without_label" are
+    used. The sentences and the table are lines of a single string.
     """
     rows = [
         (
@@ -255,7 +255,8 @@ def render_unknown(unknown: Sequence[Json]) -> str:
 def render_grade_table(metrics: Json) -> str:
     """Formats the counts of true and predicted grades as a table for a terminal.
 
-    `metrics` is the result of `ordinal_metrics`. A row has the true grade, a column the predicted.
+    `metrics` is the dict of `ordinal_metrics`, of which "grades" and "confusion" are used. A row
+    has the true grade, a column the predicted.
     """
     names = [str(grade) for grade in metrics["grades"]]
     rows = [(name, *row) for name, row in zip(names, metrics["confusion"], strict=True)]

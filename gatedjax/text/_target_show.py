@@ -33,7 +33,7 @@ class TargetExplanation:
     Attributes:
       text: the text.
       tokens: the words of the text.
-      prediction: the prediction.
+      prediction: the predicted labels, number or grade.
       headline: the prediction as a line of text.
       rule: the sentence by which the prediction follows from the sums of the shares.
       kept: for each word True if its gate is open; the lexicon reads these words only.

@@ -118,9 +118,10 @@ class Tokenizer:
     def to_json(self) -> Json | None:
         """Returns the tokenizer as a dict for JSON, or None for the tokenizer of old folders.
 
-        The dict has "kind", and for the kinds that need them "units" and "total", "pieces" and
-        "lowercase", or "path" and "sample". The old tokenizer is "words" without learned units. A
-        function is stored by its import path and by its tokens of a sample text.
+        The dict has "kind". With learned units it also has "units", a dict from units to counts,
+        and "total", the sum of the counts; for "bpe" it has "pieces" and "lowercase"; for a
+        function "path", its import path or None, and "sample", its tokens of a fixed text. The old
+        tokenizer is "words" without learned units.
         """
         if self == Tokenizer():
             return None
@@ -141,7 +142,8 @@ class Tokenizer:
         any function. The caller passes it.
 
         Args:
-          value: the result of `to_json`.
+          value: the result of `to_json`, a dict with "kind" and the data of this kind; None means
+            "words".
           function: the function of a custom tokenizer.
 
         Raises:

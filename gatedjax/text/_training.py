@@ -157,7 +157,8 @@ def train_model(
       folder: folder for the files of the run. If it has checkpoints of the same run, training
         continues from them, with bitwise the same result.
       validation: data that choose the best parameters; None splits off a part of `table`.
-      test: data on which the trained model is evaluated.
+      test: data on which the trained model is evaluated, in addition to the validation data; or
+        None.
       say: called with each line of the progress report.
       progress: True shows a progress bar.
       max_aside: the largest share of the lines in a source that may be set aside.
@@ -364,8 +365,8 @@ def _words(
 
     Returns:
       The vocabulary of V words; int32 [number of words], the id of each word by its number; the
-      vectors [V, D] of the file, or None without a file; and a text with the size and coverage of
-      the vocabulary.
+      vectors [V, D] of the file, of width D, or None without a file; and a text with the size and
+      coverage of the vocabulary.
     """
     min_count = options.min_count or _rare(len(corpus), corpus.is_tagged)
     path = None if options.embeddings is None else Path(options.embeddings).expanduser()
@@ -413,6 +414,8 @@ def _parts(
     max_len: int | None = None,
 ) -> dict[str, _Part]:
     """Returns the texts as a dict by purpose: "train", "validation" and, if given, "test".
+
+    A value is a `_Part`: the ids of the words of the texts, and their labels.
 
     Args:
       corpora: the texts of each file by purpose, with the same keys.
@@ -483,7 +486,10 @@ def _start(
 
 
 def _scale_vectors(vectors: np.ndarray, std: float | None) -> np.ndarray:
-    """Returns the word vectors [V, D] scaled to the standard deviation `std`; None returns them."""
+    """Returns word vectors scaled to the standard deviation `std`; None returns them unchanged.
+
+    `vectors`, [V, D], are the vectors of V words, of width D.
+    """
     return vectors if std is None else vectors * np.float32(std / vectors.std())
 
 
@@ -605,9 +611,10 @@ def _report(
 
     Args:
       model: the trained model.
-      parts: the windows of the texts by purpose.
-      documents: the texts by purpose, see `_parts`.
-      edges: the widths of batches.
+      parts: the windows of the texts by purpose: "train", "validation" and perhaps "test". A window
+        is a part of a text that the network reads at once.
+      documents: the whole texts by purpose, with the same keys.
+      edges: the widths of batches (numbers of words with padding), in ascending order.
       say: called with each line of the report.
     """
     train = documents["train"]
@@ -729,8 +736,8 @@ def _report_tags(
 ) -> Json:
     """Returns the report for a tagger: scores on the validation and test sentences by purpose.
 
-    "validation" and "test" are dicts of `Scorer.metrics`; "baseline" has the scores of the most
-    frequent tag of each word.
+    "validation" and "test" are dicts of `Scorer.metrics`; "baseline" has the accuracy of the rule
+    that gives each word its most frequent tag.
 
     Args:
       model: the trained tagger.

@@ -18,7 +18,11 @@ from gatedjax.text._translator import Translator, translate_texts
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslateOptions:
-    """Translates the lines of standard input with a trained network."""
+    """Translates the lines of standard input with a trained network.
+
+    Only the folder of the network is required. The options of the search default to those of the
+    run.
+    """
 
     folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """Folder that gatedjax export wrote for a run of translation, or its work folder."""
@@ -54,7 +58,8 @@ def run(
       prog: name of the command, for its help.
       open_model: maps the path of a folder, and the keywords `bpe` and `average`, to a
         `Translator`, see `open_translator`.
-      called: words of the library's messages, and the words for them on this command line.
+      called: replacements in the messages of errors: a dict from words of the library, such as
+        "average must be None", to words for this command, such as "--average must be left out".
       lines: the stream with the text to translate, a sentence in each line.
       out: the stream to which the translations are written.
 

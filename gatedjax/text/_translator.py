@@ -29,7 +29,12 @@ from gatedjax.training.log import read_json
 @document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SearchConfig:
-    """Options of the beam search for translations, all with defaults and given by keyword."""
+    """Options of the beam search for translations, all with defaults and given by keyword.
+
+    They are `beam_size`, `length_penalty` (scores are divided by the length to this power), `extra`
+    (the number of pieces by which a translation may be longer than its source), `average` (the
+    number of checkpoints that are averaged) and `batch_sentences` (the sentences in a batch).
+    """
 
     beam_size: int = 4
     """Width of the beam; 1 is greedy search."""
@@ -60,11 +65,14 @@ class SearchConfig:
 def _decode(model: SSANTranslator, search: SearchConfig, params: Params, batch: Tree) -> jax.Array:
     """Returns the ids of the best translation of each of B sentences, int [B, L].
 
+    A translation has at most L pieces of words; the ids after its stop token have no meaning.
+
     Args:
       model: the network.
       search: the options of the beam search.
       params: the parameters of the network.
-      batch: the padded sentences of the source language: "tokens" [B, T] and "lengths" [B].
+      batch: the sentences of the source language, padded to T pieces: "tokens" [B, T] and
+        "lengths" [B].
     """
     return translate(
         model,
@@ -97,7 +105,8 @@ class Translator:
 
         Args:
           params: the parameters of the network.
-          batch: the padded sentences of the source language: "tokens" [B, T] and "lengths" [B].
+          batch: the sentences of the source language, padded to T pieces: "tokens" [B, T] and
+            "lengths" [B].
 
         Returns:
           Int [B, L], the ids of the pieces of the translations, with at most L pieces each. The

@@ -165,10 +165,11 @@ def _initial_logits(
     Args:
       first: the lexicon of all words, with weights for C classes.
       texts: the words of each of n texts.
-      numbered: the same words as numbers, the positions in `types`, the V different words.
+      numbered: the same words as numbers, their positions among the V different words.
       labels: int [n], the class of each text, from 0.
-      weights: [V, C], the weights of each different word.
-      squares: [V], the squared length of the features of each different word.
+      weights: [V, C], the sum of the weights of the features of each different word, which are the
+        word and its character n-grams, before a text is scaled to length 1.
+      squares: [V], the part of each different word in the squared length of a text.
       gate_of: int [V], the number of the gate of each different word, from 0.
       size: the number of gates.
       sample_weight: [n], the weight of each text in the gains; None is 1.

@@ -7,7 +7,7 @@ import numpy as np
 
 
 class Windows(Sequence[np.ndarray]):
-    """Windows of rows, as a sequence of int arrays.
+    """Windows, parts of rows that follow each other, as a sequence of int arrays.
 
         >>> windows = Windows([np.array([5, 6, 7])], np.array([0, 1, 3]), np.array([0, 0]))
         >>> [window.tolist() for window in windows]
@@ -15,9 +15,9 @@ class Windows(Sequence[np.ndarray]):
 
     Args:
       rows: the rows, each an int array such as the numbers of the words of a text.
-      starts: int [W + 1], the position where each window begins among the numbers of all rows, and
-        the end of the last.
-      owners: int [W], the row of each window.
+      starts: int [W + 1], the position where each of W windows begins among the numbers of all
+        rows, and the end of the last.
+      owners: int [W], the position of the row of each window, from 0.
     """
 
     def __init__(self, rows: Sequence[np.ndarray], starts: np.ndarray, owners: np.ndarray) -> None:
@@ -73,12 +73,12 @@ def split_starts(starts: np.ndarray, longest: int) -> tuple[np.ndarray, np.ndarr
         [0 2 4 7] [0 1 1]
 
     Args:
-      starts: int64 [n + 1], the position where each document begins, and the end of the last.
+      starts: int64 [n + 1], the position where each of n documents begins, and the end of the last.
       longest: largest number of words in a window.
 
     Returns:
-      int64 [W + 1], the position where each window begins, and the end of the last; and int64 [W],
-      the document of each window.
+      int64 [W + 1], the position where each of W windows begins, and the end of the last; and int64
+      [W], the position of the document of each window, from 0.
     """
     lengths = np.diff(starts)
     counts = np.maximum(-(-lengths // longest), 1)

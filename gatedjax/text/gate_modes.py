@@ -98,7 +98,8 @@ class GateModes:
         """Returns the settings and the results of each text as a dict for JSON.
 
         "texts_in_modes", "texts_left_out", "longest", "temperature" and "samples" are numbers.
-        "one_draw" has the deviations of `one_draw`. "by_text" is a dict of lists with an entry per
+        "one_draw" is a dict with the standard deviations "loss_deviation" and "accuracy_deviation"
+        of an evaluation with a single draw per text. "by_text" is a dict of lists with an entry per
         text: "row", "words", "loss", "variance" and "accuracy" (exact), "loss_threshold",
         "loss_expected", "loss_best" and "best", the pattern of the gates as a string of 0 and 1.
         """
@@ -214,7 +215,7 @@ class StaticGANet(ByIdentity):
 
         Args:
           params: the parameters of the model.
-          pooled: [k, D], sums of the states of the encoder weighted by attention.
+          pooled: [k, D], sums of the states of the encoder, of width D, weighted by attention.
         """
         return self.model.apply({"params": params}, pooled, method=GANet.from_pooled)
 
@@ -305,7 +306,7 @@ class Texts:
     Attributes:
       rows: int [N], the positions of the texts in the batch, from 0.
       left_out: the number of texts with too many words.
-      tokens: int [N, T], the token ids.
+      tokens: int [N, T], the token ids of the T words of each text, with padding.
       lengths: int [N], the number of words of each text.
       labels: int [N], the true class of each text.
       ids: int [N], the example id of each text, from which its draws derive.
@@ -371,8 +372,8 @@ class Texts:
     def batches(self) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
         """Yields (number of real texts, batch) for batches of the same shape.
 
-        A batch has "tokens" [b, T], "lengths" [b], "label" [b] and "example_id" [b], with b at most
-        64. The last batch is filled up with copies of the last text.
+        A batch has "tokens" [b, T], "lengths" [b], "label" [b] and "example_id" [b] for b texts of
+        T padded words, with b at most 64. The last batch is filled up with copies of the last text.
         """
         size = min(_ROWS, len(self.rows))
         for begin in range(0, len(self.rows), size):
@@ -397,14 +398,16 @@ def compute_truths(
 ) -> Iterator[tuple[np.ndarray, TextTruth]]:
     """Yields (gate logits, exact results) for each text of a batch.
 
-    The gate logits are float64 [n] for a text of n words; see `TextTruth` for the exact results.
+    The gate logits are float64 [n] for a text of n words. The exact results are a `TextTruth`: the
+    expected loss, its variance and gradient, and the best pattern. A pattern is a choice of open
+    and closed gates.
 
     Args:
       network: the network.
       params: its parameters.
       inputs: the arrays of all texts of the batch, with a leading axis over the texts.
-      centres: for each text a loss about as large as its losses under the patterns. It is
-        subtracted from them before they are summed.
+      centres: float [texts], for each text a loss about as large as its losses under all patterns.
+        It is subtracted from them before they are summed.
     """
     for i, centre in enumerate(centres):
         text_inputs = PatternInputs(*(x[i] for x in inputs))
@@ -431,9 +434,10 @@ def encode_texts(
       temperature: the temperature of the relaxed gates.
 
     Yields:
-      encoded: the result of `GANet.encode` for the batch, with the copies of the last text that
-        fill it up; inputs: the arrays for `text_truth` of each text, without the copies; modes: a
-        dict from each kind of gate to its `ModeValues` [S, texts], without the copies.
+      encoded: the result of `GANet.encode` for the batch (states, scores and gate logits), with the
+        copies of the last text that fill it up; inputs: the arrays for `text_truth` of each text,
+        without the copies; modes: a dict from "sample", "threshold", "expected" and "relaxed", the
+        kinds of gates, to `ModeValues` [S, texts], without the copies.
     """
     for real, batch in texts.batches():
         results = jax.device_get(
@@ -475,6 +479,18 @@ def gate_modes(
     which takes about half a second on two cores for the 2^20 patterns of 20 words. For the pattern
     without an open gate the rule `gates.empty` of the model applies. Texts with more than `longest`
     words are left out of all results.
+
+        >>> import jax, numpy as np
+        >>> from gatedjax import gates
+        >>> from gatedjax.models import GANet, GANetConfig
+        >>> model = GANet(GANetConfig(hidden=4, num_layers=1), vocab_size=50, num_classes=2)
+        >>> batch = {"tokens": np.array([[7, 9]]), "lengths": np.array([2]), "label": np.array([1])}
+        >>> params = jax.jit(model.init)(jax.random.key(0), batch)["params"]
+        >>> found = gates.gate_modes(model, params, batch, draws=2)
+        >>> print([row.mode for row in found.table()])
+        ['sample', 'exact', 'marginal', 'threshold', 'best', 'expected', 'relaxed']
+        >>> print(found.truths[0].best.shape)  # the open gates of the best pattern, by word
+        (2,)
 
     Args:
       model: a `GANet` with gates on attention. Programs are compiled once per model object.
@@ -575,6 +591,16 @@ def measure(
     encoder fixed. The texts are selected at equal distances from the texts of the batch that are
     short enough. All estimators use the same keys. A program is compiled for each estimator, and it
     serves texts of all lengths.
+
+        >>> import jax, numpy as np
+        >>> from gatedjax import gates
+        >>> from gatedjax.models import GANet, GANetConfig
+        >>> model = GANet(GANetConfig(hidden=4, num_layers=1), vocab_size=50, num_classes=2)
+        >>> batch = {"tokens": np.array([[7, 9]]), "lengths": np.array([2]), "label": np.array([1])}
+        >>> params = jax.jit(model.init)(jax.random.key(0), batch)["params"]
+        >>> found = gates.measure(model, params, batch, [gates.DisARM()], texts=1, draws=4)
+        >>> print([(row.estimator, row.evaluations) for row in found.rows])
+        [(DisARM(), 2.0)]
 
     Args:
       model: a `GANet` with gates on attention.

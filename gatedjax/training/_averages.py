@@ -128,9 +128,9 @@ def _move(node: Any, params: Any, point: Any) -> Any:
     """
 
     def take_unmasked(tree: Any) -> Any:
-        """Returns `params`, with `optax.MaskedNode` where `tree` has such a node.
+        """Returns the parameters of the last step, with `optax.MaskedNode` where `tree` has it.
 
-        `tree` is an array tree of `node` with the structure of the parameters.
+        `tree` is a tree of arrays in the optimiser state, with the structure of the parameters.
         """
         return jax.tree.map(lambda x, p: x if is_masked(x) else p, tree, params, is_leaf=is_masked)
 

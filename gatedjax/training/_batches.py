@@ -13,10 +13,14 @@ from gatedjax.training.task import Batch
 class Batches(Protocol):
     """The batches of a run, dicts of arrays that are read by the number of a step, from 0.
 
+    An object has the methods `read`, which yields batches, and `state` and `restore`, which return
+    and set the position in the data. `open_batches` creates it for training data of any kind.
+
     Attributes:
       first: the batch of step 0. If the data cannot be repeated, and the run continues from a
         checkpoint, it is the next batch.
-      is_repeatable: True if a run that continues reads the batches of an unbroken run.
+      is_repeatable: True if a run that continues from a checkpoint reads the same batches as an
+        unbroken run.
     """
 
     first: Batch
@@ -162,6 +166,10 @@ def open_batches(train_data: Any, num_steps: int, repeatable: bool = True) -> Ba
       num_steps: the number of steps of the run.
       repeatable: False if the data give other batches when they are read again.
 
+    Returns:
+      A `Batches`: an object with the batch of step 0 as `first`, and with the method
+      `read(start, stop)`, which yields the batches of these steps.
+
     Raises:
       TypeError, ValueError: if the data are of another kind, have fewer batches than `num_steps`,
         or have no first batch.
@@ -188,7 +196,7 @@ def open_batches(train_data: Any, num_steps: int, repeatable: bool = True) -> Ba
 
 
 def first_batch(train_data: Any, num_steps: int) -> Batch:
-    """Returns the batch of step 0 of data with `train_data[step]`, after checking the data.
+    """Returns the batch of step 0, a dict of arrays, after checking the data `train_data[step]`.
 
     Args:
       train_data: the training data of a lane, a run that is trained side by side with other runs.

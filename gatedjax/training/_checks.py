@@ -82,7 +82,7 @@ def check_optimizer(optimizer: Any, config: TrainConfig) -> Any:
 def digest_optimizer(tx: optax.GradientTransformation, params: Any) -> str:
     """Returns a hash of the lowered `init` and `update` of an optimizer, as a text.
 
-    Two optimizers with the same hash compute the same updates.
+    The text ends with 16 hex digits. Two optimizers with the same hash compute the same updates.
 
     Args:
       tx: the optimizer.
@@ -146,8 +146,8 @@ def check_task(task: Any, evaluates: bool) -> None:
 def check_batch(batch: Any, name: str) -> None:
     """Raises TypeError or ValueError unless `batch` is a dict of arrays with at least one row.
 
-    It must have "weight" [B], where the number of rows B is at least 1. The shapes of the other
-    arrays are not checked.
+    A row is an example or a filler of a last batch, which "weight" [B] marks by 1 or 0. The array
+    must be there, and the number of rows B at least 1. The other arrays are not checked.
 
     Args:
       batch: the object to check.
@@ -280,7 +280,10 @@ def check_arrays(state: TrainState) -> None:
 
 
 def check_callbacks(callbacks: Any) -> tuple[Callable[..., None], ...]:
-    """Returns the argument `callbacks` of `fit` as a tuple of functions (step, state, metrics).
+    """Returns the argument `callbacks` of `fit`, a tuple or list of functions, as a tuple.
+
+    Each function takes (step, state, metrics): the number of steps so far, the `TrainState`, and a
+    dict of floats by name.
 
     Raises:
       TypeError: if it is no tuple or list of functions.

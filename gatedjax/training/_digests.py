@@ -117,8 +117,9 @@ def lowered_text(traced: Any) -> str:
 def compiled_digest(traced: Any) -> str | None:
     """Returns a hash of a program with its constants and the trees of its results.
 
-    Two programs with the same hash compute the same results from the same arguments. The result is
-    None for a program that calls Python functions, because its text does not name them.
+    The hash has 64 hex digits. Two programs with the same hash compute the same results from the
+    same arguments. The result is None for a program that calls Python functions, because its text
+    does not name them.
 
     Args:
       traced: a result of `jax.jit(function).trace`.

@@ -135,9 +135,11 @@ class Interval:
 class Meter:
     """The metrics of a run, or of several runs side by side, since their last lines.
 
+    The lines are those of metrics.jsonl, which the methods of the object write.
+
     Args:
-      work: the work folder with the metrics.jsonl that receives the lines.
-      records: the progress of each run.
+      work: the `Workdir` with the metrics.jsonl that receives the lines.
+      records: the progress of each run, a list of `Record`s.
       names: for each run the entries that identify it in its lines, such as {"seed": 1}; [{}] for a
         single run.
       pending: a `Ratio` (a sum and a count) of each metric by name since the last line, with an
@@ -165,14 +167,15 @@ class Meter:
         return [number for number, record in enumerate(self.records) if record.finished is None]
 
     def add(self, step: int, metrics: Metrics, batches: list[Batch]) -> None:
-        """Adds the metrics of an update to the sums, and waits for the update `IN_FLIGHT` earlier.
+        """Adds the metrics of an update to the sums, and waits for the update two steps earlier.
 
-        At most `IN_FLIGHT` updates are therefore queued on the devices.
+        At most two updates (`IN_FLIGHT`) are therefore queued on the devices.
 
         Args:
           step: the number of steps before the update.
           metrics: the metrics of the update by name, each a `Ratio` of a sum and a count, with an
-            axis over the runs if there are several. They must include "skipped".
+            axis over the runs if there are several. They must include "skipped", with the total 1
+            if the update was skipped.
           batches: the batch of each run, a dict of arrays.
         """
         self.pending = _sum(self.pending, metrics) if self.pending else metrics
@@ -216,7 +219,8 @@ class Meter:
           The entries of the line by name; for several runs their means.
 
         Raises:
-          NonFiniteError: if a run skipped more than `max_skipped` updates in a row.
+          NonFiniteError: if a run skipped more updates in a row than the training option
+            `max_skipped`.
         """
         self.check_skipped()
         values = floats_of(self.pending)
@@ -242,7 +246,8 @@ class Meter:
         """Writes a line of metrics.jsonl for each update that was skipped since the last call.
 
         Raises:
-          NonFiniteError: if a run skipped more than `max_skipped` updates in a row.
+          NonFiniteError: if a run skipped more updates in a row than the training option
+            `max_skipped`.
         """
         updates, self._updates = self._updates, []
         # All flags are fetched in a single transfer, because each transfer waits for the device.
@@ -258,8 +263,8 @@ class Meter:
     def _report_skipped(self, number: int, record: Record, update: Update) -> None:
         """Writes a line of metrics.jsonl about a skipped update of run `number`, from 0.
 
-        `record` is the progress of this run. Raises NonFiniteError if it has more than
-        `max_skipped` skipped updates in a row.
+        `record` is the progress of this run. Raises NonFiniteError if it has more skipped updates
+        in a row than the training option `max_skipped`.
         """
         step, limit = update.step + 1, self._work.config.max_skipped
         example_ids = update.example_ids[number]

@@ -118,7 +118,7 @@ def opt_state_shardings(opt_state: Any, params: Any, shardings: Any, mesh: Mesh)
     Args:
       opt_state: the optimizer state, or its shapes and dtypes.
       params: the parameters, or their shapes and dtypes.
-      shardings: the result of `param_shardings`.
+      shardings: a tree like `params` of `NamedSharding`, the result of `param_shardings`.
       mesh: the mesh of devices.
 
     Returns:

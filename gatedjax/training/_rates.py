@@ -23,7 +23,8 @@ class LearningRates:
 
     Args:
       tx: the optimizer.
-      config: the configuration that `tx` is built from; None for another transformation.
+      config: the `OptimizerConfig` from which `make_optimizer` built `tx`; None if `tx` is another
+        transformation of Optax.
       num_steps: the number of steps of the run.
     """
 
@@ -111,7 +112,8 @@ def _closed_over(value: Any, seen: set[int]) -> Iterator[Callable[[Any], Any]]:
 
     Args:
       value: a transformation, a function, or a container of these.
-      seen: the ids of the visited functions, which the function extends.
+      seen: the ids of the functions visited so far, to which the call adds. The first caller
+        passes an empty set.
     """
     if isinstance(value, optax.GradientTransformation):
         yield from _closed_over(value.update, seen)

@@ -44,7 +44,8 @@ def unreached_parameters(
       state: the `TrainState`, or its shapes and dtypes.
       batch: a batch of training, a dict of arrays.
       check: called with the traced results of the loss of the task, (loss, metrics, carry,
-        model_state), for example to check their shapes; None checks nothing.
+        model_state), for example to check their shapes; None checks nothing. The carry is the state
+        that rows of the batch pass on to the next batch, None for a task without such a state.
     """
 
     def loss(params: Any, batch: Batch, rngs: Any, carry: Any, model_state: Any) -> Any:

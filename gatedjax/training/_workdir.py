@@ -157,7 +157,7 @@ class Workdir:
         return self._log
 
     def begin_without_files(self) -> None:
-        """Begins a run that has no folder, as `take` begins one with a folder."""
+        """Begins a run without a folder: from now on `write` passes lines to `on_log`."""
         self._is_open = True
 
     def show(self, step: int, resumed: bool) -> None:
@@ -186,8 +186,8 @@ class Workdir:
         """Appends a line, a dict of JSON values, to metrics.jsonl.
 
         The line is also passed to `on_log` and, for its floats, to TensorBoard; it needs the
-        entries "split" and "step". Before `take`, and in other processes than process 0, the call
-        has no effect.
+        entries "step" and "split": "train", "eval" or "skipped" (a skipped update). Before `take`,
+        and in other processes than process 0, the call has no effect.
         """
         if not self._is_open:
             return

@@ -160,7 +160,7 @@ class CheckpointStore:
           trees: {"state": ..., "best": ...}, trees of NumPy arrays with None for arrays of size 0.
           leaves: {"state": ..., "best": ...}, all arrays by dotted name, arrays of size 0 included.
           record: the content of the JSON file of the checkpoint: settings, counters and metrics of
-        the run. The hashes of the arrays are in a file of their own, which this method writes.
+            the run. The hashes of the arrays are in another file, which this method writes.
         """
         partial = self.directory / f"{step}.partial"
         try:
@@ -285,7 +285,8 @@ class CheckpointStore:
           arrays: True also checks the hashes of all arrays.
 
         Returns:
-          The manifest, the dict that the method `manifest` describes.
+          The manifest, a dict with "step", "time", "files" (size and hash of each file) and
+          "leaves" (shape and hash of each array), see the method `manifest`.
 
         Raises:
           CheckpointDamaged: if a file or an array differs from the save; the message names it.

@@ -26,7 +26,8 @@ def run_evaluation(
 ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
     """Computes the metrics of a pass over data, and collects the predictions for the real rows.
 
-    Rows are real if their weight is above 0.
+    Real rows are the examples, of weight above 0; filler rows, which complete a batch, have weight
+    0.
 
     Args:
       task: the task, with the method `evaluate`.
@@ -72,6 +73,9 @@ def concatenate_rows(name: str, parts: list[np.ndarray]) -> np.ndarray:
     Args:
       name: the name of the predictions, for the message.
       parts: an array [B, ...] for each batch.
+
+    Returns:
+      An array [rows, ...] with the rows of all batches, first to last.
 
     Raises:
       ValueError: if the arrays differ in shape, except for the rows.

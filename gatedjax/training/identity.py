@@ -97,9 +97,9 @@ def _mapping(name: str, source: object) -> dict[str, Any]:
 def saved_settings(record: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the settings in the record of a checkpoint, nested dicts by name.
 
-    The result is {} if another program wrote the record. Before 0.1.0 the settings were in the
-    metadata of the record, and a run of `experiments` had its training options below "config". They
-    are returned in the present layout.
+    `record` is the JSON record of the checkpoint, a dict. The result is {} if another program wrote
+    it. Before 0.1.0 the settings were in the metadata of the record, and a run of `experiments` had
+    its training options below "config". They are returned in the present layout.
     """
     if "settings" in record:
         return record["settings"]
@@ -128,9 +128,10 @@ def without_programs(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def saved_description(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the settings and the metadata in the JSON record of a checkpoint, a dict by name.
+    """Returns the settings and the metadata in the JSON record of a checkpoint, a dict.
 
-    config.json has the same entries.
+    The dict has the entries of both by name, such as "train" of the settings and the name of an
+    experiment of the metadata. config.json has the same entries.
     """
     return saved_settings(record) | record.get("metadata", {})
 
@@ -138,9 +139,9 @@ def saved_description(record: Mapping[str, Any]) -> dict[str, Any]:
 def program_of(tx: optax.GradientTransformation, params: Any) -> str:
     """Returns a digest of the lowered `init` and `update` of an Optax transformation.
 
-    Two transformations with the same digest compute the same updates. The digest depends on all
-    numbers in the transformation, such as a learning rate, and may depend on the versions of JAX
-    and Optax.
+    The digest is a text that ends with 16 hex digits. Two transformations with the same digest
+    compute the same updates. The digest depends on all numbers in the transformation, such as a
+    learning rate, and may depend on the versions of JAX and Optax.
 
     Args:
       tx: the transformation.
@@ -158,6 +159,8 @@ def program_of(tx: optax.GradientTransformation, params: Any) -> str:
 
 def eval_params_digest(function: Callable[..., Any], params: Any, opt_state: Any) -> str:
     """Returns a hash of the program of a function for `fit(eval_params=...)`.
+
+    The hash is a text, "program " and 16 hex digits.
 
     Args:
       function: maps (params, opt_state) to the parameters to evaluate.

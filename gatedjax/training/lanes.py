@@ -76,7 +76,8 @@ class Lane:
 
     Attributes:
       seed: the seed of the run.
-      value: the value of `sweep_over` in the run; None without a sweep.
+      value: the value in this run of the hyperparameter that `TrainConfig.sweep_over` names, such
+        as the learning rate; None without a sweep.
       config: the configuration with which `fit` would train the same run. It lacks a swept number
         that belongs to the task.
     """
@@ -145,8 +146,9 @@ def make_lane_step(
     It maps (states, batches, seed_keys, active, values) to (states, metrics). All arguments and
     results have a leading axis over the L lanes. `states` is a train state and `batches` a batch
     with arrays [L, B, ...]; `seed_keys` [L] are the PRNG keys of the seeds; `active` [L] is True
-    for lanes that have not ended; `values` [L] are the values of the sweep. The state of an
-    inactive lane does not change. metrics are `Ratio`s (sums and counts) by name.
+    for lanes that have not ended; `values` [L] are the values of the hyperparameter
+    `config.sweep_over`, and are not used without a sweep. The state of an inactive lane does not
+    change. metrics are `Ratio`s (sums and counts) by name.
 
     Args:
       task: the task, a model with its loss (see `Task`).
@@ -203,14 +205,14 @@ class _Lanes:
 
     Args:
       task: the task, a model with its loss (see `Task`).
-      lanes: the runs.
+      lanes: the runs, a list of `Lane`s.
       train_data: for each run its training data, with the batch of a step as `data[step]`.
       eval_data: the evaluation batches shared by the runs, or a function from a seed to its
         batches, or None.
       config: the training options.
       devices: the devices to use.
-      initial: the train state and the best parameters at the start, with a leading axis over the
-        runs.
+      initial: a `Restored` with the train state and the best parameters at the start, with a
+        leading axis over the runs.
       tx: the optimizer of a single run.
       is_configured: True if `tx` is built from `config.optimizer`, so that a lane may have another
         learning rate.

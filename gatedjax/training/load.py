@@ -33,8 +33,8 @@ def restore_params(
 
     Args:
       workdir: the workdir of `fit`.
-      like: parameters of the network that the parameters are for. Their shapes and dtypes suffice
-        if partial is False.
+      like: a tree with the parameters of the network that receives the parameters, such as the
+        result of `task.init`. Their shapes and dtypes suffice if partial is False.
       partial: True reads the parameters with the same name, shape and dtype, and returns all others
         as they are in `like`.
       which: "best" reads the best parameters by the evaluations up to the checkpoint, "last" the

@@ -214,8 +214,8 @@ def read_lines(path: Path) -> list[tuple[int, str]] | None:
 class MetricsLog:
     """The file metrics.jsonl, with a JSON object per line.
 
-    The constructor reads the file, and `begin` is the first to change it. Lines after the restored
-    step are removed.
+    The constructor reads the file, and `begin` is the first to change it: it removes the lines
+    after the step from which the run continues. `write` appends a line.
 
     Args:
       path: the file; its folder must exist.

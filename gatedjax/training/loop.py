@@ -88,11 +88,14 @@ Callback = Callable[[int, TrainState, dict[str, float]], None]
 class Engine(Protocol):
     """The arrays of a run, or of several runs side by side, and the functions that change them.
 
-    The training loop calls these methods in each step. The numbers of runs count from 0.
+    The training loop calls the methods: `batches` yields the data, `advance` trains for a step,
+    `evaluate` evaluates, and `fetch` returns the arrays for a checkpoint. The numbers of runs count
+    from 0.
 
     Attributes:
       state: the train state; for several runs its arrays have a leading axis over the runs.
-      eval_data: the evaluation data, or None.
+      eval_data: the batches of an evaluation pass, for several runs perhaps a list of the batches
+        of each run; None without evaluations.
     """
 
     state: TrainState
@@ -101,7 +104,7 @@ class Engine(Protocol):
     def batches(self, start: int) -> Iterator[list[Batch]]:
         """Yields for each step, from `start` on, a list with the batch of each run.
 
-        A single run gives lists of one batch.
+        A single run gives lists of one batch. The iterator does not end before the last step.
         """
 
     def advance(self, batches: list[Batch], running: list[int]) -> Metrics:
@@ -158,7 +161,7 @@ class Engine(Protocol):
         run its best parameters are the last ones.
 
         Args:
-          carry: the result of `fetch_carry`.
+          carry: the carried state, a tree of NumPy arrays or None, as from `fetch_carry`.
           records: the progress of each run.
         """
 
@@ -184,18 +187,20 @@ class TrainingRun:
     """The variables of the training loop.
 
     Attributes:
-      engine: the arrays of the run, or of several runs side by side.
-      work: the work folder.
-      meter: the metrics since the last line of metrics.jsonl.
-      shared: the settings, metadata and digests that all checkpoints of the run record.
+      engine: the `Engine` with the arrays of the run, or of several runs side by side.
+      work: the `Workdir` with the training options, the log and the checkpoints.
+      meter: the `Meter` of the metrics since the last line of metrics.jsonl.
+      shared: the `Shared` settings, metadata and digests that all checkpoints of the run record.
       step: the number of steps so far.
       resumed: True if the run continues from a checkpoint.
-      stop_when: maps the number of steps so far to True if the run ends there, before `num_steps`.
+      stop_when: maps the number of steps so far to True if the run ends there, before `num_steps`;
+        None ends no run early.
       callbacks: functions (step, state, metrics) that are called after each step that is logged or
         evaluated.
-      shapes: the shapes of the batches so far, because each new shape is compiled.
-      reach: a search for parameters that no gradient reaches, until the first line of a new run.
-      seen: hashes of the batches since the processes of the run last compared them.
+      shapes: a set of the shapes of the batches so far, because each new shape is compiled.
+      reach: a `Reach`, which searches for parameters that no gradient reaches, until the first line
+        of a new run; then None.
+      seen: a `Seen`, the hashes of the batches since the processes of the run last compared them.
     """
 
     engine: Engine
@@ -276,8 +281,9 @@ def train(run: TrainingRun, signals: Signals) -> int | None:
 def _evaluates(run: TrainingRun, at_end: bool) -> bool:
     """Returns True if the runs are evaluated after this step, and have not been at this step.
 
-    They are evaluated at multiples of `eval_every` and, with `at_end` True, after the last step; a
-    run without evaluation data never is.
+    `run` are the variables of the training loop. The runs are evaluated at multiples of
+    `eval_every` and, with `at_end` True, after the last step; without evaluation data they never
+    are.
     """
     if run.engine.eval_data is None or not (at_end or run.step % run.work.config.eval_every == 0):
         return False

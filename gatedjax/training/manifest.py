@@ -295,7 +295,9 @@ def _sizes(folder: Path, files: dict[str, Any]) -> list[str]:
 
 
 def verify(folder: Path, below: str = "") -> dict[str, Any]:
-    """Checks the hashes of the files of a step and returns its manifest, see `read_manifest`.
+    """Checks the hashes of the files of a step and returns its manifest.
+
+    The manifest is a dict with "step", "time", "files" and "leaves" (arrays), see `read_manifest`.
 
     Args:
       folder: the folder of the step, a checkpoint.

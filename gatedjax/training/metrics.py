@@ -33,8 +33,9 @@ class Ratio:
         """Returns a `Ratio` of the weighted sum of values and the sum of weights.
 
         Args:
-          values: [B], a value per row. Values at rows of weight 0, NaN included, have no effect.
-          weight: [B], a weight per row; 0 for filler rows.
+          values: [B], a value for each of the B rows of a batch. Values at rows of weight 0, NaN
+            included, have no effect.
+          weight: [B], a weight per row: 1 for an example, 0 for a filler row.
         """
         # The values are replaced before the product, because 0 times NaN is NaN.
         real_values = jnp.where(weight > 0, values, 0).astype(jnp.float32)

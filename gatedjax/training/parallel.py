@@ -276,16 +276,17 @@ class Parallel:
     def shard(self, batch: Batch) -> Batch:
         """Splits the rows of a batch over the devices, after adding filler rows if necessary.
 
-        The number of rows becomes a multiple of the number of devices along the batch axis times
-        `accumulate`, see `pad_rows`. With "pmap" the arrays have the shape [devices, rows per
-        device, ...].
+        The result is the batch, a dict of arrays, on the devices. The number of rows becomes a
+        multiple of the number of devices along the batch axis times `accumulate`, see `pad_rows`.
+        With "pmap" the arrays have the shape [devices, rows per device, ...].
         """
         return self._split_rows(pad_rows(batch, self._parts * self.accumulate))
 
     def shard_carry(self, carry: Carry) -> Carry:
         """Splits the rows of a carried state over the devices as `shard` splits those of a batch.
 
-        `carry` is a tree of arrays with rows first. Filler rows are 0; None stays None.
+        `carry` is a tree of arrays with rows first, and so is the result, with its arrays on the
+        devices. Filler rows are 0; None stays None.
         """
 
         def pad(array: Any) -> np.ndarray:
@@ -361,7 +362,8 @@ class Parallel:
 
         Args:
           state: the train state with its arrays on the devices, as from `place`.
-          carry: the result of `fetch_carry`, which becomes the carry of the returned state.
+          carry: the carried state as NumPy arrays or None, as from `fetch_carry`. It becomes the
+            carry of the returned state.
         """
         return dataclasses.replace(self.host(dataclasses.replace(state, carry=None)), carry=carry)
 
@@ -429,9 +431,10 @@ class Parallel:
     def eval_step(self, task: AnyTask) -> Callable[..., Any]:
         """Compiles the evaluation of a task.
 
-        It maps (params, batch, carry, model_state) to (metrics, predictions, carry). The rows of
-        the predictions are in the order of the batch. The carry and the model state are None for a
-        task without them. The function is cached for each task, so that a test after training does
+        The result is a function from (params, batch, carry, model_state) to (metrics, predictions,
+        carry). The metrics are `Ratio`s by name. The predictions are arrays [B, ...] by name, in
+        the order of the B rows of the batch. The carry and the model state are None for a task
+        without them. The function is cached for each task, so that a test after training does
         not compile the evaluation again.
         """
         if id(task) not in self._eval_steps:

@@ -68,7 +68,7 @@ class _Single:
       config: the training options.
       parallel: the devices.
       initial: a `Restored` with the train state and the best parameters at the start.
-      rates: finds the learning rates in the state of the chain.
+      rates: a `LearningRates`, which finds the learning rates in the state of the chain.
       point: maps (params, opt_state) to the parameters to evaluate.
 
     Attributes:
@@ -182,7 +182,7 @@ class _Single:
         """Returns the train state and the best parameters as NumPy arrays.
 
         Args:
-          carry: the result of `fetch_carry`.
+          carry: the carried state, a tree of NumPy arrays or None, as from `fetch_carry`.
           records: a list with the progress of the run. Before its first evaluation the best
             parameters are the present ones.
         """

@@ -199,7 +199,8 @@ def refuse_mean_loss(metrics: Metrics, fresh: bool) -> Metrics:
     the batch. A step that was built with check_loss=True adds it.
 
     Args:
-      metrics: the metrics of a step, `Ratio`s by name, perhaps with a leading axis over lanes.
+      metrics: the metrics of a step, `Ratio`s by name, perhaps with a leading axis over several
+        runs side by side.
       fresh: True for the first step of a run, the only one for which the entry is checked.
 
     Raises:
@@ -236,6 +237,9 @@ def _summed_gradients(
 
     Returns:
       ((loss, (metrics, (carry, model_state))), grads), with the structure of `params` for `grads`.
+      Loss, metrics and gradients are sums over the parts, and the carry has the rows of all parts
+      in their order. All parts have the same `rngs`, and with more than one part the model state
+      is None.
     """
     grad_fn = jax.value_and_grad(loss, has_aux=True)
     if parts == 1:
@@ -382,6 +386,8 @@ def make_train_step(
 
     Returns:
       A pure function (state, batch, seed_key) -> (state, metrics), which the caller may compile.
+      The states are `TrainState`s, seed_key is `jax.random.key(seed)`, the same at all steps, and
+      metrics are `Ratio`s by name.
 
     Raises:
       ValueError: if accumulate is above 1 for a task with a model state.

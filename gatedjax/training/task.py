@@ -17,6 +17,7 @@ Carry = Any
 class Task(Protocol):
     """A model with its loss, for `fit`: an object of any class with these methods.
 
+    `init` returns parameters, `loss` a loss and metrics, and `evaluate` metrics and predictions.
     A batch is a dict of arrays with a leading axis B. "weight" [B] is 1 for examples and 0 for
     the filler rows of a last batch.
 
@@ -100,9 +101,9 @@ class StatefulTask(Protocol):
     """A task with a state that each row carries to the next batch, for windows of long texts.
 
     It is a `Task` with a loss and an evaluation that also take the carried state and return the
-    next carried state. Gradients do not flow into earlier steps. The carried state is part of the
-    train state: it is split over devices like the rows, and saved in checkpoints. The task must
-    reset it at rows that begin a new text.
+    next carried state, and with `init_carry`, which returns the first. Gradients do not flow into
+    earlier steps. The carried state is part of the train state: it is split over devices like the
+    rows, and saved in checkpoints. The task must reset it at rows that begin a new text.
 
         >>> class Sums:
         ...     def init(self, key, batch):
@@ -135,9 +136,10 @@ class StatefulTask(Protocol):
     ) -> tuple[jax.Array, tuple[dict[str, Ratio], Carry]]:
         """Returns (loss, (metrics, new carry)), with the loss summed over rows of weight 1.
 
-        The carry is a tree of arrays with the leading axis B, for the next batch. The metrics are
-        `Ratio`s by name and must include "loss". `params` are the parameters, `batch` is a dict of
-        arrays, and `rngs` has a PRNG key for each of the streams "dropout" and "gate".
+        `carry` is the state that the rows of the last batch passed on, a tree of arrays [B, ...],
+        and the new carry is that for the next batch. The metrics are `Ratio`s by name and must
+        include "loss". `params` are the parameters, `batch` is a dict of arrays, and `rngs` has a
+        PRNG key for each of the streams "dropout" and "gate".
         """
 
     def evaluate(
@@ -145,9 +147,10 @@ class StatefulTask(Protocol):
     ) -> tuple[dict[str, Ratio], dict[str, jax.Array], Carry]:
         """Returns (metrics, predictions, new carry) for parameters, a batch and a carry.
 
-        `params` is a tree of arrays, and `batch` a dict of arrays [B, ...]. The metrics are
-        `Ratio`s by name, the predictions arrays [B, ...] by name, and the carry is a tree of arrays
-        [B, ...], for the next batch.
+        `params` is a tree of arrays, and `batch` a dict of arrays [B, ...]. `carry` is the state
+        that the rows of the last batch passed on, a tree of arrays [B, ...], and the new carry is
+        that for the next batch. The metrics are `Ratio`s by name, and the predictions arrays
+        [B, ...] by name.
         """
 
 
@@ -155,16 +158,18 @@ class StatefulTask(Protocol):
 class ModelStateTask(Protocol):
     """A task with a model state that no gradient trains, such as the statistics of BatchNorm.
 
-    It is a `Task` with a loss that also takes the model state and returns the next model state, and
-    with an evaluation that takes it. The model state is part of the train state: each device has
-    the same copy, checkpoints save it, and a skipped update does not change it.
+    It is a `Task` with a loss that also takes the model state and returns the next model state,
+    with an evaluation that takes it, and with `init_model_state`, which returns the first. The
+    model state is part of the train state: each device has the same copy, checkpoints save it, and
+    a skipped update does not change it.
 
     The loss receives the whole batch, even with several devices, so that the model state depends on
     the whole batch. Filler rows, of weight 0, must not enter it (`flax.linen.BatchNorm` has
     `mask=`).
 
-    A task that also carries rows (`StatefulTask`) takes and returns the carry first: its loss takes
-    (params, batch, rngs, carry, model_state) and returns (loss, (metrics, carry, model_state)).
+    A task may also have a carried state, which each row passes on to the next batch, as a
+    `StatefulTask` has. Its loss takes (params, batch, rngs, carry, model_state) and returns (loss,
+    (metrics, carry, model_state)).
 
         >>> class Centred:
         ...     def init(self, key, batch):
@@ -263,9 +268,10 @@ class TrainedStatefulTask(Protocol):
     ) -> tuple[jax.Array, tuple[dict[str, Ratio], Carry]]:
         """Returns (loss, (metrics, new carry)), with the loss summed over rows of weight 1.
 
-        The carry is a tree of arrays with the leading axis B, for the next batch. The metrics are
-        `Ratio`s by name and must include "loss". `params` are the parameters, `batch` is a dict of
-        arrays, and `rngs` has a PRNG key for each of the streams "dropout" and "gate".
+        `carry` is the state that the rows of the last batch passed on, a tree of arrays [B, ...],
+        and the new carry is that for the next batch. The metrics are `Ratio`s by name and must
+        include "loss". `params` are the parameters, `batch` is a dict of arrays, and `rngs` has a
+        PRNG key for each of the streams "dropout" and "gate".
         """
 
 
@@ -433,8 +439,8 @@ def call_evaluate(
 def _extra(task: Any, carry: Carry, model_state: Any) -> dict[str, Any]:
     """Returns a dict of the states that the loss of a task takes after `rngs`, by name.
 
-    The dict has "carry" if the task carries rows and "model_state" if it has a model state, in this
-    order.
+    The dict has `carry` as "carry" if the task has a carried state (`StatefulTask`), and
+    `model_state` as "model_state" if it has a model state (`ModelStateTask`), in this order.
     """
     return ({"carry": carry} if is_stateful(task) else {}) | (
         {"model_state": model_state} if has_model_state(task) else {}

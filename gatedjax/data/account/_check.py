@@ -38,7 +38,7 @@ class FileAccount(ReadReport):
       error: the reason why the file could not be read, or None.
       lines: number of lines that were read.
       used: number of lines that give examples.
-      quarantine: the lines that were set aside, with the reasons.
+      quarantine: a `Quarantined` for each line that was set aside, with its number and the reason.
       skipped: lines that were left out on purpose: reason -> count.
       spans: the account of the spans of trees, a `SpanCounts`; None if the examples are not spans.
       notes: unusual lines that are used: reason -> count.
@@ -80,9 +80,9 @@ class Report:
     Attributes:
       name: the name of the data set.
       origin: a description of the place of its files.
-      files: the account of the lines of each official part.
-      splits: the statistics of the texts of each split.
-      overlaps: the texts that two splits share, for each pair of splits.
+      files: a tuple with the `FileAccount` of each official part, which counts its lines.
+      splits: a tuple with the `SplitTexts` of each split, the statistics of its texts.
+      overlaps: a tuple with the `Overlap` of each pair of splits, the texts that both have.
       conflicting: the number of distinct texts with more than one label in the data set.
     """
 
@@ -115,8 +115,9 @@ def check(
 
     Args:
       name: a name that `load` accepts.
-      manual_dir: folder with the raw files.
+      manual_dir: folder with the raw files; None reads the prepared set.
       data_dir: TFDS folder, for a prepared set; used if manual_dir is not given or lacks the files.
+        None is the default folder of TFDS.
       examples: the largest number of texts to list for each pair of splits that share texts.
 
     Returns:
@@ -160,8 +161,9 @@ def check(
 def _of_id(places: Mapping[int, str], first: int, ids_per_row: int, example_id: int) -> str:
     """Returns the location, such as "FILE:LINE", of the example with the id `example_id`.
 
-    `places` maps the index of a row to its location. The ids of the part begin at `first`, and each
-    row has `ids_per_row` ids.
+    A row is a line (or file) of an official part of the data set. `places` maps the index of a row
+    to its location. `first` is the first example id of the part, and row i has the `ids_per_row`
+    ids from `first` + i * `ids_per_row` on, because a line may give several examples.
     """
     return places[(example_id - first) // ids_per_row]
 
@@ -170,7 +172,7 @@ class _Reader:
     """A reader of parts of a data set: raw files if manual_dir has any, else the prepared set.
 
     Args:
-      declared: the declaration of the data set.
+      declared: a `DataSet`, the declaration of the data set.
       manual_dir: folder with the raw files; None reads the prepared set.
       data_dir: TFDS folder of the prepared set; None is TFDS's own folder.
 
@@ -201,7 +203,10 @@ class _Reader:
             )
 
     def _find(self, part: str) -> bool:
-        """Returns True if the raw file of a part exists, also if it is damaged."""
+        """Returns True if manual_dir has the raw file of a part, also if the file is damaged.
+
+        `part` is the name of an official part, such as "train".
+        """
         try:
             return self._declared.files.find(self._folder, part)[0] is not None
         except ValueError:  # a damaged archive, whose fault `read_part` reports
@@ -302,10 +307,10 @@ def _recount(path: AnyPath, rows: FileRows, declared: DataSet) -> int:
 
 
 def _check_embedded(declared: Embedded, examples: int) -> Report:
-    """Returns the statistics of the texts of a data set without files.
+    """Returns the report on a data set without files, such as the generated set "polarity".
 
-    `examples` is the number of common texts to list per pair of splits. `declared` is the
-    declaration of the data set.
+    `declared` is the declaration of the data set, with its name, splits and examples. `examples` is
+    the largest number of texts to list for each pair of splits that share texts.
     """
     accounts, texts = [], {}
     for split, size in declared.sizes.items():

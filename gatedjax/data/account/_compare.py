@@ -120,7 +120,10 @@ def _image(example: Example, place: Callable[[int], str]) -> Text:
 
 
 def _labels(texts: Sequence[Text]) -> dict[bytes, set[int]]:
-    """Returns the labels of each distinct text: digest of the text -> set of its labels."""
+    """Returns the labels of each distinct text: digest of the text -> set of its labels.
+
+    Texts without tokens are left out.
+    """
     labels = collections.defaultdict(set)
     for text in texts:
         if text.length:  # empty texts do not count as repetitions
@@ -129,7 +132,10 @@ def _labels(texts: Sequence[Text]) -> dict[bytes, set[int]]:
 
 
 def conflicting(texts: Sequence[Text]) -> int:
-    """Returns the number of distinct texts that occur with more than one label in `texts`."""
+    """Returns the number of distinct texts that occur with more than one label in `texts`.
+
+    Texts without tokens are left out.
+    """
     return sum(len(labels) > 1 for labels in _labels(texts).values())
 
 

@@ -99,9 +99,10 @@ def _candidates(encoded: EncodedCloze, row: int) -> int:
 
 
 def _positions(encoded: EncodedCloze, row: int) -> int:
-    """Returns the largest number of occurrences of a candidate in a document, at least 1.
+    """Returns how often the most frequent candidate of a question occurs in its document.
 
-    `row` is the position of the question in `encoded`.
+    The result is at least 1, also if no candidate occurs. `row` is the position of the question in
+    `encoded`.
     """
     where = encoded.occurrences[row][:, 0]
     return int(np.bincount(where).max()) if len(where) else 1
@@ -175,9 +176,11 @@ class ClozeBatches(PlannedBatches):
     - document int32 [B, N], document_lengths [B]; query int32 [B, Q], query_lengths [B], with the
       begin and end markers; 0 is padding.
     - cloze int32 [B]: index of the placeholder in the query.
-    - occurrence bool [B, N, K], or if B N K is above `dense_cells`, candidate_positions int32
-      [B, K, P], indices in the document padded with -1.
-    - candidate_mask bool [B, K]; label int32 [B], -1 if the answer is no candidate.
+    - occurrence bool [B, N, K], True where a token of the document belongs to a candidate; or if
+      B N K is above `dense_cells`, candidate_positions int32 [B, K, P], the indices of these tokens
+      in the document, padded with -1.
+    - candidate_mask bool [B, K], True at candidates, False at padding; label int32 [B], the index
+      of the answer among the candidates, -1 if it is none.
     - weight f32 [B]; example_id int32 [B].
     - with characters: word_characters int32 [B, W, 10] and word_lengths [B, W], the distinct words
       of each row's document and query; document_words [B, N] and query_words [B, Q], indices into
@@ -186,7 +189,7 @@ class ClozeBatches(PlannedBatches):
     Memory of the large arrays: B N K bytes (dense) or 4 B K P; 44 B W with characters.
 
     Args:
-      encoded: the questions.
+      encoded: the questions, an `EncodedCloze` that `encode_cloze` returns.
       batch_size: B, rows per batch.
       shapes: shapes of the buckets; None plans them for these questions.
       max_shapes: the number of shapes to plan.
@@ -319,7 +322,12 @@ class ClozeBatches(PlannedBatches):
                     )
 
     def _dense(self, shape: ClozeShape) -> bool:
-        """Returns True if batches of this shape have an occurrence mask instead of positions."""
+        """Returns True if batches of this shape have the mask "occurrence" [B, N, K].
+
+        It is True where one of the N tokens of a document belongs to one of the K candidates of a
+        question. If the method returns False, the batches have "candidate_positions" [B, K, P], the
+        at most P positions of these tokens for each candidate.
+        """
         return self.batch_size * shape.document * shape.candidates <= self.dense_cells
 
     def _occurrence(self, rows: np.ndarray, shape: ClozeShape) -> Batch:

@@ -14,10 +14,11 @@ BEGIN, END = "@begin", "@end"
 
 
 class _Words(Source):
-    """Cloze questions as texts, for counts of words; it is constructed like a `Source`.
+    """Cloze questions as texts, for counts of words.
 
-    It yields {"tokens"} for each question: the tokens of the document and of the query with its
-    markers.
+    Construct it with a sequence of questions, dicts with "tokens" (the document) and "query", and
+    their `SourceInfo`. An iteration yields a dict {"tokens": tuple of words} for each question: the
+    tokens of the document, "@begin", the tokens of the query, and "@end".
     """
 
     def __iter__(self) -> Iterator[Example]:
@@ -66,7 +67,7 @@ class EncodedCloze:
         candidate.
       labels: int32 [n]: index of the candidate that is the answer, or -1.
       example_ids: int32 [n], the id of each example in the source.
-      cut: the number of documents that were truncated to max_doc_len.
+      cut: the number of documents that `encode_cloze` truncated to its `max_doc_len` tokens.
       rows: int64 [n], the position of each question in `source`.
       source: the examples that were encoded.
     """
@@ -94,7 +95,7 @@ class EncodedCloze:
     def document_lengths(self) -> np.ndarray:
         """The number of tokens of the document of each of the n questions, int32 [n].
 
-        A document that was truncated to `max_doc_len` counts as it was truncated.
+        Of a document that `encode_cloze` truncated only the remaining tokens count.
         """
         return np.array([len(ids) for ids in self.documents], np.int32)
 
@@ -116,7 +117,10 @@ class EncodedCloze:
         return np.array(occurs, bool)
 
     def example(self, index: int) -> Example:
-        """Returns the question at position `index` as the dict of words and label in its source."""
+        """Returns the question at position `index`, the dict of the example in `source`.
+
+        Its keys include "tokens" (the document), "query", "candidates", "answer" and "label".
+        """
         return self.source[int(self.rows[index])]
 
     def take(self, rows: np.ndarray) -> "EncodedCloze":

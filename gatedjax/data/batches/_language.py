@@ -41,7 +41,7 @@ class LanguageModelBatches(StepBatches):
     window and never predicts the first token of a row (at most n - 1 predictions).
 
     Args:
-      stream: the tokens of a split.
+      stream: the tokens of a split, a `TokenStream`.
       batch_size: B, rows per batch.
       num_steps: tokens per window, the length over which gradients flow.
       one_pass: True ends the batches after an epoch.

@@ -20,7 +20,8 @@ class StepBatches(abc.ABC):
     """A sequence of batches by step: endless training, or a pass of `steps_per_epoch` steps.
 
     A batch is a dict of arrays: name -> array with B rows, a row per example. `batches[step]` is
-    the batch of a step, from 0.
+    the batch of a step, from 0. The class is abstract: a subclass, such as `Batches`, defines
+    `__getitem__` and sets the attributes.
 
     Attributes:
       steps_per_epoch: the number of batches of an epoch.
@@ -111,7 +112,7 @@ class _Range:
     The entry at index i is the batch of the step `start` + i.
 
     Args:
-      batches: batches by step.
+      batches: batches by step, a `StepBatches`.
       start: the first step.
       stop: the step after the last.
     """
@@ -132,8 +133,9 @@ class _Range:
 class PlannedBatches(StepBatches):
     """Batches with examples of a single bucket each, a base class of batches by step.
 
-    A bucket is a group of examples that are padded to the same shape, so that a program is compiled
-    only once for each bucket.
+    A subclass defines `__getitem__`, which makes the batch of a step from the examples at the
+    positions `rows(step)`. A bucket is a group of examples that are padded to the same shape, so
+    that a program is compiled only once for each bucket.
 
     Each epoch permutes the examples, fills the batches of each bucket in that order and permutes
     the batches. The sequence of shapes does not depend on the seed. The last batch of a bucket may

@@ -35,10 +35,10 @@ class SequenceBatches(PlannedBatches):
       sequences: name -> an array of ids per example.
       example_ids: int [n].
       lengths: name of a length in the batch -> name of its sequence.
-      columns: name -> a number per example.
-      batch_size: examples per batch; exclusive with max_tokens.
-      max_tokens: cells per batch [B, T]. A batch has at least one example; from 8 rows on their
-        number is a multiple of 8, so that they divide over devices.
+      columns: name -> a number per example, [n]; None means no columns.
+      batch_size: examples per batch; None if max_tokens is given.
+      max_tokens: cells per batch [B, T]; None if batch_size is given. A batch has at least one
+        example; from 8 rows on their number is a multiple of 8, so that they divide over devices.
       bucket_edges: padded lengths, ascending; None plans them.
       max_buckets: the largest number of planned edges, each of which costs a compilation.
       seed: seed of the order.

@@ -27,7 +27,7 @@ _DAMAGED_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError,
 
 @dataclasses.dataclass(frozen=True)
 class ArchivePath:
-    """A member of an archive.
+    """A member of an archive, the base class of `TarPath` and `ZipPath`, which read its content.
 
     Attributes:
       archive: path of the archive.

@@ -46,8 +46,9 @@ class FileRows:
     """The well-formed and the malformed lines of an official part of a data set.
 
     Attributes:
-      rows: the well-formed lines, sorted by their index.
-      quarantine: the lines that were set aside, with the reasons.
+      rows: a `FileRow` for each well-formed line, with its label and content, sorted by their
+        index.
+      quarantine: a `Quarantined` for each line that was set aside, with its number and the reason.
       counted: the number of lines that the reader counted before parsing; None if it did not count.
       note: a description of the text if it replaces the official text, else None.
     """

@@ -45,7 +45,7 @@ class PartPath:
     Attributes:
       path: the file, plain or .gz.
       part: name of the part, for messages.
-      belongs: returns True for a line of the part.
+      belongs: returns True for a line of the part; the line is bytes, without its end.
     """
 
     path: Path

@@ -41,10 +41,11 @@ class Places(abc.ABC):
         raise FileNotFoundError("it has no download")
 
     def prepared_name(self, part: str, file: str) -> str:
-        """Returns the name of a raw file for reports on a set that TFDS prepared.
+        """Returns the name of a raw file, such as "train.csv", for reports on a prepared TFDS set.
 
-        `part` is an official part, such as "train", and `file` the path of its raw file. The report
-        names the file for lines of the part that were set aside.
+        `part` is an official part, such as "train", and `file` the path of its raw file. The name
+        is the last component of the path; a subclass may return the official name of the file
+        instead. The report names the file for lines of the part that were set aside.
         """
         return Path(file).name
 
@@ -57,7 +58,8 @@ class Files(Places):
       names: official part, such as "train" -> name of its file.
       tops: folders below manual_dir that may have the set; "" is manual_dir itself.
       inner: folders below `tops` that may have the files.
-      url: address before the name of a file, or of an archive if there are archives.
+      url: address before the name of a file, or of an archive if there are archives; None if there
+        is no download.
       archives: part -> archive that contains its file.
       inside: prefix of the names in the archive.
       missing_format: the text for a missing file in messages, in which {0} becomes its name.
@@ -99,7 +101,10 @@ class Files(Places):
         return {part: self._member(paths[name], part) for part, name in names.items()}
 
     def prepared_name(self, part: str, file: str) -> str:
-        """Returns the official name of the file of an official part; `file` does not matter."""
+        """Returns the name in `names`, such as "train.csv", of the file of an official part.
+
+        `part` is the official part, such as "train"; `file`, a path, does not matter.
+        """
         return self.names[part]
 
     def _member(self, archive: Path, part: str) -> AnyPath:

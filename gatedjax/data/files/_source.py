@@ -76,7 +76,7 @@ class ReadReport:
     Attributes:
       lines: the number of lines that were read.
       used: the number of lines that give examples.
-      quarantine: the lines that were set aside, with the reasons.
+      quarantine: a `Quarantined` for each line that was set aside, with its number and the reason.
       skipped: well-formed lines left out on purpose: reason -> count.
       spans: the account of the spans, if the examples are spans of the lines; else None.
       notes: unusual lines that are used: reason -> count; a line may have several reasons.
@@ -124,7 +124,7 @@ class Source(Sequence[Example]):
 
     @property
     def quarantine(self) -> tuple[Quarantined, ...]:
-        """The lines that were set aside."""
+        """The lines that were set aside, each with its file, line number and the reason."""
         return self.report.quarantine
 
     def __len__(self) -> int:

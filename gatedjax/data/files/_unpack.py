@@ -29,7 +29,7 @@ _LIMIT: contextvars.ContextVar[int | None] = contextvars.ContextVar("unpack_limi
 
 
 class TooLarge(ValueError):
-    """Raised if the unpacked size of a file is larger than the limit."""
+    """Raised if a file unpacks to more bytes than the limit, by default 1 GiB."""
 
 
 class Damaged(ValueError):

@@ -12,9 +12,9 @@ File = tuple[str, bytes | None]
 
 
 def files_of(folder: Path, prefix: str = "") -> Iterator[File]:
-    """Yields (name, content) of each entry of a folder; the content of a subfolder is None.
+    """Yields (name, content) of each entry of a folder.
 
-    `prefix` is put before each name.
+    The content is bytes, or None for a subfolder. `prefix` is put before each name.
     """
     for file in folder.iterdir():
         yield f"{prefix}{file.name}", file.read_bytes() if file.is_file() else None

@@ -62,7 +62,9 @@ CONFIGS = _groups([(declared.config, declared.name) for declared in SETS.values(
 
 
 def names() -> tuple[str, ...]:
-    """Returns the names of all data sets, aliases and families, sorted.
+    """Returns the names that `load` accepts, sorted: of data sets, aliases and families.
+
+    An alias is another name of a set, and a family, such as "cbt", a common name of several sets.
 
     >>> "sst" in names(), "polarity" in names()
     (True, True)
@@ -86,7 +88,9 @@ def check_known(noun: str, name: object, names: Sequence[str]) -> None:
 def resolve(name: str, options: SetOptions | None = None) -> tuple[DataSet | Embedded, SetOptions]:
     """Returns (declaration of the data set, options) for the name of a set, alias or family.
 
-    Options are option name -> value, for example {"granularity": "binary"}.
+    An alias is another name of a set, and a family, such as "cbt", a common name of several sets.
+    The declaration is a `DataSet`, which has files, or an `Embedded`, which needs none. Options are
+    option name -> value, for example {"granularity": "binary"}.
     The returned options have a value for each option of the data set: the given value, else the
     value of the alias, else the default. Raises ValueError for an unknown name, option or value.
     """

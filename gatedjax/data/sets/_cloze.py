@@ -133,7 +133,7 @@ def example(question: Question, example_id: int) -> Example:
     "tokens" are the tokens of the document, "query" and "answer" are tuples of tokens, "candidates"
     is a tuple of tuples of tokens. "label" is the index of the answer among the candidates, or -1.
     "status" is 0 if a token of the answer occurs in the document, 1 if none does, and 2 if the
-    answer is no candidate.
+    answer is no candidate. "example_id" is the given id.
     """
     return {
         "tokens": _split(question.document),
@@ -175,9 +175,12 @@ def cloze_set(*, description: str, **declared: Any) -> DataSet:
     """Declares a set of cloze questions. Its classes are the status of the answer.
 
     Args:
-      description: the description of its TFDS form.
+      description: a text about the set, which TFDS shows for the set that it stores.
       **declared: the fields of `DataSet` that differ between the sets, such as name, files and
         read_rows.
+
+    Returns:
+      The declaration of the data set.
     """
     return DataSet(
         **declared,

@@ -32,7 +32,8 @@ ReadPart = Callable[[str], FileRows]
 class TfdsForm:
     """The TFDS form of a data set that gatedjax builds without TensorFlow: a record per row.
 
-    A record is a dict with a value for each key of `features`.
+    A row is a `FileRow`, a line or text of the data set with its label and content. A record is a
+    dict with a value for each key of `features`.
 
     Attributes:
       description: the description of the data set.
@@ -67,27 +68,30 @@ class DataSet:
       name: the name for `load`.
       official: part -> number of lines; None if no number is published.
       where: the address of the files, for messages.
-      files: finds and downloads the raw files.
+      files: a `Places`, which finds and downloads the raw files.
       read_rows: maps (file, part) to rows; `by_lines` makes such a function from a parser of lines.
       examples: maps (rows, first id, options) to examples; see `eagerly` and `lazily`.
       classes: the names of the classes, or a function that maps the options to them.
-      tfds: the TFDS form; None for a set that TFDS builds.
+      tfds: a `TfdsForm`, the form that TFDS stores; None for a set that TFDS builds.
       tfds_rows: for a set that TFDS builds, maps (records, part) to rows; else None.
       aliases: other names of the set -> their options.
-      family: name of a family of sets, its option, and the value of the option for this set; the
+      family: (name of a family of sets, its option, value of the option for this set), or None; the
         set that is declared first is the default.
-      config: the name of a TFDS builder, its option, and the value for this set, a configuration of
-        the builder; there is no default.
+      config: (name of a TFDS builder, its option, value of the option for this set, which is a
+        configuration of the builder), or None; there is no default.
       options: option -> values, the default first.
       of_part: maps (part, options) to the options of that part.
       unit: the plural noun for rows in messages.
-      count: counts the lines of a raw file independently of `read_rows`, to check it.
+      count: maps a raw file to its number of lines, counted independently of `read_rows`, to check
+        it.
       by_line: True if row i is line i + 1 of its file.
-      ids_per_row: the number of example ids per row: id // ids_per_row is the row.
-      skipped: counts well-formed lines that give no example: reason -> count.
+      ids_per_row: maps the options to the number of example ids per row; for an id that counts from
+        the first id of its part, id // number is the index of the row.
+      skipped: maps (rows, options) to the counts of well-formed lines that give no example: reason
+        -> count.
       spans: maps (rows, examples, options) to the `SpanCounts` of examples that are spans of lines;
         None if they are not.
-      notes: counts the unusual rows: reason -> count.
+      notes: maps rows to the counts of the unusual rows: reason -> count.
       hold_out: maps the labels [n] of the training part to the positions of its (training,
         validation) rows; None: a stratified split.
       source: maps (examples, info, report, reader of parts) to the source that `load` returns.
@@ -155,7 +159,7 @@ class Embedded:
       name: the name for `load`.
       origin: a description of the origin of the data.
       sizes: split -> number of examples.
-      source: a function that maps the name of a split to its source.
+      source: a function that maps the name of a split to a `Source` of its examples.
       unit: the plural noun for examples in reports.
     """
 
@@ -201,10 +205,12 @@ ID_BASE = {"train": 0, "validation": 100_000_000, "test": 200_000_000}
 def by_lines(
     parse: Callable[[str], tuple[int, Any]], encoding: str = "utf-8"
 ) -> Callable[[AnyPath, str], FileRows]:
-    """Returns a function that maps (file, part) to rows, in which each line is a row.
+    """Returns a function that maps (path, part) to rows, in which each line is a row.
 
-    `parse` maps a line to (label, content) and raises LineError for a malformed line. `encoding` is
-    the encoding of the file.
+    It reads the file at the path. The second argument, the name of the official part of the data
+    set such as "train", is not used, because the lines of all parts have the same form. `parse`
+    maps a line to (label, content) and raises LineError for a malformed line. `encoding` is the
+    encoding of the file.
     """
     return lambda path, part: read_lines(path, parse, encoding)
 
@@ -234,7 +240,7 @@ class RowExamples(Sequence[Example]):
     """Examples of rows by position, made on access.
 
     Args:
-      rows: the rows, lines or texts of an official part.
+      rows: the rows, lines or texts of an official part, as a `FileRows`.
       base: the first example id; the id of an example is base + index of its row.
       make: maps (row, example id) to an example.
       once: True to store each example when it is first made.
@@ -269,7 +275,7 @@ class RowExamples(Sequence[Example]):
 def number_records(
     records: Sequence[Record], content: Callable[[Record], Any], name: str
 ) -> FileRows:
-    """Converts records that TFDS prepared to rows, numbered by their position from 0.
+    """Converts records that TFDS prepared, dicts, to rows, numbered by their position from 0.
 
     The label of a row is `record["label"]`, and its content the result of `content`. Records for
     which `content` raises LineError or UnicodeDecodeError are set aside, with the file name `name`.

@@ -128,9 +128,10 @@ def read_rows(path: Path, part: str) -> FileRows:
 
 
 def rows_of(images: Collection[np.ndarray], labels: Iterable[int], name: str) -> FileRows:
-    """Returns a row for each image, uint8 [28, 28], and its label, the class from 0 to 9.
+    """Returns a row for each image, with the image as its content and the class as its label.
 
-    Images with a label outside 0 to 9 are set aside, with the file name `name`.
+    `images` are uint8 [28, 28] each, and `labels` their classes, from 0 to 9. Images with another
+    label are set aside, in `quarantine` of the result, with the file name `name`.
     """
     rows, quarantine = [], []
     for index, (image, value) in enumerate(zip(images, labels, strict=True)):

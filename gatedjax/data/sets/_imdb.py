@@ -47,7 +47,11 @@ def _is_listed(name: str) -> bool:
 
 
 def _folder_files(path: Path) -> Iterator[File]:
-    """Yields (part/class/name, content) of each file below an unpacked folder of reviews."""
+    """Yields (name, content) of each file below `path`, an unpacked folder of reviews.
+
+    The name is relative to the folder, such as "train/neg/0_3.txt", and the content is bytes; it is
+    None for a subfolder.
+    """
     for part in ("train", "test"):
         folders = [path / part / label for label in CLASSES]
         missing = [folder for folder in folders if not folder.is_dir()]

@@ -37,7 +37,7 @@ class Corpus(Places):
       folders: folders below manual_dir that may contain the files; manual_dir may contain them too.
       official: lines per part; None if no number is published.
       where: the address, for messages.
-      description: the description of its TFDS form.
+      description: a text about the corpus, which TFDS shows for the set that it stores.
       archive: name of the downloaded archive, and the folder inside it; None if there is
         no archive.
       url: the address to which the name of a file or of the archive is appended; None if there is
@@ -86,7 +86,10 @@ class Corpus(Places):
         }  # fmt: skip
 
     def prepared_name(self, part: str, file: str) -> str:
-        """Returns the official name of the source file of a part; `file` does not matter."""
+        """Returns the official name, such as "train.en", of the source file of a part.
+
+        `part` is an official part, such as "train"; `file`, a path, does not matter.
+        """
         return self.files[part][0].format(self.languages[0])
 
     def _inside(self, archive: Path, part: str) -> PairPath:

@@ -126,9 +126,10 @@ def source(
 ) -> Source:
     """Returns a source in which classes are numbered by the labels of the training part.
 
-    `examples`, `info` and `report` are those of the split. `read_part` maps the name of an official
-    part to its rows. Raises ValueError for a label that the training part does not have. In the
-    rows of `examples` and of `read_part` the content is (label as text, sentence).
+    `examples` are the examples of a split, `info` has its name and the name of the data set, and
+    `report` counts its lines. `read_part` maps the name of an official part, here "train", to its
+    rows. In the rows of `examples` and of `read_part` the content is (label as text, sentence).
+    Raises ValueError for a label that the training part does not have.
     """
     classes = classes_of(read_part("train").rows)
     for row in examples.rows.rows:

@@ -121,7 +121,10 @@ def _content(name: str, data: bytes) -> bytes:
 
 
 def _archive_files(path: Path, part: str) -> Iterator[File]:
-    """Yields (name, content) of each file of a part ("train", ...) in the archive `path`."""
+    """Yields (name, content) of each file of a part ("train", ...) in the archive `path`.
+
+    The content is bytes, or None if the member of the archive is no regular file.
+    """
     # Only the folder of a member decides, because an archive may have further folders above it.
     inside = members(path, lambda name: PurePosixPath(name).parent.name == PARTS[part])
     for name, data in inside:

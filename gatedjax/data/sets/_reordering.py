@@ -174,9 +174,9 @@ def word_reordering(
 ) -> Source:
     """Moves a token of each sentence, like the published generator.
 
-    `out` and `into` are drawn uniformly from 0 .. n-2 until they differ; the draws are a function
-    of the seed, the number of the sentence and the copy. Sentences of fewer than 6 or more than 49
-    tokens are left out.
+    The old and the new position of the token, from 0, are drawn uniformly from 0 .. n-2 for n
+    tokens until they differ; the draws are a function of the seed, the number of the sentence and
+    the copy. Sentences of fewer than 6 or more than 49 tokens are left out.
 
     Args:
       sentences: the tokens of each sentence.

@@ -62,7 +62,7 @@ class Sentence:
       words: the words.
       tags: the part of speech of each word.
       parse: the piece of the bracketed tree at each word.
-      predicates: the predicates with their arguments.
+      predicates: a `Predicate` for each predicate, with its arguments.
       text: the lines of the sentence.
     """
 
@@ -113,7 +113,9 @@ def bio(spans: tuple[tuple[int, int, str], ...], size: int) -> tuple[str, ...]:
 def parse(lines: list[str]) -> Sentence:
     """Parses the lines of a sentence, a word with its columns per line.
 
-    Raises LineError for a malformed sentence; its `line` is the index of the line, from 0.
+    Returns a `Sentence` with the words, their parts of speech, the pieces of the tree at the words,
+    and the predicates with their arguments. Raises LineError for a malformed sentence; its `line`
+    is the index of the line, from 0.
     """
     table = [line.split() for line in lines]
     width = len(table[0])

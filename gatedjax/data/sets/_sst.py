@@ -113,8 +113,9 @@ def of_part(part: str, options: SetOptions) -> SetOptions:
 
 
 def ids_per_line(level: str) -> int:
-    """Returns the number of example ids per line: id // ids_per_line is the line.
+    """Returns the number of example ids per line of a file.
 
+    For an id that counts from the first id of its part, id // ids_per_line is the line, from 0.
     `level` is "sentence" (a line gives an example), or "phrase" or "distinct" (a node gives an
     example).
     """

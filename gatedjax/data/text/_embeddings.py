@@ -226,8 +226,8 @@ def _with_random(
     """Returns the vectors of a file, and random vectors for the words that it lacks.
 
     Args:
-      matrix: [V, E], the vectors of the words in the order of their ids; rows of missing words are
-        filled here.
+      matrix: [V, E], the vectors of width E of the words in the order of their ids; rows of missing
+        words are filled here.
       in_file: bool [V], True for the words that the file has.
       vocabulary: the V words.
       seed: the seed of the random vectors, which also depend on the word.
@@ -318,12 +318,18 @@ def _vectors(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _has_space(line: bytes, width: int) -> bool:
-    """Returns True for a line with a word that contains spaces, then `width` numbers."""
+    """Returns True for a line with a word that contains spaces, then `width` numbers.
+
+    `line` is a line of a text file of word vectors, and `width` the width of the vectors.
+    """
     return line.count(b" ") > width and not _is_number(line.rsplit(b" ", width)[0])
 
 
 def _width(line: bytes) -> int:
-    """Returns how many numbers are at the end of a line, after its first word."""
+    """Returns how many numbers are at the end of a line, after its first word.
+
+    `line` is a line of a text file of word vectors: a word and its numbers, between spaces.
+    """
     numbers = itertools.takewhile(_is_number, reversed(line.split(b" ")[1:]))
     return sum(1 for _ in numbers)
 
@@ -354,7 +360,7 @@ def _number_lines(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _is_number(last_word_part: bytes) -> bool:
-    """Returns True if the text after the last space of `last_word_part` is a number."""
+    """Returns True if the text after the last space of `last_word_part`, bytes, is a number."""
     try:
         float(last_word_part.rsplit(b" ", 1)[-1])
     except ValueError:

@@ -119,8 +119,8 @@ class TokenStream(Source):
 
     Args:
       sentences: examples with "tokens" (`end` the last of each) and "example_id", in order.
-      info: name and split.
-      report: the counts of used and unused lines; by default all were used.
+      info: a `SourceInfo` with the name and the split.
+      report: a `ReadReport`, the counts of used and unused lines; None means that all were used.
       vocabulary: maps tokens to ids.
       end: the end-of-sentence token; the model reads it before the first word of the stream.
 
@@ -129,7 +129,8 @@ class TokenStream(Source):
       ids: int32 [n], the ids of all n tokens.
       end_id: the id of `end`.
       unknown: the number of tokens outside the vocabulary; `<unk>` in the text does not count.
-      first_id: the example id of the first sentence, to which windows add their position.
+      first_id: the example id of the first sentence. `LanguageModelBatches` adds the position of a
+        window of tokens to it.
 
     Raises:
       ValueError: if there are no sentences, a sentence does not end with `end`, or `end` is not in

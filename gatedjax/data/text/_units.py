@@ -53,7 +53,7 @@ class Units:
         True
 
     Args:
-      counts: how often each unit occurs.
+      counts: unit -> how often it occurs.
       total: the sum of all counts, also of units that are not in `counts`.
 
     Raises:
@@ -151,7 +151,7 @@ class Units:
         return out
 
     def _viterbi(self, run: str) -> tuple[str, ...]:
-        """Returns the most probable units of a run of spaceless characters, in order.
+        """Returns the most probable units of a run, a text without spaces, in order.
 
         Their probability is the product of the probabilities of the units.
         """
@@ -196,10 +196,11 @@ def split_characters(run: str) -> Sequence[str]:
 
 
 def _select_runs(texts: Iterable[str]) -> collections.Counter[str]:
-    """Returns run of spaceless characters -> count, for an even selection of texts.
+    """Returns run -> count, for an even selection of texts.
 
-    The selection has each k-th of the `texts` with runs; k doubles when the runs of the selection
-    have more than two million characters.
+    A run is a longest substring with only characters of scripts without spaces, such as Chinese or
+    Thai. The selection has each k-th of the `texts` with runs; k doubles when the runs of the
+    selection have more than two million characters.
     """
     chosen: list[tuple[list[str], int]] = []
     size, step = 0, 1

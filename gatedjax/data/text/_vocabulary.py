@@ -40,6 +40,8 @@ def most_frequent(
 def read_words(path: str | Path) -> tuple[list[str], bool]:
     """Returns (words in the order of ids, True if words are lower-cased) from a saved vocabulary.
 
+    `path` is the JSON file that `Vocabulary.save` wrote.
+
     Raises:
       ValueError: if the file is not a vocabulary.
     """

@@ -21,7 +21,8 @@ except ImportError as error:
 class SetBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # type: ignore[call-arg]
     """A TFDS builder that writes the rows of each part of a data set as records.
 
-    A record is a dict of features. The lines that were set aside are written into its metadata.
+    A record is a dict of features. The lines that were set aside are written into the metadata of
+    the prepared set.
 
     Attributes:
       SETS: name of a configuration ("" if there are none) -> name of the data set.

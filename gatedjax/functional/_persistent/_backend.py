@@ -74,9 +74,10 @@ def choose_backend(
 ) -> tuple[RecurrenceBackend, Variant | None]:
     """Returns the implementation of a call, and the variant of the kernels if they are used.
 
-    `request` has the size, the dtype and the options of the call. `implementation` is "scan",
-    "persistent" or "auto", the faster of both. The second result, the properties that the kernels
-    are compiled for, is None if the scan runs the call.
+    The first result has the implementation, "scan" or "persistent", and the reason. `request` has
+    the size, the dtype and the options of the call. `implementation` is "scan", "persistent" or
+    "auto", the faster of both. The second result, the properties that the kernels are compiled for,
+    is None if the scan runs the call.
 
     Raises:
       ValueError: if the implementation is unknown, or "persistent" is asked for and not available.
@@ -144,7 +145,10 @@ def _find_variant(request: Request, implementation: str) -> Variant | str:
 
 
 def find_card() -> Card | str:
-    """Returns the first GPU of JAX as a `Card`, or a sentence why the kernels cannot use it."""
+    """Returns the first GPU of JAX as a `Card`, or a sentence why the kernels cannot use it.
+
+    A `Card` has the name, the compute capability and the number of processors of the GPU.
+    """
     if (backend := jax.default_backend()) != "gpu":
         return f"the backend is {backend}, and the kernels need an NVIDIA GPU"
     device: Any = jax.devices()[0]
@@ -159,9 +163,10 @@ def find_card() -> Card | str:
 
 @functools.cache
 def _log_once(name: str, reason: str) -> None:
-    """Writes the reason for a scan to the log, once per recurrence and reason.
+    """Writes to the log that the scan runs a call, once per recurrence and reason.
 
-    `name` is the recurrence with its options, such as "gru with reset_after".
+    `name` is the recurrence with its options, such as "gru with reset_after", and `reason` a
+    sentence why the kernels do not run it.
     """
     _LOG.debug("%s runs by the scan: %s", name, reason)
 
@@ -244,7 +249,7 @@ def _run_trial(variant: Variant, plan: Plan) -> None:
 
 
 def _expected_state(kind: Kind, attention: float) -> float:
-    """Returns the hidden state after a step of `_run_trial`, equal for all units.
+    """Returns the hidden state after a step of `_run_trial`, a number that all units share.
 
     `kind` is the recurrence, and `attention` is the attention weight of each feature of "rau".
     """

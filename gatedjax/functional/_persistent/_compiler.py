@@ -89,7 +89,7 @@ class Compiler:
     Its attribute `version` is the version of the compiler, such as "12.8".
 
     Args:
-      library: the loaded library, as `load_compiler` loads it.
+      library: the shared library of NVRTC, a `ctypes.CDLL`; `load_compiler` finds and loads it.
     """
 
     def __init__(self, library: ctypes.CDLL) -> None:

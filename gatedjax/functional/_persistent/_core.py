@@ -24,14 +24,16 @@ from gatedjax.functional._types import Tree
 class Static(NamedTuple):
     """The arguments of a recurrence that are known while tracing.
 
-    B is the number of rows, T that of steps, and H the hidden width.
+    B is the number of rows, T that of steps, D the width of the inputs, and H the hidden width.
 
     Attributes:
       variant: the properties that the kernels are compiled for, such as the kind of recurrence.
       reverse: for each direction, True if it runs from the last step to the first.
       core: the scan of a direction d with its backward pass. It maps (*scan_static[d], weights, xs,
-        mask, initial, dropout, begins) to (final, outputs), the final carry and the outputs [B, T,
-        H]. The arguments are those of `Recurrence.arguments`.
+        mask, initial, dropout, begins) to (final, outputs), the final carry and the outputs
+        [B, T, H]. The arguments are the weights; the inputs [B, T, D]; the mask [B, T] of real
+        steps or None; the first carry; the mask of recurrent dropout [B, H] or None; and the
+        `Restarts`, which are the steps that start a segment, and the carry that they start with.
       forward: the same scan, which JAX can differentiate in all modes.
       scan_static: for each direction, the first arguments of `core` and `forward`, hashable values
         that are known while tracing.
@@ -103,7 +105,8 @@ def run_directions(static: Static, masks: Masks, floats: Floats) -> tuple[Tree, 
     """Returns (final, outputs) for each direction: the final carry, and the outputs [B, T, H].
 
     B is the number of rows, T that of the steps, and H the hidden width. `static` has the options
-    that are known while tracing, and `masks` and `floats` have the arrays of the call.
+    that are known while tracing, such as the kind of recurrence, `masks` the real steps and the
+    restarts, and `floats` the inputs, weights and carries.
 
     Outputs are 0 at padding. Reverse-mode derivatives of any order are supported, and forward over
     reverse. The scan computes the second derivatives.
@@ -114,11 +117,12 @@ def run_directions(static: Static, masks: Masks, floats: Floats) -> tuple[Tree, 
 
 
 def _run_fwd(static: Static, masks: Masks, floats: Floats) -> Tree:
-    """Returns (results of `run_directions`, residuals), for `_run_bwd`.
+    """Returns ((final carry, outputs) of each direction, residuals) for `_run_bwd`.
 
-    The residuals are (masks, floats, saved), the arguments and the arrays of the forward pass.
-    `static` has the options that are known while tracing, `masks` the real steps and the restarts,
-    and `floats` the inputs, weights and carries.
+    The final carry has arrays [B, H], and the outputs are [B, T, H], for B rows, T steps and H
+    hidden units. The residuals are (masks, floats, saved): the arguments, and as `_Saved` the
+    states and gates of all steps. `static` has the options that are known while tracing, `masks`
+    the real steps and the restarts, and `floats` the inputs, weights and carries.
     """
     results, saved = _run_saving(static, masks, floats)
     return results, (masks, floats, saved)
@@ -127,9 +131,11 @@ def _run_fwd(static: Static, masks: Masks, floats: Floats) -> Tree:
 def _run_bwd(static: Static, residuals: Tree, cotangents: Tree) -> Tree:
     """Returns (None, gradients of `floats`) from `cotangents`, the gradients of the results.
 
-    `residuals` are (masks, floats, saved): the arguments of `run_directions` and the arrays that
-    the forward pass saved. `cotangents` has (final, outputs) for each direction. `static` has the
-    options that are known while tracing, such as the kind of recurrence.
+    `residuals` are (masks, floats, saved): the real steps and the restarts; the inputs, weights and
+    carries; and the states and gates that the forward pass saved. `cotangents` has the gradients of
+    (final carry [B, H], outputs [B, T, H]) for each direction, for B rows, T steps and H hidden
+    units. None stands for the masks, which have no gradient. `static` has the options that are
+    known while tracing, such as the kind of recurrence.
     """
     return None, _pull(static, *residuals, cotangents)
 
@@ -140,7 +146,8 @@ run_directions.defvjp(_run_fwd, _run_bwd)
 def _on_platform(kernel: Callable[..., Tree], scan: Callable[..., Tree], *arguments: Tree) -> Tree:
     """Calls `kernel` in programs for the GPU and `scan` in programs for other platforms.
 
-    Both are functions of `arguments`, trees of arrays, with results of equal structure.
+    Both are functions of `arguments`, trees of arrays, with results of equal structure. Returns the
+    result of the function that is called.
 
     Arrays of a process with a GPU may lie on its CPU, which is known only after tracing.
     """
@@ -160,17 +167,20 @@ def _on_platform(kernel: Callable[..., Tree], scan: Callable[..., Tree], *argume
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _run_saving(static: Static, masks: Masks, floats: Floats) -> tuple[Tree, _Saved]:
-    """Returns the results of `run_directions`, and the arrays that the backward pass reads.
+    """Returns (final, outputs) of each direction, and the arrays that the backward pass reads.
 
-    The scan of other platforms saves no arrays, so that they are 0 there. `static` has the options
-    that are known while tracing, `masks` the real steps and the restarts, and `floats` the inputs,
-    weights and carries.
+    final is the final carry with arrays [B, H], and the outputs are [B, T, H], for B rows, T steps
+    and H hidden units. The scan of other platforms saves no arrays, so that they are 0 there.
+    `static` has the options that are known while tracing, `masks` the real steps and the restarts,
+    and `floats` the inputs, weights and carries.
     """
 
     def scan(masks: Masks, floats: Floats) -> tuple[Tree, _Saved]:
         """Returns (final, outputs) of each direction by the scan, and zeros as saved arrays.
 
-        `masks` has the real steps and the restarts, and `floats` the inputs, weights and carries.
+        The final carry has arrays [B, H], and the outputs are [B, T, H], for B rows, T steps and H
+        hidden units. `masks` has the real steps and the restarts, and `floats` the inputs, weights
+        and carries.
         """
         shapes = jax.eval_shape(functools.partial(_run_kernel_saving, static), masks, floats)[1]
         empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
@@ -183,10 +193,10 @@ def _run_saving(static: Static, masks: Masks, floats: Floats) -> tuple[Tree, _Sa
 def _saving_jvp(static: Static, primals: Tree, tangents: Tree) -> tuple[Tree, Tree]:
     """Returns the results of `_run_saving` and their tangents, for `jax.custom_jvp`.
 
-    Both have the form ((final, outputs) of each direction, the saved arrays). The scan computes the
-    tangents; the saved arrays have the tangent 0. `primals` are (masks, floats): the real steps and
-    restarts, and the inputs, weights and carries. `tangents` has a tangent for each. `static` has
-    the options that are known while tracing, such as the kind of recurrence.
+    Both have the form ((final carry, outputs) of each direction, the saved arrays). The scan
+    computes the tangents; the saved arrays have the tangent 0. `primals` are (masks, floats): the
+    real steps and restarts, and the inputs, weights and carries. `tangents` has a tangent for each.
+    `static` has the options that are known while tracing, such as the kind of recurrence.
     """
     masks, floats = primals
     results, saved = _run_saving(static, masks, floats)
@@ -200,17 +210,19 @@ def _saving_jvp(static: Static, primals: Tree, tangents: Tree) -> tuple[Tree, Tr
 def _pull(static: Static, masks: Masks, floats: Floats, saved: _Saved, cotangents: Tree) -> Floats:
     """Returns the gradients of `floats` from `cotangents`, the gradients of the results.
 
-    `saved` are the arrays of the forward pass, and `cotangents` has (final, outputs) for each
-    direction. The gradients are a `Floats` of the same shapes. `static` has the options that are
-    known while tracing, `masks` the real steps and the restarts, and `floats` the inputs, weights
-    and carries.
+    `saved` are the states and gates of the forward pass, and `cotangents` has the gradients of
+    (final carry [B, H], outputs [B, T, H]) for each direction, for B rows, T steps and H hidden
+    units. The gradients are a `Floats` of the same shapes. `static` has the options that are known
+    while tracing, `masks` the real steps and the restarts, and `floats` the inputs, weights and
+    carries.
     """
 
     def scan(masks: Masks, floats: Floats, saved: _Saved, cotangents: Tree) -> Floats:
         """Returns the gradients of `floats` by the scan, which needs no saved arrays.
 
         `masks` has the real steps and the restarts, and `floats` the inputs, weights and carries.
-        `cotangents` has the gradients of (final, outputs) for each direction.
+        `cotangents` has the gradients of (final carry [B, H], outputs [B, T, H]) for each
+        direction, for B rows, T steps and H hidden units; `saved` is not used.
         """
         del saved
         return _pull_scan(static, masks, floats, cotangents)
@@ -228,7 +240,8 @@ def _pull_jvp(static: Static, primals: Tree, tangents: Tree) -> tuple[Tree, Tree
       static: the options that are known while tracing, such as the kind of recurrence.
       primals: (masks, floats, saved, cotangents), the arguments of `_pull`: the real steps and
         restarts; the inputs, weights and carries; the arrays of the forward pass; and the gradients
-        of (final, outputs) for each direction.
+        of (final carry [B, H], outputs [B, T, H]) for each direction, for B rows, T steps and H
+        hidden units.
       tangents: the tangents of the primals. Only the tangents of `floats` and of `cotangents` are
         used.
 
@@ -252,7 +265,8 @@ def _scan(
 ) -> tuple[Tree, ...]:
     """Returns the results of `run_directions` by `scan`, a function like `static.core`.
 
-    None means `static.core` itself, which has a custom backward pass. The results are (final,
+    `static` has the options that are known while tracing, such as `core`, a scan of one direction
+    with a custom backward pass; None as `scan` means `static.core`. The results are (final,
     outputs) for each direction: the final carry, and the outputs [B, T, H] for B rows, T steps and
     H hidden units. `masks` has the real steps and the restarts, and `floats` the inputs, weights
     and carries.
@@ -269,9 +283,10 @@ def _scan(
 def _pull_scan(static: Static, masks: Masks, floats: Floats, cotangents: Tree) -> Floats:
     """Returns the gradients of `floats`, of the same shapes, by the backward pass of the scan.
 
-    `cotangents` are the gradients of the results of `run_directions`, (final, outputs) for each
-    direction. `static` has the options that are known while tracing, `masks` the real steps and the
-    restarts, and `floats` the inputs, weights and carries.
+    `cotangents` are the gradients of the results of `run_directions`, (final carry [B, H], outputs
+    [B, T, H]) for each direction, for B rows, T steps and H hidden units. `static` has the options
+    that are known while tracing, `masks` the real steps and the restarts, and `floats` the inputs,
+    weights and carries.
     """
     _, pull = jax.vjp(functools.partial(_scan, static, masks), floats)
     return pull(cotangents)[0]
@@ -302,10 +317,11 @@ def _shared_operands(
     """Returns the operands `reversed`, `recurrent`, `flags` and `dropout` of `recurrence.cu`.
 
     They are, for B rows, T steps and H hidden units: a number [directions] that is 1 for the
-    backward direction; the recurrent kernels U [directions, H, columns]; the flags of `flags_of`
-    [directions, B, T], for real steps and starts of segments; and the mask of recurrent dropout
-    [directions, B, H], or zeros (1,) without it. `static` has the options that are known while
-    tracing, `masks` the real steps and the restarts, and `floats` the inputs, weights and carries.
+    backward direction; the recurrent kernels U [directions, H, G H], with G blocks of H columns,
+    such as 4 for an LSTM; the flags of `flags_of` [directions, B, T], for real steps and starts of
+    segments; and the mask of recurrent dropout [directions, B, H], or zeros (1,) without it.
+    `static` has the options that are known while tracing, `masks` the real steps and the restarts,
+    and `floats` the inputs, weights and carries.
     """
     dtype = floats.xs.dtype
     recurrent = _stack(weights.recurrent.astype(dtype) for weights in floats.weights)
@@ -409,8 +425,9 @@ def _pull_kernel(
 ) -> Floats:
     """Returns the gradients of `floats` by the kernel "backward".
 
-    `saved` are the arrays of the kernel "saving", and `cotangents` are the gradients of the results
-    of `run_directions`, (final, outputs) for each direction. The result has the shapes of `floats`.
+    `saved` are the states and gates that the kernel "saving" returned, and `cotangents` are the
+    gradients of the results of `run_directions`, (final carry [B, H], outputs [B, T, H]) for each
+    direction, for B rows, T steps and H hidden units. The result has the shapes of `floats`.
     `static` has the options that are known while tracing, `masks` the real steps and the restarts,
     and `floats` the inputs, weights and carries.
     """
@@ -447,8 +464,9 @@ def _pull_kernel(
     def carry(like: Tree, d: int, *leaves: jax.Array) -> Tree:
         """Returns the gradients of direction `d` as a carry with the structure of `like`.
 
-        `leaves` are the gradients of the hidden and of the cell state, [directions, B, H] each.
-        Without cell states only the first is used.
+        `like` is the carry of this direction, an array [B, H] for B rows and H hidden units, an
+        `LSTMState`, or a tree of None. `leaves` are the gradients of the hidden and of the cell
+        state, [directions, B, H] each. Without cell states only the first is used.
         """
         count = len(jax.tree.leaves(like))
         return jax.tree.unflatten(jax.tree.structure(like), [leaf[d] for leaf in leaves[:count]])

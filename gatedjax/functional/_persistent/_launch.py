@@ -80,8 +80,10 @@ def axes_of(variant: Variant, kernel: str) -> tuple[tuple[str, ...], tuple[str, 
 def launch(variant: Variant, kernel: str, operands: Sequence[jax.Array]) -> list[jax.Array]:
     """Calls a kernel with `operands`, in the order of `recurrence.cu` without `meta`.
 
-    `kernel` is "forward", "saving" or "backward". `axes_of` has the axes of the operands and of the
-    results, in the order of the source. The results are float32.
+    `kernel` is "forward", "saving" or "backward". The operands are arrays such as the recurrent
+    kernels, the masks of real steps and the carries, and the results, float32, arrays such as the
+    states of all steps or, of "backward", gradients; `axes_of` returns the axes of each in this
+    order.
 
     Under `vmap` with one set of weights, the rows of all calls are the rows of one launch. With
     weights per call, the calls are further directions of one launch. Rows that are sharded over
@@ -100,9 +102,10 @@ def unused() -> jax.Array:
 def _batched(variant: Variant, kernel: str) -> Callable[..., list[jax.Array]]:
     """Returns a function of the operands that calls a kernel, with its rule for `vmap`.
 
-    `kernel` is "forward", "saving" or "backward". The function maps operands to the list of
-    results, with the axes of `axes_of`. `variant` has the properties of the recurrence, such as its
-    kind, and the GPU.
+    `kernel` is "forward", "saving" or "backward". The function maps the operands, arrays such as
+    the recurrent kernels and the carries, to the list of results, such as the states of all steps
+    or gradients; `axes_of` returns the axes of each. `variant` has the properties of the
+    recurrence, such as its kind, and the GPU.
     """
     operand_axes, result_axes = axes_of(variant, kernel)
 
@@ -110,7 +113,8 @@ def _batched(variant: Variant, kernel: str) -> Callable[..., list[jax.Array]]:
     def call(*operands: jax.Array) -> list[jax.Array]:
         """Calls the kernel for all rows, on the devices that have them; returns its results.
 
-        The operands have the axes of `axes_of`.
+        The operands are arrays such as the recurrent kernels and the carries, and the results
+        arrays such as the states of all steps or gradients, with the axes that `axes_of` returns.
         """
         # Inside `jax.shard_map` the arrays have the rows of one device.
         if has_manual_axes():
@@ -121,8 +125,9 @@ def _batched(variant: Variant, kernel: str) -> Callable[..., list[jax.Array]]:
     def rule(size: int, is_batched: list[bool], *operands: jax.Array) -> tuple[Tree, Tree]:
         """Calls the kernel for `size` calls at once, as a rule for `vmap`.
 
-        `is_batched` is True for operands with a first axis of `size` calls. Returns the results,
-        and a list of bools, True for each result with this axis.
+        The operands are arrays such as the recurrent kernels and the carries; `is_batched` is True
+        for operands with a first axis of `size` calls. Returns the results, and a list of bools,
+        True for each result with this axis.
         """
         pairs = list(zip(operand_axes, operands, is_batched, strict=True))
         # A block reads one set of weights, so rows are merged only if all calls share them.
@@ -172,8 +177,9 @@ def _partitioned(variant: Variant, kernel: str) -> Callable[..., Sequence[jax.Ar
     """Returns a function of the operands that calls a kernel for rows that may be sharded.
 
     The rows stay on the devices over which they are sharded. `kernel` is "forward", "saving" or
-    "backward". The function maps operands to the results, with the axes of `axes_of`. `variant` has
-    the properties of the recurrence, such as its kind, and the GPU.
+    "backward". The function maps the operands, arrays such as the recurrent kernels and the
+    carries, to the results, such as the states of all steps or gradients; `axes_of` returns the
+    axes of each. `variant` has the properties of the recurrence, such as its kind, and the GPU.
     """
     operand_axes, result_axes = axes_of(variant, kernel)
     call = functools.partial(_call, variant, kernel)
@@ -181,14 +187,16 @@ def _partitioned(variant: Variant, kernel: str) -> Callable[..., Sequence[jax.Ar
     def function(*operands: jax.Array) -> list[jax.Array]:
         """Calls the kernel for all rows on a single device; returns its results.
 
-        The operands have the axes of `axes_of`.
+        The operands are arrays such as the recurrent kernels and the carries, and the results
+        arrays such as the states of all steps or gradients, with the axes that `axes_of` returns.
         """
         return call(*operands)
 
     def run_on_device(*operands: jax.Array) -> list[jax.Array]:
         """Calls the kernel for the rows of a device; returns its results for these rows.
 
-        The operands have the axes of `axes_of`.
+        The operands are arrays such as the recurrent kernels and the carries, and the results
+        arrays such as the states of all steps or gradients, with the axes that `axes_of` returns.
         """
         # The program of a device has no mesh, where constraints of a mesh have no meaning.
         with jax.sharding.use_abstract_mesh(AbstractMesh((), ())):
@@ -234,8 +242,8 @@ def _partitioned(variant: Variant, kernel: str) -> Callable[..., Sequence[jax.Ar
 def _sharding_rule(operand_axes: tuple[str, ...], result_axes: tuple[str, ...]) -> str:
     """Returns the axes of a call in the notation of `jax.experimental.custom_partitioning`.
 
-    The axes of each operand and of each result are a string of letters, such as "dbh", or "" for an
-    unused array. The result is a string such as "d, d b h -> b t d h".
+    operand_axes and result_axes have, for each operand and each result, a string of letters, such
+    as "dbh", or "" for an unused array. The result is a string such as "d, d b h -> b t d h".
     """
     count = 0
 
@@ -257,8 +265,10 @@ def _sharding_rule(operand_axes: tuple[str, ...], result_axes: tuple[str, ...]) 
 def _call(variant: Variant, kernel: str, *operands: jax.Array) -> list[jax.Array]:
     """Calls a kernel for the rows of one device; returns its results in the order of `axes_of`.
 
-    `kernel` is "forward", "saving" or "backward", and the operands have the axes of `axes_of`.
-    `variant` has the properties of the recurrence, such as its kind, and the GPU.
+    `kernel` is "forward", "saving" or "backward", and the operands are arrays such as the recurrent
+    kernels and the carries, with the axes of `axes_of`; the results are arrays such as the states
+    of all steps or gradients. `variant` has the properties of the recurrence, such as its kind, and
+    the GPU.
     """
     operand_axes, result_axes = axes_of(variant, kernel)
     sizes = {
@@ -301,7 +311,7 @@ def call_kernel(
       grid: the numbers of blocks along x and y.
       shapes: the shapes and dtypes of the results.
       operands: the int32 array `meta`, which has the numbers of steps and of rows, and the operands
-        of `launch`.
+        of `launch`, arrays such as the recurrent kernels and the carries.
 
     Returns:
       The results of the kernel, arrays of these shapes.

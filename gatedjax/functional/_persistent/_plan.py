@@ -125,6 +125,9 @@ def choose_plan(kind: Kind, hidden: int, batch: int, directions: int, card: Card
       batch: B, the rows of the batch.
       directions: the number of independent recurrences over the same rows.
       card: the GPU.
+
+    Returns:
+      A `Plan`: the numbers of blocks, rows and threads for which the kernels are compiled; or None.
     """
     clusters = CLUSTERS if card.has_clusters else (1,)
     shapes = itertools.product(clusters, ROWS)

@@ -49,7 +49,8 @@ class SSANOrder:
     """The options by which the encoder sees the order of the words, as keywords with defaults.
 
     `positions` is "sinusoidal", "learned" (a table of `max_length` vectors) or "none". `relative`
-    is "none", "learned" or "local", a bias of the attention for offsets up to `max_offset`.
+    is "none", or a learned bias of the attention for each offset up to `max_offset`: "learned"
+    starts at 0, and "local" with a head for the word before and a head for the word after.
     """
 
     positions: Positions = "sinusoidal"
@@ -222,10 +223,11 @@ class SSANEncoder(nn.Module):
     int [B], the number of the step in each row.
 
     Attributes:
-      config: the options of the encoder.
+      config: an `SSANConfig`, the options of the encoder.
       vocab_size: rows of the embedding table, padding included.
-      embeddings: a pretrained table as the initial word vectors, or None. Without it the vectors
-        are drawn from normal(0, 1/d), and multiplied by sqrt(d) in the network.
+      embeddings: a pretrained table [vocab_size, d] as the initial word vectors, or None. Without
+        it the vectors are drawn from normal(0, 1/d), and multiplied by sqrt(d) in the network, for
+        the width d = `hidden`.
 
     Reference: Geng et al. 2020, "How Does Selective Mechanism Improve Self-Attention Networks?".
     """

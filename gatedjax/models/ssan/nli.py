@@ -47,9 +47,9 @@ TokenAttention = Literal["dot", "multi_dim"]
 class SSANNLIConfig:
     """The configuration of an `SSANNLI`, as keywords with defaults.
 
-    `gates` is a `SelectorConfig`. `t2t` is the attention between tokens: "dot", with `num_heads`
-    heads, or "multi_dim". `hidden` is the width of the layers, and `embedding_dim` that of the word
-    vectors.
+    `gates` is a `SelectorConfig`. `t2t` is the attention between tokens: "dot", scaled dot products
+    of `num_heads` heads, or "multi_dim", additive scores with a softmax for each feature. `hidden`
+    is the width of the layers, and `embedding_dim` that of the word vectors.
 
     >>> SSANNLIConfig(t2t="multi_dim", exclude_self=True).num_heads
     1
@@ -106,8 +106,9 @@ class SSANNLIOutput:
 
     Attributes:
       logits: class scores [B, C], float32.
-      premise: attention weights and selections between the tokens of the first sentence.
-      hypothesis: attention weights and selections between the tokens of the second sentence.
+      premise: an `nn.Selection`, the attention weights and selections between the tokens of the
+        first sentence.
+      hypothesis: an `nn.Selection` for the tokens of the second sentence.
       baseline: the expected reward of the estimator "reinforce", a scalar; None for other
         estimators.
     """
@@ -136,10 +137,11 @@ class SSANNLI(nn.Module):
     of the step in each row.
 
     Attributes:
-      config: the options of the network.
+      config: an `SSANNLIConfig`, the options of the network.
       vocab_size: rows of the embedding table, padding included.
       num_classes: C, the number of classes.
-      embeddings: a pretrained table as the initial word vectors, or None.
+      embeddings: a pretrained table [vocab_size, embedding_dim] as the initial word vectors, or
+        None.
 
     Reference: Geng et al. 2020 (SSAN), section 3.3; Shen et al. 2018 (DiSAN, ReSAN) for the rest.
     """
@@ -198,7 +200,8 @@ class SSANNLI(nn.Module):
         Returns:
           An `SSANNLIOutput` with `logits`, the scores of C classes [B, C]; `premise` and
           `hypothesis`, an `nn.Selection` each, with the attention weights and selected keys in a
-          sentence; and `baseline`, a scalar for the estimator "reinforce", else None.
+          sentence; and `baseline`, the expected reward (a scalar) for the estimator "reinforce",
+          else None.
         """
         check_batch(batch, tokens="B N", lengths="B", hypothesis="B N'", hypothesis_lengths="B")
         ids, c = batch.get("example_id"), self.config
@@ -291,11 +294,17 @@ class SSANNLITask(SelectorClassifierTask):
         return super().frozen if self.model.embeddings is not None else ()
 
     def _selections(self, output: SSANNLIOutput) -> tuple[gnn.Selection, ...]:
-        """Returns the selections of output in the first and the second sentence, as a pair."""
+        """Returns a pair of `nn.Selection`s of output, for the first and the second sentence.
+
+        They have the attention weights and the selected pairs of tokens of the sentence.
+        """
         return output.premise, output.hypothesis
 
     def _predicted_selections(self, output: SSANNLIOutput) -> tuple[gnn.Selection, ...]:
-        """Returns the selections of output in the first sentence, as a tuple of length 1."""
+        """Returns (selection,), the `nn.Selection` of output for the first sentence.
+
+        It has the attention weights and the selected pairs of tokens of the sentence.
+        """
         return (output.premise,)
 
     def _selector_metrics(self, output: SSANNLIOutput, weight: Float[Array, " B"]) -> Metrics:

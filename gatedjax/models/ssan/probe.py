@@ -35,9 +35,9 @@ Pool = Literal["mean", "max", "first", "s2t"]
 class SSANProbeConfig(SSANConfig):
     """The configuration of encoder and head, as keywords with defaults.
 
-    The options of the encoder are the fields of `SSANConfig`. `pool` is "mean", "max", "first" or
-    "s2t", and `head_hidden` has the widths of the layers between the pooled states and the class
-    layer.
+    The options of the encoder are the fields of `SSANConfig`. `pool`, the pooling of the states of
+    the words, is "mean", "max", "first" (the first word) or "s2t" (source2token attention), and
+    `head_hidden` has the widths of the layers between the pooled states and the class layer.
 
     >>> SSANProbeConfig(pool="max", num_layers=3).head_hidden
     (128, 128)
@@ -87,13 +87,14 @@ class SSANProbe(nn.Module):
 
     Call the network with a batch of B texts of at most N words, {"tokens": int [B, N], "lengths":
     int [B]}. Training draws from the streams "dropout" and "gate"; the draws belong to
-    "example_id": int [B] (row numbers by default).
+    "example_id": int [B] (row numbers by default). With a final temperature the batch needs "step":
+    int [B], the number of the step in each row.
 
     Attributes:
-      config: the options of encoder and head.
+      config: an `SSANProbeConfig`, the options of encoder and head.
       vocab_size: rows of the embedding table, padding included.
       num_classes: C, the number of classes.
-      embeddings: a pretrained table as the initial word vectors, or None.
+      embeddings: a pretrained table [vocab_size, hidden] as the initial word vectors, or None.
 
     Reference: Geng et al. 2020, sections 4.1 and 5.1. The paper leaves heads, pooling, positions
       and optimiser open.
@@ -117,7 +118,8 @@ class SSANProbe(nn.Module):
         Returns:
           An `SSANOutput` with `logits`, the scores of C classes [B, C]; `states` [B, N, d] of width
           d; `selections`, an `nn.Selection` for each layer with its attention weights and selected
-          keys [B, M, N, N] of M heads; and `baseline`, a scalar or None.
+          keys [B, M, N, N] of M heads; and `baseline`, the expected reward (a scalar) for the
+          estimator "reinforce", else None.
         """
         c = self.config
         types: Keywords = {"dtype": jnp.dtype(c.dtype)}

@@ -80,12 +80,13 @@ class WordReorderingDetector(nn.Module):
 
     Call the network with a batch of B texts of at most N words, {"tokens": int [B, N], "lengths":
     int [B]}. Training draws from the streams "dropout" and "gate"; the draws belong to
-    "example_id": int [B] (row numbers by default).
+    "example_id": int [B] (row numbers by default). With a final temperature the batch needs "step":
+    int [B], the number of the step in each row.
 
     Attributes:
-      config: the options of the encoder.
+      config: a `WordReorderingConfig`, the options of the encoder.
       vocab_size: rows of the embedding table, padding included.
-      embeddings: a pretrained table as the initial word vectors, or None.
+      embeddings: a pretrained table [vocab_size, hidden] as the initial word vectors, or None.
 
     Reference: Yang et al. 2019, "Assessing the Ability of Self-Attention Networks to Learn Word
       Order"; Geng et al. 2020, section 4.2.
@@ -109,7 +110,8 @@ class WordReorderingDetector(nn.Module):
           A `WordReorderingOutput` with `logits` [B, 2, N], the scores of all words as the place of
           insertion, then as the original place; `states` [B, N, d] of width d; `selections`, an
           `nn.Selection` for each layer with its attention weights and selected keys [B, M, N, N] of
-          M heads; and `baseline`, a scalar or None.
+          M heads; and `baseline`, the expected reward (a scalar) for the estimator "reinforce",
+          else None.
         """
         c = self.config
         types: Keywords = {"dtype": jnp.dtype(c.dtype)}
@@ -164,7 +166,8 @@ class WordReorderingTask(SelectorTask):
     def frozen(self) -> tuple[str, ...]:
         """Paths of the parameters that training does not change.
 
-        They are ("encoder",) with `freeze_encoder`; otherwise the frozen word vectors or ().
+        They are ("encoder",) with `freeze_encoder`, otherwise ("encoder/embed/embedding",) if the
+        network freezes its word vectors, else ().
         """
         return ("encoder",) if self.model.config.freeze_encoder else super().frozen
 

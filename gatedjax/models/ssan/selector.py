@@ -182,8 +182,10 @@ def selector_terms(
         penalty = s_1 (keys that a token selects, summed over heads) - s_2 H(selection)
         R = -(cost + lambda rate);  surrogate = -(R - b) log p(A) + (b - R)^2 / 2
 
-    The surrogate is only for "reinforce". R, and b in its first term, are constants for the
-    gradient. log p is a mean over pairs and heads. The terms are summed over layers.
+    The surrogate is only for "reinforce". A are the selections of the pass, log p(A) is the mean of
+    their log-probability over pairs and heads, and rate is the share of the pairs of tokens that
+    are selected. R, and b in the first term, are constants for the gradient. H is the mean entropy
+    of a selection in nats. The terms are summed over layers.
 
     Args:
       config: the options of the selector: s_1 is `selected_weight`, s_2 `entropy_weight` and lambda
@@ -291,7 +293,8 @@ def selector_predictions(selections: tuple[gnn.Selection, ...]) -> Predictions:
 def _with_selector(selections: tuple[gnn.Selection, ...]) -> list[gnn.Selection]:
     """Returns a list with the `nn.Selection` of each layer that has a selector.
 
-    `selections` has an `nn.Selection` for each layer, with the rate None without a selector.
+    `selections` has an `nn.Selection` for each layer; its field `rate` is None if the layer has no
+    selector.
     """
     return [selection for selection in selections if selection.rate is not None]
 
@@ -303,7 +306,7 @@ class _Pass(NamedTuple):
     the example itself.
 
     Attributes:
-      output: the output of the network, with `selections` and `baseline`.
+      output: the output of the network, such as an `SSANOutput`, with `selections` and `baseline`.
       total: loss of each example, summed over its units, with all terms: the penalties, the term of
         the density and the surrogate of "reinforce" [B].
       cost: loss of each example per unit, with the penalties and the term of the density, but
@@ -334,7 +337,8 @@ class SelectorTask:
 
     Attributes:
       model: the network, such as an `SSANProbe`. Its output has `selections`, an `nn.Selection` for
-        each layer, and `baseline`, a scalar or None.
+        each layer, and `baseline`, the expected reward (a scalar) for the estimator "reinforce",
+        else None.
     """
 
     model: Any
@@ -346,7 +350,8 @@ class SelectorTask:
     def frozen(self) -> tuple[str, ...]:
         """Paths of the parameters that training does not change.
 
-        They are (`table`,) if the network freezes its word vectors, else ().
+        They are the path of the word vectors, such as ("encoder/embed/embedding",), if the network
+        freezes them, else ().
         """
         return frozen_embeddings(self.model, self.table)
 
@@ -447,9 +452,11 @@ class SelectorTask:
             the task.
 
         Returns:
-          (metrics, predictions): the metrics of the task, a dict of `Ratio`s, with "selected_1" and
-          "empty_1" for layer 1 (see `selector_metrics`), and its predictions, a dict of arrays
-          [B, ...], with "selected_heads" and "empty_heads", for layers with a selector.
+          (metrics, predictions): the metrics of the task, a dict of `Ratio`s, and its predictions,
+          a dict of arrays [B, ...]. For a layer with a selector, such as layer 1, the metrics have
+          "selected_1", the share of pairs of tokens that it selects, and "empty_1", the share of
+          tokens that select no token. The predictions have these shares for each of the M heads of
+          the S layers with a selector, as "selected_heads" and "empty_heads" [B, S, M].
         """
         output: Output = self.model.apply({"params": params}, batch)
         metrics = self._metrics(output, batch) | self._selector_metrics(output, batch["weight"])
@@ -468,16 +475,17 @@ class SelectorTask:
     def _metrics(self, output: Output, batch: Batch) -> Metrics:
         """Returns the metrics of training and evaluation by name, as `Ratio`s (sums and counts).
 
-        output is the result of a call of the network, such as an `SSANOutput`, and batch has the
-        labels and "weight" [B].
+        A subclass defines the method, without the metrics of the selections. output is the result
+        of a call of the network, such as an `SSANOutput`, and batch has the labels and "weight"
+        [B].
         """
         raise NotImplementedError
 
     def _predictions(self, output: Output, batch: Batch) -> Predictions:
         """Returns the predictions for the examples of a batch, arrays [B, ...] by name.
 
-        output is the result of a call of the network, such as an `SSANOutput`, and batch has
-        "example_id" [B].
+        A subclass defines the method, with "example_id" among the names. output is the result of a
+        call of the network, such as an `SSANOutput`, and batch has "example_id" [B].
         """
         raise NotImplementedError
 
@@ -506,7 +514,10 @@ class SelectorTask:
         return self._selections(output)
 
     def _selector_metrics(self, output: Output, weight: Float[Array, " B"]) -> Metrics:
-        """Returns the `Ratio`s of `selector_metrics`, such as "selected_1" and "empty_1".
+        """Returns the metrics of the layers with a selector, a dict of `Ratio`s.
+
+        For layer 1 they are "selected_1", the share of pairs of tokens that are selected, and
+        "empty_1", the share of tokens that select no token.
 
         output is the result of a call of the network, such as an `SSANOutput`, and weight is 0 at
         filler rows.
@@ -522,7 +533,9 @@ class SelectorClassifierTask(SelectorTask):
     the arrays of the network, such as "tokens" and "lengths".
 
     Attributes:
-      model: the network; its output has `logits`, `selections` and `baseline`.
+      model: the network. Its output has `logits`, the scores of C classes [B, C], `selections`, an
+        `nn.Selection` for each layer, and `baseline`, the expected reward (a scalar) for the
+        estimator "reinforce", else None.
     """
 
     def _cost(self, output: Output, batch: Batch) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
@@ -534,7 +547,7 @@ class SelectorClassifierTask(SelectorTask):
         return cost, jnp.ones_like(cost)
 
     def _metrics(self, output: Output, batch: Batch) -> Metrics:
-        """Returns "loss" (cross-entropy) and "accuracy" as `Ratio`s (sums and counts).
+        """Returns "loss" (cross-entropy) and "accuracy", a dict of `Ratio`s (sums and counts).
 
         output has the scores `logits` [B, C] of C classes, and batch has "label" and "weight" [B].
         """

@@ -104,13 +104,15 @@ class SSANTagger(nn.Module):
 
     Call the network with a batch {"tokens": int [B, N], "lengths": int [B], "is_predicate": int
     [B, N]}, 1 at the words of the predicate among the N words. Training draws from the streams
-    "dropout" and "gate"; the draws belong to "example_id": int [B] (row numbers by default).
+    "dropout" and "gate"; the draws belong to "example_id": int [B] (row numbers by default). With a
+    final temperature the batch needs "step": int [B], the number of the step in each row.
 
     Attributes:
-      config: the options of the network.
+      config: an `SSANTaggerConfig`, the options of the network.
       vocab_size: rows of the embedding table, padding included.
       num_labels: L, the number of labels.
-      embeddings: a pretrained table as the initial word vectors, or None.
+      embeddings: a pretrained table [vocab_size, embedding_dim] as the initial word vectors, or
+        None.
 
     Reference: Geng et al. 2020 (SSAN), section 3.3; Tan et al. 2018 (DeepAtt) and its code.
     """
@@ -135,7 +137,8 @@ class SSANTagger(nn.Module):
         Returns:
           An `SSANTaggerOutput` with `logits`, the scores of the L labels (`num_labels`) for each
           word, float32 [B, N, L] and 0 at padding; `selections`, a tuple with an `nn.Selection` for
-          each layer; and `baseline`, a scalar for the estimator "reinforce", else None.
+          each layer with its attention weights and selected keys; and `baseline`, the expected
+          reward (a scalar) for the estimator "reinforce", else None.
         """
         c = self.config
         check_batch(batch, tokens="B N", is_predicate="B N", lengths="B")
@@ -237,8 +240,8 @@ class SSANTaggingTask(SelectorTask):
         """Returns (labels, labelled, real), arrays [B, N] for the words of a batch.
 
         labelled is True at real words with a label in [0, num_labels), and real is True at real
-        words. The labels are int, 0 where labelled is False. The batch has "labels" [B, N] and
-        "lengths" [B].
+        words. The labels are int, 0 where labelled is False. The batch has "labels" [B, N] of
+        N words per sentence and "lengths" [B].
         """
         labels = batch["labels"]
         real = F.length_mask(batch["lengths"], labels.shape[1])
@@ -247,9 +250,10 @@ class SSANTaggingTask(SelectorTask):
         return jnp.where(labelled, labels, 0), labelled, real
 
     def _metrics(self, output: SSANTaggerOutput, batch: Batch) -> Metrics:
-        """Returns "loss" and "accuracy" per word, as `Ratio`s (sums and counts).
+        """Returns "loss" and "accuracy" per word, a dict of `Ratio`s (sums and counts).
 
-        output has the scores `logits`, and batch has "labels" [B, N] of N words and "lengths" [B].
+        The loss is the cross-entropy in nats without smoothing. output has the scores `logits`, and
+        batch has "labels" [B, N] of N words and "lengths" [B].
         """
         logits = output.logits
         labels, labelled, real = self._labels(batch)

@@ -114,10 +114,12 @@ class SSANTranslator(nn.Module):
     Call the network with a batch {"tokens": int [B, N], "lengths": int [B], "targets": int [B, T],
     "target_lengths": int [B]}: ids of N source and T target words, both ending with the stop token
     3. The decoder reads the targets shifted by a position, after the start token 2. Training draws
-    from the streams "dropout" and "gate"; the draws belong to "example_id": int [B].
+    from the streams "dropout" and "gate"; the draws belong to "example_id": int [B] (row numbers by
+    default). With a final temperature the batch needs "step": int [B], the number of the step in
+    each row.
 
     Attributes:
-      config: the options of the network.
+      config: an `SSANTranslatorConfig`, the options of the network.
       vocab_size: vocabulary size of the source, and of the target if they share embeddings.
       target_vocab_size: vocabulary size of the target; None means vocab_size.
 
@@ -179,7 +181,8 @@ class SSANTranslator(nn.Module):
           An `SSANTranslatorOutput` with `logits`, the scores [B, T, V] of V words at each place of
           the target; `encoded`, the states of the encoder [B, N, d] of width d; `selections`, an
           `nn.Selection` for each layer of the encoder with its attention weights and selected keys
-          [B, M, N, N] of M heads; and `baseline`, a scalar or None.
+          [B, M, N, N] of M heads; and `baseline`, the expected reward (a scalar) for the estimator
+          "reinforce", else None.
 
         Raises:
           ValueError: also if a text is longer than the table of learned positions.
@@ -317,7 +320,7 @@ class SSANTranslator(nn.Module):
     def _embed(self, tokens: Int[Array, "*B"]) -> Float[Array, "*B D"]:
         """Returns the vectors of target tokens, times sqrt(D).
 
-        tokens are ids with any axes, and the vectors have D as an additional last axis.
+        tokens are ids with any axes, and the vectors of width D have D as an additional last axis.
         """
         vectors = take_rows(self._table(), tokens).astype(jnp.dtype(self.config.dtype))
         # The table has the standard deviation 1 / sqrt(d), and inputs are scaled to unit variance,
@@ -397,8 +400,10 @@ def translate(
       extra: the maximum number of tokens of a target, beyond the length of its source.
 
     Returns:
-      A `Found` with `tokens`, the `beam_size` best targets of each source with their stop tokens,
-      and their `scores`. They depend neither on padding nor on the rest of the batch.
+      A `Found` with `tokens` int [B, beam_size, N + extra], the best targets of each source with
+      their stop tokens, the best first and 0 after the end, and their `scores` [B, beam_size],
+      log-probabilities divided by the length penalty, but undivided for a beam_size of 1. They
+      depend neither on padding nor on the rest of the batch.
 
     Raises:
       ValueError: if an option is out of range.
@@ -482,8 +487,9 @@ class SSANTranslationTask(SelectorTask):
         return {}  # The metric "loss" is per word, as in evaluation.
 
     def _metrics(self, output: Output, batch: Batch) -> Metrics:
-        """Returns "loss", "perplexity" and "accuracy" per word, as `Ratio`s (sums and counts).
+        """Returns "loss", "perplexity" and "accuracy" per word, a dict of `Ratio`s.
 
+        A `Ratio` has a sum and a count; the loss is the cross-entropy in nats without smoothing.
         output has the scores `logits`, and batch has "targets" [B, T] of T words and
         "target_lengths" [B].
         """
@@ -496,7 +502,8 @@ class SSANTranslationTask(SelectorTask):
         """Returns a dict of arrays [B]: "example_id", "nll" and "words" of each target.
 
         "nll" is its negative log-likelihood in nats, and "words" its number of words. output has
-        the scores `logits`, and batch has "targets" [B, T] of T words and "target_lengths" [B].
+        the scores `logits`, and batch has "targets" [B, T] of T words, "target_lengths" and
+        "example_id" [B].
         """
         nll, _, real = _scores(output.logits, batch)
         return {

@@ -153,24 +153,25 @@ class DecoderLayer(nn.Module):
         (to_target, to_source), results, hidden = dropout_bytes or _NOTHING_DRAWN
 
         def to_itself(states: Array) -> Array:
-            """Returns the attention of the target to itself, [B, T, D] like its states.
+            """Returns the states that the tokens of the targets get from attention to the targets.
 
-            There are T tokens and D features.
+            states and the result are [B, T, D]: D features of T tokens of B targets.
             """
             keys_and_values = self.self_attention.project(states)
             return self.self_attention(states, keys_and_values, mask, to_target)
 
         def to_the_source(states: Array) -> Array:
-            """Returns the attention to the source, [B, T, D] like the states of the target.
+            """Returns the states that the tokens of the targets get from attention to the sources.
 
-            There are T tokens and D features.
+            states and the result are [B, T, D]: D features of T tokens of B targets. The keys and
+            values of the sources are `source` of the enclosing function.
             """
             return self.source_attention(states, source, source_mask, to_source)
 
         def feed_forward(states: Array) -> Array:
-            """Returns the result of the feed-forward network, [B, T, D] like the states.
+            """Returns the result of the feed-forward network for the tokens of the targets.
 
-            There are T tokens and D features.
+            states and the result are [B, T, D]: D features of T tokens of B targets.
             """
             training = hidden is not None
             return self.feed_forward(states, deterministic=not training, dropout_bytes=hidden)
@@ -205,10 +206,11 @@ class DecoderLayer(nn.Module):
         keys_and_values: list[Array] = []
 
         def to_itself(states: Array) -> Array:
-            """Returns the attention [B, K, D] of the next tokens to the targets so far.
+            """Returns the states that the next tokens get from attention to the targets so far.
 
-            states [B, K, D] belong to the next tokens of K targets, with D features. It also
-            appends the keys and values with these tokens to `keys_and_values`.
+            states and the result are [B, K, D]: D features of the next token of each of K targets
+            of B sources. The function also appends the keys and the values of the targets, with
+            these tokens, to the empty list `keys_and_values` of the enclosing function.
             """
             # Targets become rows, because each target has separate keys and values.
             flat = states.reshape(rows * beams, 1, -1)
@@ -221,9 +223,10 @@ class DecoderLayer(nn.Module):
             return self.self_attention(flat, (key, value), so_far).reshape(states.shape)
 
         def to_the_source(states: Array) -> Array:
-            """Returns the attention to the source, [B, K, D] like the states of the next tokens.
+            """Returns the states that the next tokens get from attention to the sources.
 
-            There are K targets per source and D features.
+            states and the result are [B, K, D]: D features of the next token of each of K targets
+            of B sources. The keys and values are `source` of the enclosing function.
             """
             return self.source_attention(states, source, source_mask)
 

@@ -261,7 +261,7 @@ def scaled_embedding(width: int) -> Tree:
     def normal(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
         """Returns an array of draws from normal(0, 1 / width), with this shape and dtype.
 
-        key is a PRNG key.
+        key is a PRNG key, and width the argument of the enclosing function.
         """
         return jax.random.normal(key, shape, dtype) * width**-0.5
 

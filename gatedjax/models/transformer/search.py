@@ -20,6 +20,8 @@ Step = Callable[[Int[Array, "B K"], Tree, Int[Array, ""]], tuple[Float[Array, "B
 class Found(NamedTuple):
     """The targets of a search for B rows: K targets of at most T tokens per row, the best first.
 
+    A row is an input of the model, such as a sentence to translate.
+
     Attributes:
       tokens: int32 [B, K, T], the stop token included, 0 after it.
       scores: log-probabilities divided by the length penalty [B, K]; -inf if a row has fewer than
@@ -86,7 +88,8 @@ def beam_search(
       step: the model, a function (last tokens int [B, K], cache, position from 0) that returns
         (log-probabilities [B, K, V] of the V possible next tokens, new cache).
       cache: the first cache of `step`, a tree of arrays [B, K, ...].
-      limits: maximum length of the targets of each row, the stop token included, in [1, size].
+      limits: maximum length of the targets of each of B rows (the inputs of the model, such as
+        sentences to translate), the stop token included, in [1, size].
       size: T, the maximum length of all targets.
       beam_size: K, the number of targets per row.
       alpha: exponent of the `length_penalty`.
@@ -94,7 +97,9 @@ def beam_search(
       stop: id of the token after the last.
 
     Returns:
-      The targets, at least one for each row, with their scores.
+      A `Found` with `tokens` [B, K, T], the targets of each row with the best first and 0 after
+      the stop token, and their `scores` [B, K]. Each row has a target; missing further targets
+      have the score -inf.
 
     Raises:
       ValueError: if an option is out of range.
@@ -106,7 +111,10 @@ def beam_search(
     def body(s: dict[str, Tree]) -> dict[str, Tree]:
         """Returns the state of the search after another step.
 
-        `s` and the result are dicts of arrays, as `_beginning` returns them.
+        `s`, the state before the step, and the result are dicts of arrays, for R rows and K targets
+        of at most T tokens: "position" (a scalar), "last" tokens [R, K], unfinished targets "alive"
+        and finished targets "ended" [R, K, T] with "alive_scores" and "ended_scores" [R, K],
+        "count" (of finished targets) and "done" [R], and the "cache" of the model.
         """
         at = s["position"]
         log_probs, cache = step(s["last"], s["cache"], at)
@@ -149,7 +157,11 @@ def beam_search(
         }
 
     def is_unfinished(s: dict[str, Tree]) -> Array:
-        """Returns True, as a scalar, while a row is not done; `s` is a dict as in `body`."""
+        """Returns True, as a scalar, while a row has to go on.
+
+        `s` is the state of the search, of which "position", a scalar, and "done", True for each
+        row that has its targets, are used.
+        """
         return (s["position"] < size) & ~jnp.all(s["done"])
 
     state = lax.while_loop(is_unfinished, body, state)
@@ -200,7 +212,8 @@ def greedy_search(
         (log-probabilities [B, 1, V] of the V possible next tokens, new cache). If tokens are
         equally probable, the first is chosen.
       cache: the first cache of `step`, a tree of arrays [B, 1, ...].
-      limits: maximum length of the target of each row, the stop token included, in [1, size].
+      limits: maximum length of the target of each of B rows (the inputs of the model, such as
+        sentences to translate), the stop token included, in [1, size].
       size: T, the maximum length of all targets.
       start: id of the token before the first.
       stop: id of the token after the last.
@@ -225,8 +238,9 @@ def greedy_search(
     def body(s: dict[str, Tree]) -> dict[str, Tree]:
         """Returns the state of the search after another step.
 
-        `s` and the result are dicts: "position", "last" and "tokens", "score" and "done" of each
-        row, and "cache".
+        `s`, the state before the step, and the result are dicts of arrays for R rows: "position" (a
+        scalar), the "last" token [R, 1], the "tokens" [R, T] of the target, at most T, its "score"
+        [R], a log-probability, "done" [R], True after the stop token, and the "cache" of the model.
         """
         at = s["position"]
         log_probs, cache = step(s["last"], s["cache"], at)
@@ -245,7 +259,11 @@ def greedy_search(
         }
 
     def is_unfinished(s: dict[str, Tree]) -> Array:
-        """Returns True, as a scalar, while a row is not done; `s` is a dict as in `body`."""
+        """Returns True, as a scalar, while a row has to go on.
+
+        `s` is the state of the search, of which "position", a scalar, and "done", True for each
+        row with a stop token, are used.
+        """
         # The loop runs until the last row is done; rows that are done do not change.
         return (s["position"] < size) & ~jnp.all(s["done"])
 
