@@ -46,7 +46,7 @@ def explorer(model: Any, against: Any = None, *, text: str = "", data: object = 
     engine = Explorer(models, names)
     if data is None:
         return kind(Session(engine), {"text": text})
-    engine.check_gates("data")
+    engine.check_sentences("data")
     from gatedjax.explore._sentences import first_sentence, read_sentences
     from gatedjax.text._read import open_table
 
