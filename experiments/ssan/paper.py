@@ -409,7 +409,8 @@ BOUND = against_san(
     note="Keys that a hard draw does not select have a gradient, which grows by the factor e "
     "with each nat by which they exceed the selected keys. The authors' code has no bound, the "
     "tables above have a bound of 10 nats, and this table has a bound of 0 "
-    "(`--model.gates.cap 0`). BShift has the recipe of table 2. The networks without a selector are those of tables 2 and 3. "
+    "(`--model.gates.cap 0`). BShift has the recipe of table 2. The networks without a selector "
+    "are those of tables 2 and 3. "
     + TESTS,
     about="tables 2 and 3 with no weight of unselected keys above that of selected ones",
     data=BOUND_ON,

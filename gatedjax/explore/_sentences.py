@@ -175,7 +175,7 @@ def _usable(explorer: Explorer, table: Table) -> Iterator[tuple[Record, list[Any
 
 def _compute_results(
     explorer: Explorer, texts: Sequence[str]
-) -> "list[_Results] | list[_LexiconResults]":
+) -> "Sequence[_Results | _LexiconResults]":
     """Runs the models of an explorer, networks or lexicons, on texts; a result for each model."""
     if explorer.views:
         return [_LexiconResults.compute(m, texts, explorer.check_open) for m in explorer.models]
