@@ -410,8 +410,7 @@ BOUND = against_san(
     "with each nat by which they exceed the selected keys. The authors' code has no bound, the "
     "tables above have a bound of 10 nats, and this table has a bound of 0 "
     "(`--model.gates.cap 0`). BShift has the recipe of table 2. The networks without a selector "
-    "are those of tables 2 and 3. "
-    + TESTS,
+    "are those of tables 2 and 3. " + TESTS,
     about="tables 2 and 3 with no weight of unselected keys above that of selected ones",
     data=BOUND_ON,
     variants=tuple(name for data in BOUND_ON for name in bounded_layers(data)),
