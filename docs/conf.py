@@ -76,6 +76,8 @@ html_sidebars = {
         "docs/gallery",
         "docs/notebooks",
         "docs/own_loop",
+        "docs/recurrence_measurements",
+        "docs/speed",
         "CHANGELOG",
     )
 }
@@ -104,8 +106,10 @@ html_theme_options = {
     "header_links_before_dropdown": 10,
     "navbar_align": "left",
     "footer_start": ["copyright"],
+    "footer_center": ["sourcelink"],
     "footer_end": ["release"],
-    "secondary_sidebar_items": ["page-toc", "sourcelink"],
+    # the theme leaves the sidebar out of pages without headings
+    "secondary_sidebar_items": ["page-toc"],
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
@@ -120,4 +124,4 @@ if repository:
         "doc_path": "",
     }
     html_theme_options["use_edit_page_button"] = True
-    html_theme_options["secondary_sidebar_items"] = ["page-toc", "edit-this-page", "sourcelink"]
+    html_theme_options["footer_center"] = ["edit-this-page", "sourcelink"]

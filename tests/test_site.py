@@ -47,6 +47,17 @@ def name_pages():
     return load("name_pages")
 
 
+def test_links_that_lead_nowhere_are_found(tmp_path):
+    broken_links = load("links").broken_links
+    (tmp_path / "a").mkdir()
+    (tmp_path / "index.html").write_text(
+        '<h1 id="top"></h1><a href="a/b.html#c d"></a><a href="#top"></a><a href="https://x"></a>'
+        '<a href="a/b.html#no"></a><img src="a/none.png">'
+    )
+    (tmp_path / "a" / "b.html").write_text('<p id="c d"></p><a href="../index.html?q=1#top"></a>')
+    assert broken_links(tmp_path) == ["index.html: a/b.html#no", "index.html: a/none.png"]
+
+
 def test_every_public_name_is_on_one_page_of_the_reference_with_its_docstring(reference):
     assert reference.faults() == []
     assert sum(map(len, reference.public().values())) > 300

@@ -8,13 +8,16 @@ from pathlib import Path
 
 import drawing
 import ideas
+import links
 import name_pages
 import reference
 from docutils import nodes
+from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
 from sphinx.transforms import SphinxTransform
 from sphinx.util.docutils import SphinxDirective
+from sphinx.util.osutil import relative_uri
 from sphinx.util.typing import ExtensionMetadata
 
 
@@ -122,6 +125,46 @@ def link_notebook(app: Sphinx, page: str, source: list[str]) -> None:
     source[0] = json.dumps(notebook)
 
 
+def link_figures(app: Sphinx, doctree: nodes.document, page: str) -> None:
+    """Replaces the targets of thumbnails by the copies of the figures that the site has.
+
+    Sphinx copies the files of images to one folder, and leaves the `target` of an image as written.
+    """
+    folder = relative_uri(app.builder.get_target_uri(page), app.builder.imagedir)
+    for image in doctree.findall(nodes.image):
+        link, copies = image.parent, app.env.images.get(image["uri"])
+        is_figure = isinstance(link, nodes.reference) and copies is not None
+        if is_figure and Path(link.get("refuri", "")).name == Path(image["uri"]).name:
+            link["refuri"] = f"{folder}/{copies[1]}"
+
+
+def add_anchors(app: Sphinx, doctree: nodes.document, page: str) -> None:
+    """Adds the anchors of a page to which the pages of the source link.
+
+    `sphinx.ext.viewcode` names an anchor after the package of the first name that it met in a
+    source file. Names of another package, and classes that users only receive, lack this anchor.
+    """
+    sources = getattr(app.env, "_viewcode_modules", {}).values()
+    wanted = {
+        name: f"{package}.{name}"
+        for _, _, used, package in filter(None, sources)
+        for name, owner in used.items()
+        if owner == page
+    }
+    for signature in doctree.findall(addnodes.desc_signature):
+        anchor = wanted.pop(signature.get("fullname"), None)
+        if anchor is not None and anchor not in signature["ids"]:
+            signature["ids"].append(anchor)
+
+
+def check_links(app: Sphinx, error: Exception | None) -> None:
+    """Raises ExtensionError if a link in the finished pages leads to no file or anchor."""
+    broken = [] if error or app.builder.name != "html" else links.broken_links(Path(app.outdir))
+    if broken:
+        lines = "\n".join(broken[:20])
+        raise ExtensionError(f"{len(broken)} links lead nowhere, the first of them:\n{lines}")
+
+
 def check(app: Sphinx) -> None:
     """Writes the pages of the public names; raises ExtensionError if the lists have faults."""
     faults = reference.faults()
@@ -139,4 +182,7 @@ def setup(app: Sphinx) -> ExtensionMetadata:
     app.add_transform(Ideas)
     app.connect("builder-inited", check)
     app.connect("source-read", link_notebook)
+    app.connect("doctree-resolved", link_figures)
+    app.connect("doctree-resolved", add_anchors)
+    app.connect("build-finished", check_links)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -4,6 +4,10 @@ document.addEventListener("DOMContentLoaded", () => {
   for (const button of document.querySelectorAll("button.search-button__button")) {
     if (button.textContent.trim()) button.removeAttribute("aria-label");
   }
+  // The fold of a cell shows "Show code cell source", so this text is the better name.
+  for (const fold of document.querySelectorAll("details.hide > summary[aria-label]")) {
+    if (fold.textContent.trim()) fold.removeAttribute("aria-label");
+  }
   // A list may have list items as children only.
   for (const item of document.querySelectorAll(".citation-list > .citation")) {
     item.setAttribute("role", "listitem");

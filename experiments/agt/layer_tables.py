@@ -206,7 +206,11 @@ SECTIONS: tuple[tuple[str, Body, str], ...] = (
         first_words,
         "Words with r > 0.95 in the first layer over the test set, lower-cased.",
     ),
-    ("Selected words", selected_words, "Compared as bags of words, a hyphen parting two words."),
+    (
+        "Selected words",
+        selected_words,
+        "The sentences are compared as bags of words, and a hyphen separates two words.",
+    ),
     (
         "Sentence 3, layer by layer",
         trace,

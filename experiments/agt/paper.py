@@ -128,7 +128,7 @@ def several(heading: str, fact: Callable[[Json], str], between: str = ", ") -> C
 
 BY_DATA = Table(
     title="AGT by data set",
-    note="The paper reports SST-1 only. Word vectors: file and width.",
+    note="The paper reports SST-1 only. The column of the word vectors has their file and width.",
     data=(DATA,),
     variants=(FULL,),
     columns=(
@@ -184,8 +184,9 @@ ABLATION = comparison_table(
     (FULL, *map(ablation_name, ABOVE), "average"),
     reported.ACCURACY,
     title="Ablation: selection vectors",
-    note="Mean ± sample standard deviation over seeds, parameters of the best validation. "
-    "Minus AGT, in points; exact McNemar test of each pair of runs with one seed.",
+    note="Mean ± sample standard deviation over seeds, with the parameters that validation "
+    "chose. The difference is the system minus AGT, in points. McNemar's test is exact and "
+    "compares each pair of runs with the same seed.",
     about="without the selection vectors of later layers, and the mean word vector",
     trained=lambda job, data: (
         FULL,
@@ -200,8 +201,8 @@ OTHER_READINGS = comparison_table(
     READINGS,
     {},
     title="Ablation: other readings",
-    note="Layers without a selection vector take the last one that is left, or 0, instead of being "
-    "plain highway layers. The paper does not say which.",
+    note="Layers without a selection vector use the last vector that is left, or 0. They do "
+    "not become plain highway layers. The paper does not state the rule.",
     list_rows=lambda store: [
         (data, name) for data in NAMES for name in READINGS if store.all(data, name)
     ],
@@ -210,14 +211,15 @@ GATE_BIAS = comparison_table(
     ("agt_bias_1", "agt_bias_0", "agt_bias_minus1"),
     {"agt_bias_1": reported.ACCURACY[FULL]},
     title="Gate bias",
-    note="The paper only says that 1 encourages composition.",
+    note="The paper only states that a bias of 1 encourages composition.",
     about="biases 1, 0 and -1 of the gates at the start",
 )
 HEADS = comparison_table(
     ("agt_head", "agt_head_200_200"),
     {},
     title="Head",
-    note="Of width 200 (one: as the preset has it). The paper leaves number and widths open.",
+    note="The hidden layers have width 200; a single hidden layer is that of the preset. The "
+    "paper leaves number and widths open.",
     about="one hidden layer before the class layer, or two",
 )
 
@@ -248,7 +250,8 @@ def winners(store: Store, rows: Sequence[TableRow]) -> Iterator[str]:
 
 OPTIMISERS = Table(
     title="Optimisers",
-    note="The paper's Adadelta at 5e-4 takes steps 2,000 times shorter than at the usual 1.",
+    note="The paper's Adadelta has a learning rate of 5e-4. Its steps are 2,000 times shorter "
+    "than at the usual rate of 1.",
     about="validation curves of the optimiser presets",
     data=(DATA,),
     variants=tuple(f"agt_{name}" for name in OPTIMIZERS),
@@ -279,7 +282,7 @@ RUNS = c.runs(
 )
 TABLE1 = Table(
     title="Table 1: SST-1 test accuracy",
-    note="The quoted rows are from other papers; nobody trained them here.",
+    note="The quoted rows are from other papers and were not trained here.",
     about="test accuracy beside the paper's and quoted rows",
     data=(DATA,),
     variants=(FULL,),
@@ -287,7 +290,7 @@ TABLE1 = Table(
 )
 FIGURES = Table(
     title="Figures",
-    note="Drawn from the records, of the seed best in validation.",
+    note="The figures are drawn from the record of the seed with the best validation result.",
     body=figures.list_figures,
 )
 

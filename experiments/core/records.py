@@ -35,8 +35,8 @@ RULE = (
 LAST = "last step"
 """The heading of results at the last step, next to the results that validation chose."""
 LAST_RULE = (
-    '"Last step": the test by the parameters of the last step, beside that by those which '
-    "validation chose."
+    '"Last step": the test result with the parameters of the last step. The other test results '
+    "are with the parameters that validation chose."
 )
 
 # The number of examples per class in (validation, test). They are compared with records from before

@@ -20,8 +20,8 @@ from gatedjax import data as gdata
 from gatedjax._utils.terminal import say
 
 VARIANTS = {
-    "ganet_density": "GA-Net, density .2",
-    "ganet_input": "GA-Net, density .2, gates on the input",
+    "ganet_density": "GA-Net, density 0.2",
+    "ganet_input": "GA-Net, density 0.2, gates on the input",
 }
 """The compared systems and their titles."""
 MEASURES = {

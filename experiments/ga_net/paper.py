@@ -174,7 +174,8 @@ def requested_systems(job: Job, data: str) -> list[str]:
 
 TABLE1 = Table(
     title="Table 1: data",
-    note="Ours: mean length over all splits; words of train",
+    note="Our length is the mean over all splits, and our number of words is that of the "
+    "training texts.",
     about="data statistics",
     data=reported.DATA,
     after=figures.count,
@@ -182,8 +183,9 @@ TABLE1 = Table(
 )
 TABLE2 = Table(
     title="Table 2: test accuracy and density",
-    note="Mean ± sample standard deviation over seeds. GA-Net: gates sampled as in the paper, mean "
-    "of 5 draws per run; density is the mean over texts of the share of open gates.",
+    note="Mean ± sample standard deviation over seeds. The gates of GA-Net are sampled as in "
+    "the paper, and its numbers are means of 5 draws for each run. The density is the mean "
+    "over texts of the share of open gates.",
     about="accuracy and density of the four systems",
     data=reported.DATA,
     variants=("bilstm", "local", "soft", "ganet"),
@@ -199,9 +201,9 @@ TABLE2 = Table(
 )
 PAIRED = Table(
     title="Table 2, paired tests",
-    note="The difference is that of table 2, where GA-Net's accuracy is the mean of 5 draws of the "
-    "gates; the variance over texts and McNemar's test (exact, each pair of runs with one seed) "
-    "rest on the first draw.",
+    note="The difference is that of table 2, where GA-Net's accuracy is the mean of 5 draws of "
+    "the gates. The variance over texts and McNemar's test use the first draw; McNemar's test "
+    "is exact and compares each pair of runs with the same seed.",
     data=reported.DATA,
     variants=("bilstm", "local", "soft"),
     seen=("ganet",),
@@ -236,9 +238,9 @@ def gain_of_paper(row: TableRow) -> float:
 
 UNTUNED_TABLE = Table(
     title="Systems without dropout and without a search",
-    note="Not in the paper. Ten epochs at a learning rate of 0.001 without dropout, tested after "
-    "the last step: the way in which a baseline that nobody tuned may be trained. All four systems "
-    "are trained so. The differences are to GA-Net of this table.",
+    note="The paper does not have this table. The four systems are trained for ten epochs at a "
+    "learning rate of 0.001 without dropout and are tested after the last step, as a baseline "
+    "without a search may be trained. The differences are to GA-Net of this table.",
     about="accuracy of the four systems without dropout and without a search",
     data=tuple(UNTUNED_STEPS),
     variants=tuple(UNTUNED),
@@ -290,11 +292,12 @@ def mode(name: str) -> Column:
 
 ESTIMATORS = Table(
     title="Estimators of the gates' gradient",
-    note="Mean ± sample standard deviation over seeds. All hold the mean open probability at .2 by "
-    "a Lagrange multiplier, take the same steps at the settings that were found for the "
-    "Gumbel-sigmoid, and are tested after the last one. Exact: the expected cross-entropy over all "
-    "patterns of the gates of the test texts of at most 20 words; beside it what thresholds, and "
-    "the best pattern of each text, differ by.",
+    note="Mean ± sample standard deviation over seeds. A Lagrange multiplier keeps the mean "
+    "open probability of all systems at 0.2. They take the same number of steps with the "
+    "settings that a search found for the Gumbel-sigmoid, and are tested after the last step. "
+    '"Exact" is the expected cross-entropy over all patterns of the gates, for test texts of '
+    "at most 20 words. Other columns have the differences from it: with thresholds, and "
+    "with the best pattern of each text.",
     about="GA-Net trained by other estimators, at one density",
     data=("trec", "sst2"),
     variants=tuple(f"ganet_by_{name}" for name in reported.ESTIMATORS),
@@ -314,8 +317,8 @@ ESTIMATORS = Table(
 )
 MODES = Table(
     title="One set of parameters under four kinds of gates",
-    note="Means over seeds: Bernoulli draws, probability above 1/2, probabilities as gates, and "
-    "the relaxed gates of training.",
+    note="Means over seeds with four kinds of gates: Bernoulli draws, open where the "
+    "probability is above 1/2, the probabilities as gates, and the relaxed gates of training.",
     data=reported.DATA,
     variants=("ganet",),
     columns=(
@@ -399,8 +402,8 @@ def auxiliary(full: float, mean: float, record: Record) -> str:
 
 TABLE3 = Table(
     title="Table 3: attention operations over the test set",
-    note="N(4D + 3) per text with n attended words, multiplications and additions counted. The "
-    "auxiliary network costs more than the attention that it saves.",
+    note="Multiplications and additions are counted: n (4D + 3) for a text with n attended "
+    "words. The auxiliary network costs more than the attention that it saves.",
     about="attention operations",
     data=reported.DATA,
     variants=("ganet",),
@@ -461,8 +464,9 @@ def widths(store: Store) -> str:
 
 FIGURE5 = Table(
     title="Figure 5: width of the auxiliary LSTM",
-    note="All gates closed: the share of texts of which no gate is open in the draw that is "
-    "tested; their attention falls on the word whose gate is the nearest to opening.",
+    note='"All gates closed" is the share of the texts without an open gate in the draw that '
+    "is tested. All attention of such a text falls on the word whose gate is the nearest to "
+    "opening.",
     about="auxiliary width",
     data=("imdb", "sst1", "trec"),
     variants=WIDTHS,
@@ -479,19 +483,20 @@ FIGURE_TITLES = {
 }
 FIGURES = Table(
     title="Figures and table 4",
-    note="Table 4 shows two reviews of IMDB: `tables table4` writes its page beside the runs, as "
-    "the texts belong to the data set.",
+    note="Table 4 shows two reviews of IMDB. `tables table4` writes its page to the work "
+    "folders, because the texts belong to the data set.",
     body=lambda store: c.figure_links(store, FIGURE_TITLES),
 )
 
 
 FAITHFULNESS = Table(
     title="Faithfulness of the gates",
-    note="Not in the paper. Words are deleted from test texts and the network runs again, see "
-    "`gatedjax.analysis.faithfulness`: comprehensiveness is better where it is high, sufficiency "
-    "where it is low; AOPC is the mean over 1, 5, 10, 20 and 50 % of the words. The leak is that "
-    "of the claim that words behind closed gates were not used, with the same network under gates "
-    "at the words of the rationale; it is 0 where gates act on the input.",
+    note="The paper does not have this table. Words are deleted from the test texts, and the "
+    "network runs again (`gatedjax.analysis.faithfulness`). A high comprehensiveness and a low "
+    "sufficiency are better. AOPC is the mean over 1, 5, 10, 20 and 50 % of the words. The "
+    "gate leak tests the claim that words behind closed gates were not used; for the other "
+    "rationales the gates of the same network are opened at their words. The leak is 0 if the "
+    "gates act on the input.",
     about="comprehensiveness, sufficiency and gate leak at one density",
     data=("trec",),
     variants=tuple(faithfulness.VARIANTS),
@@ -500,17 +505,19 @@ FAITHFULNESS = Table(
 )
 FAITHFULNESS_PAIRED = Table(
     title="Faithfulness of the gates, paired tests",
-    note="Student's t over seeds and test texts (`gatedjax.analysis.two_way_test`); the p are "
-    "corrected together (Holm), a star says below .05. Fewer than three seeds have no p.",
+    note="Student's t over seeds and test texts (`gatedjax.analysis.two_way_test`). The p are "
+    "corrected together (Holm), and a star marks p below 0.05. Fewer than three seeds have no "
+    "p.",
     body=faithfulness.paired_table,
 )
 ROAR = Table(
     title="Recursive ROAR: accuracy by share of masked words",
-    note="Not in the paper; the method is that of Madsen et al. (2021), see "
-    "`gatedjax.analysis.roar`. Means over seeds; roar_trec.png shows deviations. At every share a "
-    "network is trained from the start on texts in which the last one's most important words are "
-    "unknown words. RACU is 0 for random words and 1 for an importance that finds all that there "
-    "is; its interval is Student's, over the seeds.",
+    note="The paper does not have this table. The method is that of Madsen et al. (2021), see "
+    "`gatedjax.analysis.roar`. The numbers are means over seeds, and roar_trec.png shows the "
+    "deviations. At each share a network is trained from the start on texts in which the words "
+    "that were most important to the previous network are replaced by the unknown word. RACU "
+    "is 0 for random words and 1 for a perfect importance. Its interval is Student's, over the "
+    "seeds.",
     about="recursive ROAR: accuracy after masking words by importance and training again",
     data=("trec",),
     body=roar.body,

@@ -219,7 +219,8 @@ def accuracies(
     headings.append("questions of ours")
     return paragraphs(
         text,
-        "Ours on other questions than the published ones, which no number above is of:",
+        "Our results on questions other than the published ones, which the numbers above do "
+        "not include:",
         analysis.render_table(headings, elsewhere),
     )
 
@@ -312,12 +313,13 @@ HELPS = "The feature helps: McNemar p, one-sided, of each seed"
 ONE_HOP = f"K = 1 in the paper is {reported.K1_QUOTED:.0f} on the test set: {QUOTED}."
 READERS = ("minus", "update", "fix", "feature_update", "feature_fix")
 """The readers of tables 1 and 3."""
-OTHERS = "Rows of other papers are quoted; nobody trained them here."
+OTHERS = "The rows of other papers are quoted and were not trained here."
 TESTS = (
-    "Mean ± sample standard deviation over seeds, parameters of the best validation accuracy. "
-    "Base minus reader, in points; exact one-sided McNemar test of each pair of runs with one "
-    "seed: is the base better? The McNemar p of the sentences are two-sided. A question whose "
-    "answer cannot be found counts as wrong."
+    "Mean ± sample standard deviation over seeds, with the parameters of the best validation "
+    "accuracy. The difference is the base minus the reader, in points. The exact one-sided "
+    "McNemar test compares each pair of runs with the same seed: is the base better? The "
+    "McNemar p in the sentences are two-sided. A question whose answer cannot be found counts "
+    "as wrong."
 )
 _Table = functools.partial(Table, trained=select_readers)
 TABLE1 = _Table(
@@ -345,30 +347,30 @@ TABLE3 = dataclasses.replace(
 )
 TABLE4 = _Table(
     title="Table 4: ablations, {data}",
-    note="Corpus vectors are not trained here: `--corpus-vectors FILE` takes them.",
+    note="Corpus vectors are not trained here; `--corpus-vectors FILE` reads them.",
     about="ablations",
     data=("wdw",),
     variants=("BASE", "no_characters", "no_token_attention", "corpus", "minus"),
 )
 CBT = _Table(
     title="One budget: {data}",
-    note="`tables cbt`; the readers of tables 2 and 4 with the same number of steps at most: a run "
-    "ends where validation no longer improves. " + TESTS,
+    note="`tables cbt` trains the readers of tables 2 and 4 for the same number of steps at "
+    "most; a run ends when validation no longer improves. " + TESTS,
     about="the readers of tables 2 and 4 at one budget on CBT",
     data=("cbt_ne",),
     variants=("BASE", "hops_1", "no_gating", "sum", "concat", "no_characters", "FEATURE"),
 )
 TOY = _Table(
     title="Two facts",
-    note="`tables toy`: questions made here, each of which takes two facts.",
+    note="`tables toy` trains on generated questions, each of which needs two facts.",
     about="two hops and one on the two facts",
     data=("toy",),
     variants=("BASE", "hops_1"),
 )
 FIGURE2 = _Table(
     title="Figure 2: gating by training size, {data}",
-    note="Shares are nested: 50 % is part of 75 %. One test question set for all. The p of "
-    "ours are not corrected, like those of the paper.",
+    note="The shares are nested: 75 % includes the 50 %. All have the same test questions. Our "
+    "p are not corrected, like those of the paper.",
     about="with and without gating on shares of the training questions",
     data=reported.FIGURE2,
     variants=("BASE", "no_gating", "FEATURE", "feature_no_gating"),
@@ -377,7 +379,7 @@ FIGURE2 = _Table(
 )
 FIGURE3 = Table(
     title="Figures",
-    note="Drawn by `tables figure2`, `tables figure3` and `tables curves`.",
+    note="The commands `tables figure2`, `tables figure3` and `tables curves` draw the figures.",
     about="heat maps of attention on validation questions, trained only if there is no run",
     data=("wdw",),
     trained=readers_to_draw,
@@ -386,21 +388,23 @@ FIGURE3 = Table(
 )
 PROPORTIONS = Table(
     title="Proportion tests against the second best",
-    note="One-sided, the quoted accuracy taken as exact; the paper's p rest on accuracies with "
-    "more digits than it prints, and are not corrected. On other questions than the quoted "
-    "row's there is no test. The p of ours are not corrected either.",
+    note="The test is one-sided and takes the quoted accuracy as exact. The paper's p rest on "
+    "accuracies with more digits than it prints. Neither its p nor ours are corrected. There "
+    "is no test if our questions differ from those of the quoted row.",
     body=statistics.proportions,
 )
 TABLE5 = Table(
     title="Table 5: statistics",
-    note="Counted: lower-cased words of documents and queries of all splits.",
+    note="The words of documents and queries of all splits are counted in lower case.",
     about="counts of the data sets that are here; nothing is trained",
     data=(*reported.CLOZE, *reported.WDW),
     body=statistics.table5,
     after=statistics.count,
 )
 TABLE6 = Table(
-    title="Table 6: tuned values", note="GRU width per direction.", body=statistics.table6
+    title="Table 6: tuned values",
+    note="The width of the GRU is that of a direction.",
+    body=statistics.table6,
 )
 
 

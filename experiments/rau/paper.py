@@ -153,9 +153,10 @@ RESULTS = (
 )
 TABLE1 = Table(
     title="Table 1: accuracy and perplexity",
-    note="Mean ± sample standard deviation over seeds. Test: parameters of the best validation "
-    "result; last step: those at the end. PTB: perplexity, less is better; of PTB small a moving "
-    "average (.999) of the parameters, which the paper does not have; without it: see below.",
+    note="Mean ± sample standard deviation over seeds. The test has the parameters of the best "
+    "validation result, and the last step the final parameters. For PTB the number is the "
+    "perplexity, where less is better. On PTB small the parameters are a moving average "
+    "(0.999), which the paper does not have; results without it stand below.",
     about="test accuracy or perplexity of every cell",
     data=reported.DATA,
     variants=CELLS,
@@ -175,10 +176,10 @@ TABLE1 = Table(
 
 PAIRED = Table(
     title="Table 1, paired tests",
-    note="Classifiers: accuracy, and the exact McNemar test of each pair of runs with one seed. "
-    "PTB: negative log-likelihood of windows of the test text, in nats per token. "
-    "RAU and GRU have different learning rates on PTB small (1 and 0.5), so their "
-    "difference is not one of equal settings.",
+    note="For classifiers the difference is that of the accuracy, and McNemar's test is exact "
+    "and compares each pair of runs with the same seed. For PTB it is the difference of the "
+    "negative log-likelihood of windows of the test text, in nats per token. RAU and GRU have "
+    "different learning rates on PTB small (1 and 0.5), so that their settings are not equal.",
     data=reported.DATA,
     variants=("gru", "lstm"),
     seen=CELLS,
@@ -202,9 +203,9 @@ def last_epoch(record: Record) -> float:
 
 TRAINING = Table(
     title="Text: training perplexity in the last epoch",
-    note="PTB small, RAU. The two perplexities are not of the same epoch: the paper trains for 13 "
-    "epochs, and ours stops two epochs after the best, so ours had less time to learn the training "
-    "text.",
+    note="RAU on PTB small. The two perplexities are from different epochs: the paper trains "
+    "for 13 epochs, and our run stops two epochs after the best, so that it had less time to "
+    "learn the training text.",
     data=("ptb_small",),
     variants=("rau",),
     seen=(),
@@ -219,8 +220,8 @@ TRAINING = Table(
 )
 TABLE2 = Table(
     title="Table 2: settings and parameters",
-    note="Parameters of the recurrent layer, biases included; the paper's table has no such row. "
-    "Width 28 is the paper's Table 2, 128 its text.",
+    note="The parameters are those of the recurrent layer with its biases; the paper's table "
+    "has no such row. Width 28 is that of the paper's Table 2, and 128 that of its text.",
     about="settings and parameter counts (trains nothing)",
     body=lambda store: table2(),
     after=lambda job: say(table2()),
@@ -255,8 +256,9 @@ def other_settings(store: Store) -> list[tuple[str, str]]:
 
 OTHERS = Table(
     title="Other widths and learning rates",
-    note="`tables table1 --hidden 28`; `tables table1 --data ptb_small --learning-rate 0.5`, with "
-    "all of the preset's epochs and without a moving average.",
+    note="The commands are `tables table1 --hidden 28` and `tables table1 --data ptb_small "
+    "--learning-rate 0.5`. The latter trains for all epochs of the preset and without a moving "
+    "average.",
     list_rows=other_settings,
     columns=(
         *(c.data(), CELL, Column("changed", lambda row: changed_setting(row.variant))),
@@ -278,7 +280,7 @@ def errors(store: Store) -> str:
 
 TABLE3 = Table(
     title="Table 3: MNIST error",
-    note="The quoted rows are from other papers; nobody trained them here.",
+    note="The quoted rows are from other papers and were not trained here.",
     about="MNIST error beside quoted rows",
     data=("mnist",),
     trained=requested_cells,
@@ -286,8 +288,9 @@ TABLE3 = Table(
 )
 TABLE4 = Table(
     title="Table 4: settings of PTB",
-    note="The decay 1/1.5 is taken as a misprint of 1/1.15. Ours are the presets; table 1 averages "
-    "the parameters of PTB small, stops two epochs after the best, and has 0.5 for the GRU's rate.",
+    note="The decay 1/1.5 is taken as a misprint of 1/1.15. Our rows are the presets. Table 1 "
+    "averages the parameters of PTB small, stops two epochs after the best, and has a learning "
+    "rate of 0.5 for the GRU.",
     about="settings of PTB (trains nothing)",
     body=lambda store: table4(),
     after=lambda job: say(table4()),
@@ -310,8 +313,9 @@ LEARNING_RATES = Table(
 )
 ATTENTION = Table(
     title="Forms of the attention",
-    note="The paper leaves the form open; feature_proj without rescaling is what table 1 has. "
-    "Rescaling gives the weights mean 1. Runs may be shorter than those of table 1.",
+    note="The paper leaves the form of the attention open. Table 1 has feature_proj without "
+    "rescaling. Rescaling gives the weights a mean of 1. Runs may be shorter than those of "
+    "table 1.",
     about="forms of the attention on MNIST",
     data=("mnist",),
     variants=tuple(variant.name for variant in FORMS),
@@ -329,7 +333,8 @@ ATTENTION = Table(
 )
 MATCHED = Table(
     title="Equal parameter counts",
-    note="RAU and LSTM at the width that has the most nearly as many parameters as the GRU.",
+    note="RAU and LSTM have the width at which their number of parameters is the nearest to "
+    "that of the GRU.",
     about="RAU and LSTM as small as the GRU",
     data=("mnist", "fashion_mnist"),
     variants=("gru", "rau_matched", "lstm_matched"),

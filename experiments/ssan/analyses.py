@@ -30,6 +30,7 @@ from gatedjax import analysis
 from gatedjax import data as gdata
 from gatedjax._utils.terminal import say
 from gatedjax.analysis import trees
+from gatedjax.analysis._attention_mass import DistanceCounts
 
 Numbers = Json
 """The results of an analysis, as in its JSON file."""
@@ -337,24 +338,51 @@ def table7(store: Store) -> str:
 
 def distances(job: Job, data: str) -> None:
     """Draws figures 2 and 4, attention over the distance of query and key, and writes the
-    shares."""
-    texts = [example["tokens"] for example in _test_examples(job, data)[:MOST]]
+    shares.
+
+    Without the work folders of the networks, the figure is drawn from shares that an earlier
+    command wrote for the same layer and the same networks.
+    """
+    path = file_of(job.store, job.options.what, data)
+    try:
+        encoders = load_encoders(job, data)
+    except FileNotFoundError:
+        numbers = read_json(path) if path.exists() else {}
+        settings = (numbers.get("layer"), numbers.get("local", False))
+        is_recorded = settings == (job.options.layer, uses_local_heads(job, data))
+        # The file has no head, so it answers only for the mean over heads.
+        if not is_recorded or job.options.head is not None or job.options.rerun:
+            raise
+        say(f"the networks are not in {job.options.runs}; {path} has their shares")
+    else:
+        numbers = _distance_shares(job, data, encoders)
+        _save(job, data, numbers)
+    # With a single query, the attention masses are the shares. The plot does not read the pairs.
+    num_queries = min(numbers["sentences"], 1)
     counts = {}
+    for variant, name in TITLES.items():
+        mass = np.asarray(numbers[variant]["shares"])
+        counts[name] = DistanceCounts(mass, np.ones(len(mass), int), num_queries, empty=0)
+    title = f"How far does attention reach? ({title_of(data, numbers)})"
+    analysis.plot_distances(counts, _figure_stem(job, data), title=title)
+
+
+def _distance_shares(job: Job, data: str, encoders: dict[str, Encoder]) -> Numbers:
+    """Computes the shares of attention by distance over the first test sentences."""
+    texts = [example["tokens"] for example in _test_examples(job, data)[:MOST]]
     numbers: Numbers = {"sentences": len(texts), "layer": job.options.layer}
-    for variant, encoder in load_encoders(job, data).items():
+    for variant, encoder in encoders.items():
         total = analysis.distance_counts(np.zeros((0, 1, 1)), np.zeros(0, int))
         for weights in _maps(job.options, encoder, texts):
             # A sentence without words has no attention to count.
             if len(weights):
                 total += analysis.distance_counts(weights[None], [len(weights)])
-        counts[TITLES[variant]] = total
         numbers[variant] = {
             "shares": [round(float(x), 6) for x in total.shares()],
             "per_neighbour": [round(float(x), 6) for x in total.per_neighbour()],
             "empty_rate": round(total.empty_rate, 6),
         }
-    title = f"How far does attention reach? ({_save(job, data, numbers)})"
-    analysis.plot_distances(counts, _figure_stem(job, data), title=title)
+    return numbers
 
 
 def heat_maps(job: Job, data: str) -> None:

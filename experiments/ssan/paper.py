@@ -231,8 +231,9 @@ class SSANOptions(TableOptions):
 # Tables of networks against the standard network -------------------------------------------------
 
 TESTS = (
-    "Mean ± sample standard deviation over seeds, parameters of the best validation. "
-    "Minus SAN, in points; exact McNemar test of each pair of runs with one seed."
+    "Mean ± sample standard deviation over seeds, with the parameters that validation chose. "
+    "The difference is the network minus SAN, in points. McNemar's test is exact and compares "
+    "each pair of runs with the same seed."
 )
 STEPS = columns.parameters("steps", "steps")
 
@@ -372,10 +373,11 @@ TABLE2 = against_san(
     *columns.with_last("test (%)", 2, times=100),
     pair=pair_with_learning_san,
     title="Table 2: BShift, selector in one layer",
-    note="Ours not by the paper's recipe, [by which nothing was learned](#bshift-recipes) of our "
-    "sentences in 3,000 steps: here, in every layer one head starts at the word before and one at "
-    "the word after (a learned bias of attention per head and offset), and the class layer stands "
-    "on the mean of the states, with no rectified layers that may fall silent. " + TESTS,
+    note="Our networks do not follow the paper's recipe, [with which no network "
+    "learned](#bshift-recipes) our sentences in 3,000 steps. In each layer a head starts with "
+    "attention to the previous word and another with attention to the next word (a learned "
+    "bias of attention for each head and offset), and the class layer reads the mean of the "
+    "states directly, without rectified layers whose units may stop learning. " + TESTS,
     about="BShift without a selector and with one in layer 1 to 6, by a recipe that learns it",
     data=("bshift",),
     variants=tuple(map(local_name, NETWORKS)),
@@ -404,10 +406,11 @@ BOUND = against_san(
     *columns.ACCURACY,
     pair=pair_with_learning_san,
     title="A selector whose gradient is bounded",
-    note="Keys that a hard draw does not select have a gradient, which grows by e with every nat "
-    "that they stand above those it selects: without a bound in the authors' code, for 10 nats "
-    "in the tables above, and for none here (`--model.gates.cap 0`). BShift by the recipe of "
-    "table 2; the networks without a selector are those of tables 2 and 3. " + TESTS,
+    note="Keys that a hard draw does not select have a gradient, which grows by the factor e "
+    "with each nat by which they exceed the selected keys. The authors' code has no bound, the "
+    "tables above have a bound of 10 nats, and this table has a bound of 0 "
+    "(`--model.gates.cap 0`). BShift has the recipe of table 2. The networks without a selector "
+    "are those of tables 2 and 3. " + TESTS,
     about="tables 2 and 3 with no weight of unselected keys above that of selected ones",
     data=BOUND_ON,
     variants=tuple(name for data in BOUND_ON for name in bounded_layers(data)),
@@ -442,12 +445,12 @@ RECIPE = Table(
         STEPS,
     ),
     title="BShift: recipes",
-    note="SAN and SSAN without more have a head with two rectified layers of 128, as the paper, "
-    "and our choice of what it leaves open (sinusoids alone, the mean of the states). Local heads "
-    "without more have a linear head, those of table 2; three rows have one of these changes each. "
-    "The loss of a constant is ln 2, 0.693. SAN with sinusoids stays at chance here, and nearly so "
-    "in the paper (52.23 %; 49.30 % in the report that it quotes); only SSAN's 62.55 % is not "
-    "reproduced with sinusoids.",
+    note='"SAN" and "SSAN" have a head with two rectified layers of 128 units, as in the '
+    "paper, and our choice where the paper is silent: sinusoids only, and the mean of the "
+    'states. "Local heads" have a linear head and are those of table 2. Three rows have a '
+    "single change each. The loss of a constant prediction is ln 2 = 0.693. SAN with sinusoids "
+    "stays at chance here, and nearly so in the paper (52.23 %; 49.30 % in the report that it "
+    "quotes). SSAN's 62.55 % is not reached with sinusoids.",
     about="BShift by the paper's recipe, by that of table2, and by each of its two changes",
     data=("bshift",),
     variants=RECIPES,
@@ -465,10 +468,10 @@ TABLE3 = against_san(
     *(percent(f"{name} (%)", f"test.{name}") for name in ("insert", "original")),
     *columns.with_last("both (%)", 2, times=100),
     title="Table 3: word reordering detection, selector in one layer",
-    note="Tests are of both positions. Every sentence of Multi30k is moved several times, and its "
-    "moves are not independent: there the test takes sentences as independent, and there is no "
-    "McNemar test. " + TESTS,
-    about="word reordering detection, the same",
+    note="A test counts both positions. Each sentence of Multi30k is moved several times, and "
+    "its moves are not independent. The test therefore treats sentences as independent, and "
+    "there is no McNemar test. " + TESTS,
+    about="word reordering detection without a selector and with one in layer 1 to 6",
     data=SHOWN,
     variants=NETWORKS,
     list_rows=lambda store: [
@@ -524,7 +527,7 @@ DRAWS = selectors(
     "selector",
     "nli_sick",
     title="How selections are drawn",
-    note="In evaluation all of them select what is more likely selected than not. " + TESTS,
+    note="In evaluation all networks select the pairs with an open probability above 1/2. " + TESTS,
     about="how selections are drawn",
     trained=choose_by_modes,
 )
@@ -541,7 +544,7 @@ TEMPERATURE = selectors(
     "temperature",
     "nli_sick",
     title="Temperature",
-    note="The paper gives none; the authors' code has 0.5.",
+    note="The paper gives no temperature; the authors' code has 0.5.",
     about="of the relaxation",
     trained=lambda job, data: (BASE, *TEMPERATURES),
 )
@@ -550,8 +553,8 @@ DENSITY = selectors(
     "density",
     "wrd_small",
     title="A selector that has to close",
-    note="The density is the share of the pairs that a multiplier holds open on average over "
-    "training examples; nothing asks for any in the paper. " + TESTS,
+    note="The density is the share of the pairs that a multiplier keeps open on average over "
+    "the training examples. The paper has no such term. " + TESTS,
     about="what it costs to hold the selector at a share of the pairs",
 )
 
@@ -786,8 +789,8 @@ def groups(_: Records) -> Iterator[Part]:
 
 
 F1 = (
-    "F1 in percent. The paper's row All agrees with the average by support within 0.3, and with no "
-    "other."
+    'F1 in percent. The paper\'s row "All" agrees with the average by support within 0.3, and '
+    "with no other average."
 )
 TABLE4 = f1_table(
     "tree_depth",
@@ -805,8 +808,8 @@ TABLE5 = f1_table(
     reported.TOP_CONST_ALL,
     ("SAN, merged", "SSAN, merged"),
     title="Table 5: TopConst, F1 of groups of classes",
-    note=F1 + " Groups: average of their classes by support; merged: of the group as one class. "
-    "Which classes a group has is inferred.",
+    note=F1 + ' A group has the average of its classes by support; "merged" takes the group as '
+    "a single class. The classes of a group are inferred.",
     about="TopConst by groups of classes",
 )
 
@@ -814,9 +817,9 @@ TABLE5 = f1_table(
 
 TABLE6 = Table(
     title="Table 6: brackets of trees from attention",
-    note="Unlabelled, punctuation left out, the whole sentence counted, single words not. Mean "
-    "over heads; the mass inside a span is divided by its words (rows), their square (area), or "
-    "not.",
+    note="The brackets have no labels. Punctuation is left out, the whole sentence is counted, "
+    "and single words are not. The attention is the mean over heads. The mass inside a span is "
+    "divided by its number of words (rows), by the square of it (area), or not at all.",
     about="of finished runs, brackets of trees from attention",
     data=("mt_multi30k",),
     body=analyses.table6,
@@ -824,7 +827,7 @@ TABLE6 = Table(
 )
 TABLE7 = Table(
     title="Table 7: attention by part of speech",
-    note="Share of all attention that keys of a class receive, mean over heads.",
+    note="The share of all attention that keys of a class receive, as the mean over heads.",
     about="of finished runs, attention by part of speech",
     data=("tree_depth", "top_const", "mt_multi30k"),
     body=analyses.table7,
@@ -833,7 +836,7 @@ TABLE7 = Table(
 TABLES = (TABLE1, TABLE2, TABLE3, TABLE4, TABLE5, TABLE6, TABLE7)
 FIGURES = Table(
     title="Figures 2 to 6, and curves",
-    note="Attention: mean over heads of the first encoder layer.",
+    note="The attention is the mean over the heads of the first encoder layer.",
     body=analyses.figures,
 )
 DRAWINGS = {
@@ -881,7 +884,8 @@ def rates(record: Record) -> Iterator[list[str]]:
 
 RATES = Table(
     title="What is selected",
-    note="Of the pairs of real tokens of the test sentences, sentences counting alike.",
+    note="The share is that of the pairs of real tokens of the test sentences, and all "
+    "sentences count equally.",
     about="of finished runs that learned, what they select",
     body=selection_table,
     after=show,

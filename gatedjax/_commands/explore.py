@@ -132,9 +132,10 @@ def _run(options: ExploreOptions) -> None:
     explorer = Explorer(
         models, names, tokenized=options.tokenized, states=_read_states(options, models, names)
     )
-    for name in ("file", "html"):
-        if getattr(options, name) is not None:
-            explorer.check_gates(f"--{name}")
+    if options.file is not None:
+        explorer.check_sentences("--file")
+    if options.html is not None:
+        explorer.check_gates("--html")
     table = _table(options)
     if options.html is None or options.text is None:
         _serve(options, explorer, table)
@@ -213,7 +214,7 @@ def _serve(options: ExploreOptions, explorer: Any, table: Any) -> None:
         # The programs are compiled while the browser starts and the user types.
         warm.start()
         address = server.address + make_fragment(options.text)
-        say(f"{address}\nThe page is for this machine alone. Ctrl-C stops it.")
+        say(f"{address}\nOnly this machine can open the page. Ctrl-C stops it.")
         try:
             with contextlib.nullcontext() if options.no_browser else _open_browser(address):
                 server.serve_forever()

@@ -11,13 +11,14 @@ import numpy as np
 from gatedjax._utils.terminal import clean
 from gatedjax._utils.types import Keywords
 from gatedjax.analysis._figure import DASHES, MARKERS, PALETTE, new_figure, save, style
+from gatedjax.analysis._heatmap import _break_lines, _make_ruler
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 # Lengths are in inches.
-_LEGEND_ROW, _CAPTION = 0.2, 0.17
+_LEGEND_ROW, _CAPTION, _HEADING_LINE = 0.2, 0.17, 0.18
 _SIZE = 9
 """The font size of a legend, in points."""
 _HANDLE, _BETWEEN = 2.8, 1.6
@@ -238,11 +239,14 @@ def _make_panels(
     columns = _count_columns(names, width)
     rows = -(-len(names) // columns)
     below = _LEGEND_ROW * rows + 0.08 + (_CAPTION if caption else 0.0)
-    figure = new_figure(width, 2.9 + below + (0.3 if title else 0.0))
-    height = figure.get_figheight()
+    figure = new_figure(width, 2.9 + below)
+    # A heading that is wider than the figure would be cut at both sides.
+    heading = _break_lines(clean(title or ""), width - 0.2, _make_ruler(figure, "bold"), 11.0)
+    height = 2.9 + below + (0.12 + _HEADING_LINE * len(heading) if heading else 0.0)
+    figure.set_figheight(height)
     figure.set_layout_engine("constrained", rect=(0, below / height, 1, 1 - below / height))
-    if title:
-        figure.suptitle(clean(title), fontsize=11, weight="bold")
+    if heading:
+        figure.suptitle("\n".join(heading), fontsize=11, weight="bold")
     if names:
         _draw_legend_below(figure, names, columns, caption)
     return figure, list(figure.subplots(1, count, squeeze=False)[0])

@@ -25,6 +25,7 @@ from gatedjax._utils.types import Json, Output, Params, Tree
 from gatedjax._version import __version__
 from gatedjax.explore._example import example_text
 from gatedjax.explore._gates import force, gates_of
+from gatedjax.explore._lexicon_view import LexiconView
 from gatedjax.explore._open import view_of
 from gatedjax.explore._removal import MOST_REMOVED, Removal
 from gatedjax.explore._state import HARD, Mode, State, check_state
@@ -220,6 +221,19 @@ class Explorer:
             raise ValueError(
                 f"{name} must be left out unless the models are networks that classify single "
                 f"texts, got {self.views[0].network}"
+            )
+
+    def check_sentences(self, name: str) -> None:
+        """Raises ValueError unless the models are networks or lexicons with a class for each text.
+
+        The message begins with `name`, the name of an argument that only such models can use.
+        """
+        has_classes = bool(self.views) and isinstance(self.views[0], LexiconView)
+        has_classes = has_classes and all(model.kind == "text" for model in self.models)
+        if self.views and not has_classes:
+            raise ValueError(
+                f"{name} must be left out unless the models are networks or lexicons that classify "
+                f"single texts, got {self.views[0].network}"
             )
 
     def check_open(self) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from gatedjax._utils.types import Json, Tree
 from gatedjax.explore._engine import Explorer, Programs
+from gatedjax.explore._views import LONGEST
 from gatedjax.text._buckets import COARSE, group_texts, shape_of
 from gatedjax.text._labels import Classes
 from gatedjax.text._read import Label, Record, Table
@@ -27,6 +28,8 @@ ROUNDING = 1e-6
 """Largest change of a probability by rounding in another batch."""
 PAGE = 20
 """Number of sentences in an answer."""
+_LEXICON_TEXTS = 100
+"""Number of texts that a lexicon reads at a time."""
 ORDERS = ("error", "density", "leak")
 
 
@@ -41,9 +44,11 @@ class Sentences:
       rows: a dict for each sentence: "text", "label", and from the first model "predicted", the
         class; "error", 1 - p(label); "density", the share of open gates, None without gates; and
         "leak", the gate leak: the change of the prediction when the words with closed gates are
-        removed. It is None without gates and after the first 200 (MOST_LEAKS) sentences.
+        removed. It is None for a lexicon, without gates, and after the first 200 (MOST_LEAKS)
+        sentences.
       curves: a dict for each model, with lists "density", "accuracy" and "threshold", above which
-        the probability of a gate opens it, an entry per point; one point if there are no gates.
+        the probability of a gate opens it, an entry per point; one point for a lexicon, and if
+        there are no gates.
     """
 
     name: str
@@ -128,10 +133,7 @@ def read_sentences(
             f"{table.name} must have a sentence with a label of the model, got none: its labels "
             f"are {', '.join(map(repr, explorer.models[0].classes[:10]))}"
         )
-    texts = [explorer.tokenizer.split(record.inputs[0]) for record in records]
-    results = [
-        _Results.compute(programs, texts, explorer.check_open) for programs in explorer.programs
-    ]
+    results = _compute_results(explorer, [record.inputs[0] for record in records])
     labels = np.array([places for _, places in pairs]).T.tolist()
     curves = [result.curve(right) for result, right in zip(results, labels, strict=True)]
     rows = _rows(explorer.models[0].classes, results[0], records, labels[0])
@@ -162,17 +164,31 @@ def _usable(explorer: Explorer, table: Table) -> Iterator[tuple[Record, list[Any
     are of the same sentences.
     """
     tables = [Classes("label", model.classes) for model in explorer.models]
+    split = explorer.models[0].split if explorer.views else explorer.tokenizer.split
     for record in table:
         if not isinstance(record, Record) or record.label is None:
             continue
-        if explorer.tokenizer.split(record.inputs[0], 1):
+        if split(record.inputs[0]):
             places = [classes.find(record.label, record.where, record.line) for classes in tables]
             if None not in places:
                 yield record, places
 
 
+def _compute_results(
+    explorer: Explorer, texts: Sequence[str]
+) -> "Sequence[_Results | _LexiconResults]":
+    """Runs the models of an explorer, networks or lexicons, on texts; a result for each model."""
+    if explorer.views:
+        return [_LexiconResults.compute(m, texts, explorer.check_open) for m in explorer.models]
+    words = [explorer.tokenizer.split(text) for text in texts]
+    return [_Results.compute(p, words, explorer.check_open) for p in explorer.programs]
+
+
 def _rows(
-    classes: Sequence[Label], results: "_Results", records: Sequence[Record], labels: Sequence[int]
+    classes: Sequence[Label],
+    results: "_Results | _LexiconResults",
+    records: Sequence[Record],
+    labels: Sequence[int],
 ) -> list[Json]:
     """Returns the `rows` of `Sentences`, without gate leaks: a dict for each sentence.
 
@@ -194,7 +210,7 @@ def _rows(
                 "label": str(record.label),
                 "predicted": str(classes[int(np.argmax(probabilities))]),
                 "error": float(1 - probabilities[labels[number]]),
-                "density": float(results.masks[number].mean()) if results.programs.gated else None,
+                "density": float(results.masks[number].mean()) if results.gated else None,
                 "leak": None,
             }
         )
@@ -319,6 +335,11 @@ class _Results:
             programs, texts, check, thresholds, middle_probabilities, masks, predicted, open_counts
         )
 
+    @property
+    def gated(self) -> bool:
+        """True if the network has gates."""
+        return self.programs.gated
+
     def curve(self, targets: Sequence[int]) -> Json:
         """Returns {"density", "accuracy", "threshold"}, lists with an entry per distinct threshold.
 
@@ -367,6 +388,50 @@ class _Results:
                     self.middle_probabilities[number, best] - probabilities[0, row, best]
                 )
         return [float(leak) for leak in leaks]
+
+
+@dataclasses.dataclass(eq=False)
+class _LexiconResults:
+    """The results of a lexicon for N texts; its gates have no threshold.
+
+    Attributes:
+      middle_probabilities: [N, C], the probabilities of the classes.
+      masks: for each text a bool [T] for its T words, True at the open words.
+    """
+
+    middle_probabilities: np.ndarray
+    masks: list[np.ndarray]
+    gated = True
+
+    @classmethod
+    def compute(
+        cls, model: Any, texts: Sequence[str], check: Callable[[], None]
+    ) -> "_LexiconResults":
+        """Reads texts with a `LexiconModel`, up to the words that the page shows of a long text.
+
+        `check` is called between batches; an exception from it ends the work.
+        """
+        probabilities, masks = [np.zeros((0, len(model.classes)))], []
+        for begin in range(0, len(texts), _LEXICON_TEXTS):
+            check()
+            part = texts[begin : begin + _LEXICON_TEXTS]
+            readings = model.lexicon.read([model.split(text)[:LONGEST] for text in part])
+            probabilities.append(readings.probabilities)
+            masks += [np.asarray(is_open, bool) for is_open in readings.is_open]
+        return cls(np.concatenate(probabilities), masks)
+
+    def curve(self, targets: Sequence[int]) -> Json:
+        """Returns {"density", "accuracy", "threshold"}, lists with the single point of a lexicon.
+
+        `targets` are the positions of the true classes of the N texts.
+        """
+        correct = np.argmax(self.middle_probabilities, axis=1) == np.array(targets)
+        density = np.concatenate(self.masks).mean()
+        return {"density": [float(density)], "accuracy": [float(correct.mean())], "threshold": [0]}
+
+    def leaks(self, most: int) -> list[float]:
+        """Returns [], because a lexicon is not run again without its closed words here."""
+        return []
 
 
 def _batches(

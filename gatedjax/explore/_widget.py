@@ -53,7 +53,7 @@ def explorer(
     engine = Explorer(models, names, states=None if states is None else open_states(states))
     if data is None:
         return kind(Session(engine), {"text": text})
-    engine.check_gates("data")
+    engine.check_sentences("data")
     from gatedjax.explore._sentences import first_sentence, read_sentences
     from gatedjax.text._read import open_table
 

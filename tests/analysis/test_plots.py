@@ -191,6 +191,17 @@ def test_lines_have_error_bars_where_there_is_a_deviation(tmp_path):
     ET.parse(tmp_path / "lines.svg")
 
 
+def test_a_long_heading_of_lines_breaks_and_is_not_cut():
+    short, long = (
+        analysis.plot_lines({"accuracy": {"trec": [(1, 0.5, 0)]}}, title=title)
+        for title in ("a title", "a title " * 12)
+    )
+    box = long._suptitle.get_window_extent(long.canvas.get_renderer())
+    assert 0 <= box.x0 < box.x1 <= long.get_figwidth() * long.dpi
+    assert long._suptitle.get_text().count("\n") >= 1
+    assert long.get_figheight() > short.get_figheight()
+
+
 def test_lines_without_points_are_left_out_and_one_run_is_marked():
     figure = analysis.plot_lines({"accuracy": {"imdb": [], "trec": [(1, 0.5, 0)]}})
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["trec"]

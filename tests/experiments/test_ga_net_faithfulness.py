@@ -204,13 +204,13 @@ def test_means_and_paired_tests_are_those_of_the_texts(tmp_path, np_rng):
         save(store, "trec", "ganet_density", [faithful_record("ganet_density", seed, drawn)])
     text = rendered(PAPER, store)
     rows = {tuple(row[1:3]): row[3:] for row in rows_of(text, MEANS)}
-    title = "GA-Net, density .2"
+    title = "GA-Net, density 0.2"
     assert rows[title, "gates"][:2] == ["0.7500 ± 0.0000 (n=3)", "0.2100 ± 0.0100 (n=3)"]
     for rationale, name in faithfulness.RATIONALES.items():
         for cell, of in zip(rows[title, name][2:], faithfulness.MEASURES, strict=True):
             means = [drawn[rationale, of, seed].mean() for seed in range(3)]
             assert cell == f"{np.mean(means):.4f} ± {np.std(means, ddof=1):.4f} (n=3)"
-    assert rows["GA-Net, density .2, gates on the input", "not run"]
+    assert rows["GA-Net, density 0.2, gates on the input", "not run"]
 
     pairs = [row[2:] for row in rows_of(text, PAIRED) if row[1] == title]
     others = [name for name in faithfulness.RATIONALES if name != "own"]

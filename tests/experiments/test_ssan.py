@@ -87,6 +87,38 @@ def test_figures_look_into_the_networks_that_tables_train(
     assert shown == ("BShift, local heads and a linear head" if local else "BShift")
 
 
+def test_distances_are_drawn_from_recorded_shares_without_the_networks(
+    tmp_path, monkeypatch, capsys
+):
+    shares = {"san": [0.25, 0.75], "ssan_layer1": [0.5, 0.5]}
+    entries = {
+        name: {"shares": s, "per_neighbour": s, "empty_rate": 0.0} for name, s in shares.items()
+    }
+    path = tmp_path / "attention" / "figure2-bshift.json"
+    path.parent.mkdir()
+    text_of = json.dumps({"sentences": 2, "layer": 1, "local": True, **entries})
+    path.write_text(text_of)
+    plotted = {}
+    draw = analyses.analysis.plot_distances
+    monkeypatch.setattr(
+        analyses.analysis,
+        "plot_distances",
+        lambda counts, stem, **how: plotted.update(counts) or draw(counts, stem, **how),
+    )
+    args = ["figure2", "--data", "bshift", "--results", str(tmp_path), "--runs", str(tmp_path)]
+    assert tables.main(args) == 0
+    assert "the networks are not in" in capsys.readouterr().out
+    assert {name: counts.shares().tolist() for name, counts in plotted.items()} == {
+        "SAN": shares["san"],
+        "SSAN, layer 1": shares["ssan_layer1"],
+    }
+    assert (tmp_path / "figure2.png").exists()
+    assert path.read_text() == text_of
+    # The record answers only for the networks, the layer and the mean over heads that it is of.
+    for other in (["--layer", "2"], ["--no-local"], ["--head", "0"], ["--rerun"]):
+        assert "finished run" in refused(tables.main, [*args, *other], capsys)
+
+
 def test_a_budget_shortens_the_warm_up_and_keeps_ten_evaluations():
     train = with_budget(PRESETS["bshift"].train, 1_000)
     assert (train.num_steps, train.eval_every, train.optimizer.warmup_steps) == (1_000, 100, 250)

@@ -7,6 +7,8 @@ import pytest
 
 from gatedjax.explore._engine import Explorer
 from gatedjax.explore._open import open_model
+from gatedjax.explore._sentences import first_sentence, read_sentences
+from gatedjax.text._read import open_table
 
 pytest.importorskip("gatedjax.text._lexicon")
 
@@ -79,8 +81,51 @@ def test_texts_without_words_and_options_of_networks(shown):
     assert (answer["models"], answer["notes"]) == ([None], ["No word yet: type a sentence."])
     assert shown.removal({"text": TEXT})["models"] == [None]
     with pytest.raises(ValueError, match="networks that classify single texts"):
-        shown.check_gates("--file")
+        shown.check_gates("--html")
     assert shown.answer(shown.about()["example"])["models"][0] is not None
+
+
+def test_labelled_sentences_have_the_predictions_of_the_lexicon(shown):
+    shown.check_sentences("--file")
+    rows = [*ROWS[::5], ("the dull film", "good"), ("no label", None), ("a film", "odd")]
+    table = open_table(rows)
+    first = first_sentence(shown, table)
+    assert (first["text"], first["label"]) == ROWS[0]
+    sentences = read_sentences(shown, table)
+    about = sentences.about()
+    assert (about["total"], about["orders"]) == (len(rows) - 2, ["error", "density"])
+    (model,) = shown.models
+    texts = [row["text"] for row in sentences.rows]
+    reads = list(model.predict([(text,) for text in texts]))
+    assert [row["predicted"] for row in sentences.rows] == [read.label for read in reads]
+    np.testing.assert_allclose(
+        [row["density"] for row in sentences.rows], [read.density for read in reads]
+    )
+    probabilities = model.probabilities([(text,) for text in texts])
+    columns = [model.classes.index(row["label"]) for row in sentences.rows]
+    np.testing.assert_allclose(
+        [row["error"] for row in sentences.rows],
+        1 - probabilities[np.arange(len(texts)), columns],
+        atol=1e-6,
+    )
+    words = [len(model.split(text)) for text in texts]
+    (curve,) = about["curves"]
+    assert curve["accuracy"] == [np.mean([r["predicted"] == r["label"] for r in sentences.rows])]
+    opened = np.dot([read.density for read in reads], words) / sum(words)
+    assert curve["density"] == [pytest.approx(opened)]
+    # The only sentence with a wrong label has the largest error.
+    assert sentences.page("error", 0)["rows"][0]["text"] == "the dull film"
+
+
+def test_a_lexicon_of_numbers_has_no_labelled_sentences_to_browse(shown):
+    import copy
+
+    other = copy.copy(shown)
+    numbers = copy.copy(shown.models[0])
+    object.__setattr__(numbers, "kind", "regression")
+    other.models = [numbers]
+    with pytest.raises(ValueError, match="--file must be left out unless the models are networks"):
+        other.check_sentences("--file")
 
 
 def test_a_notebook_shows_a_fitted_lexicon(monkeypatch):

@@ -636,6 +636,7 @@ class Sentences {
     this.worst = worst;
     this.begin = 0;
     this.chart = s("svg", { class: "gx-chart", viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img" });
+    this.heading = h("h3", {}, "Accuracy against density");
     this.point = h("p", { class: "gx-point", role: "status" });
     this.note = h("p", { class: "gx-quiet" }, "Reading the sentences \u2026");
     const turn = (begin) => () => this.page(begin()).catch(() => {});
@@ -649,8 +650,7 @@ class Sentences {
     this.rows = h("tbody");
     this.leak = h("p", { class: "gx-quiet gx-leak" });
     this.body = h("div", { class: "gx-split", hidden: true },
-      h("div", { class: "gx-curve" }, h("h3", {}, "Accuracy against density"), this.chart,
-        this.point),
+      h("div", { class: "gx-curve" }, this.heading, this.chart, this.point),
       h("div", { class: "gx-list" },
         h("div", { class: "gx-controls" }, h("label", {}, "Sorted by ", this.order), this.back,
           this.next, this.where),
@@ -686,6 +686,11 @@ class Sentences {
       HEADS[name] ?? name)));
     this.body.hidden = false;
     this.draw();
+    // A lexicon, or a network without gates, has no threshold to choose: a point is no curve.
+    if (found.curves.every((curve) => curve.threshold.length < 2)) {
+      this.heading.textContent = "Accuracy";
+      this.chart.style.display = "none";
+    }
     this.mark(this.state ?? START);
     const rows = await this.page(0);
     if (this.order.value === "error") this.worst(rows[0]);
