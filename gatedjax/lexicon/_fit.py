@@ -1,6 +1,5 @@
 """The fit of a gated lexicon: linear models, between which words are closed."""
 
-import collections
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -9,13 +8,15 @@ import numpy as np
 
 from gatedjax.lexicon._features import (
     Columns,
+    Numbers,
     Spelling,
     compute_scale,
     count_features,
+    drop_columns,
     find_keys,
     find_pairs,
     number_words,
-    spell_words,
+    split_rows,
     weigh_cells,
 )
 from gatedjax.lexicon._heads import ClassHead, Head
@@ -220,10 +221,16 @@ def _count_words(texts: Sequence[Sequence[str]]) -> _Corpus:
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     types = [words.types[i] for i in order.tolist()]
-    # A dict keeps the order of the n-grams; the order of a set would change with the process.
-    words_with = collections.Counter(n for word in types for n in dict.fromkeys(spell(word)))
-    ngrams = [ngram for ngram, count in words_with.items() if count >= _LEAST]
-    spelling = spell_words(types, {ngram: number for number, ngram in enumerate(ngrams)})
+    # The numbers follow the first occurrences; the order of a set would change with the process.
+    numbers = Numbers()
+    of_word, word, _ = numbers.number(map(spell, types))
+    # A sort is faster than `np.unique`. An n-gram that a word repeats counts once.
+    codes = np.sort(word * max(len(numbers), 1) + of_word)
+    different = codes[np.diff(codes, prepend=-1) > 0] % max(len(numbers), 1)
+    is_ngram = np.bincount(different, minlength=len(numbers)) >= _LEAST
+    ngrams = list(itertools.compress(numbers, is_ngram.tolist()))
+    column_of = np.where(is_ngram, np.cumsum(is_ngram) - 1, -1)
+    spelling = drop_columns(column_of[of_word], np.bincount(word, minlength=len(types)))
     return _Corpus(
         types, place[words.ids], words.rows, words.num_texts, counts[order], ngrams, spelling
     )
@@ -262,7 +269,9 @@ def _fit_stage(
     of_word = np.full(width, -1)
     of_word[word_types] = np.arange(len(word_types))
     sizes = np.diff(corpus.spelling.starts)
-    ngrams = np.unique(corpus.spelling.columns[np.repeat(open_types, sizes)])
+    is_ngram = np.zeros(len(corpus.ngrams), bool)
+    is_ngram[corpus.spelling.columns[np.repeat(open_types, sizes)]] = True
+    ngrams = np.flatnonzero(is_ngram)
     first_ngram = len(word_types) + len(pairs)
     spelling = _renumber(corpus, open_types, ngrams, first_ngram)
     num_columns = first_ngram + len(ngrams)
@@ -277,7 +286,6 @@ def _fit_stage(
     cells = count_features(
         ids,
         rows,
-        corpus.num_texts,
         Columns(of_word, pairs, len(word_types), width),
         np.arange(width),
         spelling,
@@ -393,7 +401,7 @@ def _close_words(
         return head.compute_losses(logits, stage.bias, targets)
 
     # The shares [T, C] of all words at once may need more memory than the texts.
-    bounds = _bounds(rows, _CHUNK)
+    bounds = split_rows(rows, _CHUNK)
     for begin, end in itertools.pairwise(bounds):
         part, row = ids[begin:end], rows[begin:end]
         shares = of_type[part]
@@ -411,17 +419,6 @@ def _close_words(
         sums += np.bincount(part, gains, len(sums))
     scores = np.where(open_types, sums / (corpus.counts + _SHRINK), -np.inf)
     return choose_words(scores, corpus.counts, density * len(corpus.ids))
-
-
-def _bounds(rows: np.ndarray, size: int) -> list[int]:
-    """Returns positions at which `rows` is cut into parts of about `size` words, between two texts.
-
-    `rows` is int [T], the text of each word, sorted. The first position is 0 and the last is T.
-    """
-    starts = np.flatnonzero(np.diff(rows, prepend=-1))
-    wanted = np.searchsorted(starts, np.arange(0, len(rows), size))
-    inner = starts[wanted[wanted < len(starts)]]
-    return np.unique([0, *inner.tolist(), len(rows)]).tolist()
 
 
 def _make_lexicon(

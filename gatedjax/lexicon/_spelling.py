@@ -23,7 +23,8 @@ def spell(token: str) -> list[str]:
     Args:
       token: the token; only its first 30 characters are used.
     """
-    if is_spaceless(token):
+    # No character of these scripts is ASCII, and this test is faster.
+    if not token.isascii() and is_spaceless(token):
         letters, sizes = token[:_SPELLED], (1, 2, 3)
     else:
         letters, sizes = f" {token[:_SPELLED]} ", (2, 3, 4)

@@ -280,7 +280,10 @@ class Splitter:
     def _settle_form(self, token: str) -> list[str]:
         """Returns the tokens that replace a token of the tokenizer."""
         token = token.lower() if self.lowercase else token
-        return self._settle(token, _ROUNDS) if self.is_repeatable else [token]
+        # A word of ASCII letters is the only token of itself, and most words are of this kind.
+        if not self.is_repeatable or (token.isascii() and token.isalpha()):
+            return [token]
+        return self._settle(token, _ROUNDS)
 
     def _split_once(self, text: str) -> list[str]:
         tokens = self.tokenizer.split(text)

@@ -20,7 +20,7 @@ from gatedjax.lexicon import (
     fit_weights,
     spell,
 )
-from gatedjax.lexicon._features import count_features, number_words, weigh_cells
+from gatedjax.lexicon._features import count_features, weigh_cells
 from gatedjax.text._tokens import Splitter, Tokenizer, learn_units
 from tests.conftest import ROOT
 
@@ -42,8 +42,8 @@ def lexicons(num_classes=2, densities=(1.0, 0.5, 0.25)):
     return list(fit_lexicon(TEXTS, labels, num_classes, densities))
 
 
-def naive_logits(lexicon, words):
-    """The equation of `Lexicon`, feature by feature, of the words that are open."""
+def naive_counts(lexicon, words):
+    """Column -> how often a text of open words has the feature, word by word."""
     number = {word: i for i, word in enumerate(lexicon.words)}
     weighted = len(lexicon.counts)
     counts = {}
@@ -62,6 +62,12 @@ def naive_logits(lexicon, words):
         key = tuple(number.get(word, -1) for word in pair)
         if key in pairs:
             add(weighted + pairs[key])
+    return counts
+
+
+def naive_logits(lexicon, words):
+    """The equation of `Lexicon`, feature by feature, of the words that are open."""
+    counts = naive_counts(lexicon, words)
     values = {c: float(lexicon.scale[c]) * (1 + math.log(n)) for c, n in counts.items()}
     length = math.sqrt(sum(v * v for v in values.values())) or 1.0
     scores = lexicon.bias.astype(float)
@@ -81,21 +87,24 @@ def test_probabilities_are_those_of_the_equation(num_classes):
             np.testing.assert_allclose(row, expected / expected.sum(), rtol=1e-12)
 
 
-def test_features_are_counted_as_by_a_loop_by_both_counters(monkeypatch):
+@pytest.mark.parametrize("part", [1, 40, 10**6])
+def test_features_are_counted_as_by_a_loop_in_parts_of_any_size(part, monkeypatch):
+    monkeypatch.setattr("gatedjax.lexicon._features.PART", part)
     lexicon = lexicons()[0]
-    words = number_words(TEXTS)
-    prepared = lexicon._prepare(TEXTS)
-    arguments = (words.ids, words.rows, len(TEXTS), lexicon._columns, prepared.known)
-    few = count_features(*arguments, prepared.spelling, len(lexicon.scale))
-    monkeypatch.setattr("gatedjax.lexicon._features._FEW", 0)
-    many = count_features(*arguments, prepared.spelling, len(lexicon.scale))
-    for one, other in zip(few, many, strict=True):
-        np.testing.assert_array_equal(one, other)
-    first = {c: n for r, c, n in zip(*few, strict=True) if r == 0}
-    columns = [i for i, w in enumerate(lexicon.words) if w in TEXTS[0]]
-    assert {c: first[c] for c in columns} == {c: TEXTS[0].count(lexicon.words[c]) for c in columns}
-    values, factors = weigh_cells(few, lexicon.scale.astype(float), len(TEXTS))
-    squares = np.bincount(few.rows, values**2)
+    texts = [["unseen", "fine", "fine"], [], *TEXTS, ["xqx"]]
+    prepared = lexicon._prepare(texts)
+    known, _, spelling = prepared.types
+    cells = count_features(
+        prepared.ids, prepared.rows, lexicon._columns, known, spelling, len(lexicon.scale)
+    )
+    counts = np.zeros((len(texts), len(lexicon.scale)), int)
+    for row, words in enumerate(texts):
+        for column, number in naive_counts(lexicon, words).items():
+            counts[row, column] = number
+    np.testing.assert_array_equal(np.argwhere(counts), np.stack(cells[:2], 1))
+    np.testing.assert_array_equal(counts[counts > 0], cells.counts)
+    values, factors = weigh_cells(cells, lexicon.scale.astype(float), len(texts))
+    squares = np.bincount(cells.rows, values**2)[[0, *range(2, len(texts) - 1)]]
     np.testing.assert_allclose(squares, 1)
     assert (factors > 0).all()
 
