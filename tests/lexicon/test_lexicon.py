@@ -1,8 +1,10 @@
 """The gated lexicon against loops over texts, and what its gates promise."""
 
+import concurrent.futures
 import dataclasses
 import itertools
 import math
+import pickle
 import random
 import subprocess
 import sys
@@ -107,6 +109,81 @@ def test_features_are_counted_as_by_a_loop_in_parts_of_any_size(part, monkeypatc
     squares = np.bincount(cells.rows, values**2)[[0, *range(2, len(texts) - 1)]]
     np.testing.assert_allclose(squares, 1)
     assert (factors > 0).all()
+
+
+def naive_gate(lexicon, word):
+    """The gate of a word, from the sum of the centred weights of its n-grams, one by one."""
+    if word in lexicon.words:
+        return bool(lexicon.is_open[lexicon.words.index(word)])
+    weights = lexicon.head.centre(lexicon.scale.astype(float)[:, None] * lexicon.weights)
+    total = np.zeros(weights.shape[1])
+    for ngram in spell(word):
+        if ngram in lexicon.ngrams:
+            total = total + weights[lexicon.ngrams.index(ngram) - len(lexicon.ngrams)]
+    return bool(np.abs(total).max() > lexicon.threshold)
+
+
+def naive_bits(lexicon, words):
+    """The scores W f / |f| of open words with the bits of a loop over columns in their order."""
+    counts = naive_counts(lexicon, words)
+    values = [float(lexicon.scale[c]) * (1 + float(np.log(n))) for c, n in sorted(counts.items())]
+    square = 0.0
+    for value in values:
+        square += value * value
+    factor = 1 / math.sqrt(square) if square > 0 else 1.0
+    scores = np.zeros(lexicon.weights.shape[1])
+    for column, value in zip(sorted(counts), values, strict=True):
+        scores = scores + value * factor * lexicon.weights[column].astype(float)
+    return scores
+
+
+@pytest.mark.parametrize("num_classes", [2, 3])
+def test_texts_are_read_with_the_bits_of_a_loop(num_classes, monkeypatch):
+    """In parts of any size, and whatever was read before."""
+    splitter = social(["天气好 今天天气好", "天气 今天"] * 3)
+    texts = [splitter.split(text) for text in random_texts()]
+    for lexicon in lexicons(num_classes)[::2]:
+        monkeypatch.setattr("gatedjax.lexicon._lexicon.PART", 10**6)
+        reading = lexicon.read(texts)
+        for words, is_open, chosen in zip(texts, reading.is_open, reading.chosen, strict=True):
+            assert chosen or is_open.tolist() == [naive_gate(lexicon, word) for word in words]
+        scores = [
+            naive_bits(lexicon, list(itertools.compress(words, is_open)))
+            for words, is_open in zip(texts, reading.is_open, strict=True)
+        ]
+        logits = lexicon.head.add_bias(np.array(scores), lexicon.bias.astype(float))
+        np.testing.assert_array_equal(reading.logits, logits)
+        monkeypatch.setattr("gatedjax.lexicon._lexicon.PART", 20)
+        monkeypatch.setattr("gatedjax.lexicon._features.PART", 7)
+        monkeypatch.setattr("gatedjax.lexicon._lexicon._MOST_SEEN", 100)
+        fresh = dataclasses.replace(lexicon)
+        for part in (texts[300:], texts[:300], texts):
+            again = fresh.read(part)
+        np.testing.assert_array_equal(again.logits, logits)
+        for one, other in zip(again.is_open, reading.is_open, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_a_lexicon_that_has_read_texts_is_copied_and_recovers_from_a_word_that_is_no_text():
+    lexicon = lexicons()[-1]
+    expected = lexicon.read(TEXTS).logits
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(lexicon)).read(TEXTS).logits, expected)
+    for _ in range(2):
+        with pytest.raises(AttributeError):
+            lexicon.read([["fine", 3]])
+    np.testing.assert_array_equal(lexicon.read(TEXTS).logits, expected)
+
+
+def test_threads_share_the_words_that_a_lexicon_has_read():
+    lexicon = lexicons()[-1]
+    texts = [[f"word{i % 97}", f"fine{i % 89}", *TEXTS[i % len(TEXTS)]] for i in range(4000)]
+    expected = lexicon.read(texts).logits
+    fresh = dataclasses.replace(lexicon)
+    parts = [texts[start::40] for start in range(40)]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        readings = list(pool.map(fresh.read, parts))
+    for start, reading in enumerate(readings):
+        np.testing.assert_array_equal(reading.logits, expected[start::40])
 
 
 def test_gains_are_differences_of_losses():
