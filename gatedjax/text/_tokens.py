@@ -17,7 +17,7 @@ from gatedjax.data.text._social import (
     unescape,
 )
 from gatedjax.data.text._tokenize import tokenize
-from gatedjax.data.text._units import Units
+from gatedjax.data.text._units import RUN, Units
 from gatedjax.text._labels import CONTROL
 
 Function = Callable[[str], Iterable[str]]
@@ -283,6 +283,10 @@ class Splitter:
         # A word of ASCII letters is the only token of itself, and most words are of this kind.
         if not self.is_repeatable or (token.isascii() and token.isalpha()):
             return [token]
+        rule = self.tokenizer
+        # For posts a unit of a script without spaces is cut again by the units alone.
+        if rule.kind == "social" and rule.units is not None and RUN.fullmatch(token):
+            return list(rule.units.cut(token))
         return self._settle(token, _ROUNDS)
 
     def _split_once(self, text: str) -> list[str]:
