@@ -112,13 +112,16 @@ def fit_lexicon(
     """Fits lexicons of falling density to labelled texts, and yields one for each density.
 
     Each stage is a convex problem, for classes logistic regression, on the features of the open
-    words, which starts from the weights of the stage before. Between two stages each open word gets
-    the score
+    words, which starts from the weights of the stage before. After stage k each open word has the
+    mean gain and the score
 
-        sum of gains / (number of occurrences + 1),   gain = loss without the word - loss
+        m_k = sum of gains / (number of occurrences + 1),   gain = loss without the word - loss
+        s_k = (m_k + s_{k-1}) / 2,   s_1 = m_1
 
     and the words of the largest scores stay open, as long as their occurrences fit into the next
-    density. There is no random number, and the same texts give the same bits.
+    density. The gains are those on the training texts, which favour the words that a stage fits
+    best by chance; the mean over the stages has less of this noise. There is no random number, and
+    the same texts give the same bits.
 
         >>> texts = [["a", "fine", "film"], ["a", "dull", "film"]] * 4
         >>> for lexicon in fit_lexicon(texts, np.array([1, 0] * 4), 2, [1.0, 0.4]):
@@ -152,15 +155,16 @@ def fit_lexicon(
     corpus = _count_words(texts)
     open_types = np.ones(len(corpus.types), bool)
     before: _Stage | None = None
+    scores: np.ndarray | None = None
     for density in densities:
         if density < 1:
             # The gains that choose the words need weights, so a first density below 1 needs a stage
             # in which all words are open.
             if before is None:
                 before = _fit_stage(corpus, labels, head, open_types, None, sample_weight)
-            open_types = _close_words(
-                corpus, labels, head, open_types, before, density, sample_weight
-            )
+            gains = _compute_mean_gains(corpus, labels, head, open_types, before, sample_weight)
+            scores = gains if scores is None else (gains + scores) / 2
+            open_types = choose_words(scores, corpus.counts, density * len(corpus.ids))
             if not open_types.any():
                 raise EmptyLexicon(
                     f"density must leave a word open, got {density} of {len(corpus.ids):,} words: "
@@ -363,18 +367,17 @@ def _warm_start(
     return np.concatenate(parts) / np.maximum(scale, 1e-9)[:, None], before.bias.astype(np.float64)
 
 
-def _close_words(
+def _compute_mean_gains(
     corpus: _Corpus,
     labels: np.ndarray,
     head: Head,
     open_types: np.ndarray,
     stage: _Stage,
-    density: float,
     sample_weight: np.ndarray | None,
 ) -> np.ndarray:
-    """Returns the gates of the next stage, bool [V]: the open words with the largest scores.
+    """Returns the mean gain of each open word, and -inf for closed words: float64 [V].
 
-    The score of a word is the sum of its gains divided by the number of its occurrences + 1 (see
+    The mean gain is the sum of the gains divided by the number of occurrences + 1 (see
     `fit_lexicon`).
 
     Args:
@@ -383,7 +386,6 @@ def _close_words(
       head: the loss and the prediction of the targets.
       open_types: bool [V], True at the words that are open now.
       stage: the weights of the present stage.
-      density: the share of all occurrences of words that stays open, in (0, 1).
       sample_weight: [n], the weight of each text in the sums; None gives all texts the same weight.
     """
     is_open = open_types[corpus.ids]
@@ -417,8 +419,7 @@ def _close_words(
         if sample_weight is not None:
             gains = gains * sample_weight[row]
         sums += np.bincount(part, gains, len(sums))
-    scores = np.where(open_types, sums / (corpus.counts + _SHRINK), -np.inf)
-    return choose_words(scores, corpus.counts, density * len(corpus.ids))
+    return np.where(open_types, sums / (corpus.counts + _SHRINK), -np.inf)
 
 
 def _make_lexicon(
