@@ -16,6 +16,7 @@ from gatedjax.lexicon._features import (
     Numbers,
     Spelling,
     count_features,
+    drop_columns,
     find_keys,
     find_pairs,
     select_spelling,
@@ -24,6 +25,7 @@ from gatedjax.lexicon._features import (
     weigh_cells,
 )
 from gatedjax.lexicon._heads import ClassHead, Head
+from gatedjax.lexicon._spelling import NgramKeys
 
 
 class Readings(NamedTuple):
@@ -250,6 +252,12 @@ class Lexicon:
         return {ngram: first + number for number, ngram in enumerate(self.ngrams)}
 
     @functools.cached_property
+    def _ngram_keys(self) -> tuple[NgramKeys, np.ndarray]:
+        """The keys of the n-grams, and the column of each key in the matrix of features."""
+        keys = NgramKeys(list(self._column_of))
+        return keys, np.fromiter(self._column_of.values(), np.int64)[keys.order]
+
+    @functools.cached_property
     def _columns(self) -> Columns:
         """The columns of the stored words and pairs in the matrix of features."""
         width = max(len(self.words), 1)
@@ -387,7 +395,7 @@ class Lexicon:
 
     def _look_up(self, words: Sequence[str]) -> _Types:
         """Returns the gates and the n-grams of different words."""
-        spelling = spell_words(words, self._column_of)
+        spelling = self._spell(words)
         find = self._number_of.get
         known = np.fromiter((find(word, -1) for word in words), np.int64, len(words))
         is_open = np.zeros(len(words), bool)
@@ -398,6 +406,18 @@ class Lexicon:
         strengths = measure_strengths(select_spelling(spelling, unknown), self._spelling_weights)
         is_open[unknown] = strengths > self.threshold
         return _Types(known, is_open, spelling)
+
+    def _spell(self, words: Sequence[str]) -> Spelling:
+        """Returns the columns of the n-grams of words, without n-grams that have no column."""
+        if len(words) < _MANY:
+            return spell_words(words, self._column_of)
+        ngrams, columns = self._ngram_keys
+        if not ngrams.is_exact:
+            return spell_words(words, self._column_of)
+        keys, sizes = ngrams.spell(words)
+        places = find_keys(ngrams.keys, keys)
+        # The column for the place -1 is not used.
+        return drop_columns(np.where(places >= 0, np.append(columns, -1)[places], -1), sizes)
 
     def _number(self, texts: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray, _Types]:
         """Returns the numbers of the words of texts, the text of each word, and the types.
@@ -485,6 +505,8 @@ class Lexicon:
 
 _MOST_SEEN = 200_000
 """Words whose numbers and n-grams are in memory."""
+_MANY = 200
+"""From so many words on their n-grams are found together, which is slow to prepare."""
 
 
 def sum_spellings(spelling: Spelling, weights: np.ndarray) -> np.ndarray:

@@ -23,6 +23,7 @@ from gatedjax.lexicon import (
     spell,
 )
 from gatedjax.lexicon._features import count_features, weigh_cells
+from gatedjax.lexicon._spelling import NgramKeys
 from gatedjax.text._tokens import Splitter, Tokenizer, learn_units
 from tests.conftest import ROOT
 
@@ -135,6 +136,28 @@ def naive_bits(lexicon, words):
     for column, value in zip(sorted(counts), values, strict=True):
         scores = scores + value * factor * lexicon.weights[column].astype(float)
     return scores
+
+
+def test_ngrams_of_many_words_are_found_together_like_those_of_each_word(monkeypatch):
+    words = list(dict.fromkeys(word for text in random_texts() for word in text.split()))
+    words += ["", "x" * 50, "天" * 40, "\ud800a", "a", "天"]
+    ngrams = list(dict.fromkeys(ngram for word in words[::3] for ngram in spell(word)))
+    lexicon = dataclasses.replace(lexicons()[0], ngrams=(*ngrams, "longer", ""))
+    wanted = [[lexicon._column_of[g] for g in spell(w) if g in lexicon._column_of] for w in words]
+    for many in (0, 10**6):
+        monkeypatch.setattr("gatedjax.lexicon._lexicon._MANY", many)
+        spelling = lexicon._spell(words)
+        starts = spelling.starts.tolist()
+        columns = spelling.columns.tolist()
+        assert [columns[a:b] for a, b in itertools.pairwise(starts)] == wanted
+    # With more characters than 64 bits allow, each n-gram is looked up.
+    many = "".join(map(chr, range(0x4E00, 0x4E00 + 60_000)))
+    assert not NgramKeys(list(many)).is_exact
+    assert NgramKeys(list(many[:50_000])).is_exact
+    lexicon = dataclasses.replace(lexicon, ngrams=(*ngrams, *set(many).difference(ngrams)))
+    monkeypatch.setattr("gatedjax.lexicon._lexicon._MANY", 0)
+    spelling = lexicon._spell(["天文", "fine"])
+    assert spelling.starts[1] == 2
 
 
 @pytest.mark.parametrize("num_classes", [2, 3])
