@@ -93,12 +93,12 @@ class _Types(NamedTuple):
     """V different words that a lexicon has read.
 
     Attributes:
-      known: int64 [V], the number of each in `Lexicon.words`, or -1.
+      numbers: int64 [V], the number of each in `Lexicon.words`, or -1.
       is_open: bool [V], their gates.
       spelling: the columns of the n-grams of each.
     """
 
-    known: np.ndarray
+    numbers: np.ndarray
     is_open: np.ndarray
     spelling: Spelling
 
@@ -116,7 +116,7 @@ class _Seen:
         self.numbers = Numbers()
         self.lock = threading.Lock()
         # There is room for more words behind the ends, so that few additions copy the arrays.
-        self._known, self._is_open = np.empty(64, np.int64), np.empty(64, bool)
+        self._word_numbers, self._is_open = np.empty(64, np.int64), np.empty(64, bool)
         self._columns, self._starts = np.empty(1024, np.int64), np.zeros(65, np.int64)
         self._count = 0
 
@@ -129,17 +129,17 @@ class _Seen:
         n = self._count
         starts = self._starts[: n + 1]
         return _Types(
-            self._known[:n], self._is_open[:n], Spelling(self._columns[: starts[n]], starts)
+            self._word_numbers[:n], self._is_open[:n], Spelling(self._columns[: starts[n]], starts)
         )
 
     def add(self, new: _Types) -> None:
         """Adds words behind those that are there."""
         n, size = self._count, int(self._starts[self._count])
-        self._known = _write(self._known, n, new.known)
+        self._word_numbers = _write(self._word_numbers, n, new.numbers)
         self._is_open = _write(self._is_open, n, new.is_open)
         self._columns = _write(self._columns, size, new.spelling.columns)
         self._starts = _write(self._starts, n + 1, size + new.spelling.starts[1:])
-        self._count = n + len(new.known)
+        self._count = n + len(new.numbers)
 
 
 def _write(array: np.ndarray, start: int, values: np.ndarray) -> np.ndarray:
@@ -336,7 +336,7 @@ class Lexicon:
           The parts, whose sum is equal to the logits.
         """
         prepared = self._prepare([words])
-        known, _, spelling = prepared.types
+        numbers, _, spelling = prepared.types
         cells, values = self._weigh(
             prepared.ids[prepared.is_open], prepared.rows[prepared.is_open], 1, prepared.types
         )
@@ -348,12 +348,12 @@ class Lexicon:
         places = np.flatnonzero(prepared.is_open)
         for place in places:
             kind = prepared.ids[place]
-            number = known[kind]
+            number = numbers[kind]
             if 0 <= number < len(self.counts):
                 of_words[place] += part_of[number]
             start, end = spelling.starts[kind : kind + 2]
             of_words[place] += part_of[spelling.columns[start:end]].sum(0)
-        numbers = known[prepared.ids[places]]
+        numbers = numbers[prepared.ids[places]]
         keys, first = find_pairs(numbers, np.zeros(len(numbers), int), self._columns.width)
         found = find_keys(self._columns.pairs, keys)
         first, found = first[found >= 0], found[found >= 0]
@@ -382,10 +382,10 @@ class Lexicon:
           float64 [n, C], the sum of r W of the word and its n-grams, centred over the classes; and
           float64 [n], the sum of r^2 of the same features.
         """
-        known, _, spelling = self._look_up(words)
-        has_weight = np.flatnonzero((known >= 0) & (known < len(self.counts)))
+        numbers, _, spelling = self._look_up(words)
+        has_weight = np.flatnonzero((numbers >= 0) & (numbers < len(self.counts)))
         # The column of a word is its number, and comes before those of its n-grams.
-        columns = np.insert(spelling.columns, spelling.starts[has_weight], known[has_weight])
+        columns = np.insert(spelling.columns, spelling.starts[has_weight], numbers[has_weight])
         sizes = np.diff(spelling.starts)
         sizes[has_weight] += 1
         spelling = Spelling(columns, np.concatenate([[0], np.cumsum(sizes)]))
@@ -397,15 +397,15 @@ class Lexicon:
         """Returns the gates and the n-grams of different words."""
         spelling = self._spell(words)
         find = self._number_of.get
-        known = np.fromiter((find(word, -1) for word in words), np.int64, len(words))
+        numbers = np.fromiter((find(word, -1) for word in words), np.int64, len(words))
         is_open = np.zeros(len(words), bool)
-        is_stored = known >= 0
-        is_open[is_stored] = self.is_open[known[is_stored]]
+        is_stored = numbers >= 0
+        is_open[is_stored] = self.is_open[numbers[is_stored]]
         # The words are measured together, which is faster. The bits of a sum do not change.
         unknown = np.flatnonzero(~is_stored)
         strengths = measure_strengths(select_spelling(spelling, unknown), self._spelling_weights)
         is_open[unknown] = strengths > self.threshold
-        return _Types(known, is_open, spelling)
+        return _Types(numbers, is_open, spelling)
 
     def _spell(self, words: Sequence[str]) -> Spelling:
         """Returns the columns of the n-grams of words, without n-grams that have no column."""
@@ -458,7 +458,7 @@ class Lexicon:
         ends = np.searchsorted(rows, np.arange(len(texts) + 1))
         for row in np.flatnonzero(count == 0):
             part = ids[ends[row] : ends[row + 1]]
-            strengths = self._word_strengths[types.known[part]]
+            strengths = self._word_strengths[types.numbers[part]]
             # The first of equals is chosen, and all its occurrences are opened.
             best = int(np.argmax(strengths)) if len(part) else 0
             if len(part) and strengths[best] > 0:
@@ -478,7 +478,7 @@ class Lexicon:
           types: the types.
         """
         cells = count_features(
-            ids, rows, self._columns, types.known, types.spelling, len(self.scale)
+            ids, rows, self._columns, types.numbers, types.spelling, len(self.scale)
         )
         return cells, weigh_cells(cells, self._scale, num_texts)[0]
 

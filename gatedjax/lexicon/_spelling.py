@@ -51,12 +51,12 @@ class NgramKeys:
 
     def __init__(self, ngrams: Sequence[str]) -> None:
         places = [i for i, ngram in enumerate(ngrams) if 0 < len(ngram) <= _LARGEST]
-        chosen = [ngrams[i] for i in places]
-        self._alphabet = np.unique(_encode(chosen))
+        short = [ngrams[i] for i in places]
+        self._alphabet = np.unique(_encode(short))
         self._base = len(self._alphabet) + 2
         self.is_exact = self._base**_LARGEST < 2**63
-        sizes = np.fromiter(map(len, chosen), np.int64, len(chosen))
-        keys = self._compute(chosen, np.cumsum(sizes) - sizes, sizes)
+        sizes = np.fromiter(map(len, short), np.int64, len(short))
+        keys = self._compute(short, np.cumsum(sizes) - sizes, sizes)
         order = np.argsort(keys)
         self.keys, self.order = keys[order], np.array(places, np.int64)[order]
 
@@ -95,8 +95,8 @@ class NgramKeys:
         digits = np.where(is_known, digits, len(self._alphabet)) + 1
         keys, windows = np.zeros(len(places), np.int64), digits
         for size in range(1, _LARGEST + 1):
-            chosen = np.flatnonzero(sizes == size)
-            keys[chosen] = windows[places[chosen]]
+            indices = np.flatnonzero(sizes == size)
+            keys[indices] = windows[places[indices]]
             windows = windows[:-1] * self._base + digits[size:]
         return keys
 

@@ -249,14 +249,14 @@ class Splitter:
         # memory. Another thread may still use them, so that they are replaced and not cleared.
         if len(forms) + len(forms.parts) > _MOST_FORMS:
             forms = self.__dict__["_forms"] = _Forms(self._settle_form)
-        found = list(map(forms.__getitem__, tokens))
+        words = list(map(forms.__getitem__, tokens))
         parts = forms.parts
         if not parts or parts.keys().isdisjoint(tokens):
-            return found
+            return words
         return [
             part
-            for token, form in zip(tokens, found, strict=True)
-            for part in parts.get(token, [form])
+            for token, word in zip(tokens, words, strict=True)
+            for part in parts.get(token, [word])
         ]
 
     def split_again(self, tokens: Iterable[str]) -> list[str]:
