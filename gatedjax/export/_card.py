@@ -8,7 +8,6 @@ from typing import Any
 from gatedjax._utils.json import to_json
 from gatedjax._utils.types import Tree
 from gatedjax._version import __version__
-from gatedjax.analysis import render_table
 
 _UNSTATED = "Not stated."
 
@@ -66,6 +65,9 @@ def render_card(
       digests: file name -> its SHA-256 in hex.
       folder: name of the folder, for the examples.
     """
+    # Imported here, because `predict` loads folders and writes no card.
+    from gatedjax.analysis import render_table
+
     front = ["---", "library_name: gatedjax", "tags: [jax, flax]"]
     if card.licence:
         # All JSON strings are valid YAML strings.

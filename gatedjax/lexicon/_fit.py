@@ -1,6 +1,5 @@
 """The fit of a gated lexicon: linear models, between which words are closed."""
 
-import collections
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -9,13 +8,15 @@ import numpy as np
 
 from gatedjax.lexicon._features import (
     Columns,
+    Numbers,
     Spelling,
     compute_scale,
     count_features,
+    drop_columns,
     find_keys,
     find_pairs,
     number_words,
-    spell_words,
+    split_rows,
     weigh_cells,
 )
 from gatedjax.lexicon._heads import ClassHead, Head
@@ -114,13 +115,16 @@ def fit_lexicon(
     """Fits lexicons of falling density to labelled texts, and yields one for each density.
 
     Each stage is a convex problem, for classes logistic regression, on the features of the open
-    words, which starts from the weights of the stage before. Between two stages each open word gets
-    the score
+    words, which starts from the weights of the stage before. After stage k each open word has the
+    mean gain and the score
 
-        sum of gains / (number of occurrences + 1),   gain = loss without the word - loss
+        m_k = sum of gains / (number of occurrences + 1),   gain = loss without the word - loss
+        s_k = (m_k + s_{k-1}) / 2,   s_1 = m_1
 
     and the words of the largest scores stay open, as long as their occurrences fit into the next
-    density. There is no random number, and the same texts give the same bits.
+    density. The gains are those on the training texts, which favour the words that a stage fits
+    best by chance; the mean over the stages has less of this noise. There is no random number, and
+    the same texts give the same bits.
 
         >>> texts = [["a", "fine", "film"], ["a", "dull", "film"]] * 4
         >>> for lexicon in fit_lexicon(texts, np.array([1, 0] * 4), 2, [1.0, 0.4]):
@@ -154,15 +158,16 @@ def fit_lexicon(
     corpus = _count_words(texts)
     open_types = np.ones(len(corpus.types), bool)
     before: _Stage | None = None
+    scores: np.ndarray | None = None
     for density in densities:
         if density < 1:
             # The gains that choose the words need weights, so a first density below 1 needs a stage
             # in which all words are open.
             if before is None:
                 before = _fit_stage(corpus, labels, head, open_types, None, sample_weight)
-            open_types = _close_words(
-                corpus, labels, head, open_types, before, density, sample_weight
-            )
+            gains = _compute_mean_gains(corpus, labels, head, open_types, before, sample_weight)
+            scores = gains if scores is None else (gains + scores) / 2
+            open_types = choose_words(scores, corpus.counts, density * len(corpus.ids))
             if not open_types.any():
                 raise EmptyLexicon(
                     f"density must leave a word open, got {density} of {len(corpus.ids):,} words: "
@@ -226,10 +231,16 @@ def _count_words(texts: Sequence[Sequence[str]]) -> _Corpus:
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     types = [words.types[i] for i in order.tolist()]
-    # A dict keeps the order of the n-grams; the order of a set would change with the process.
-    words_with = collections.Counter(n for word in types for n in dict.fromkeys(spell(word)))
-    ngrams = [ngram for ngram, count in words_with.items() if count >= _LEAST]
-    spelling = spell_words(types, {ngram: number for number, ngram in enumerate(ngrams)})
+    # The numbers follow the first occurrences; the order of a set would change with the process.
+    numbers = Numbers()
+    of_word, word, _ = numbers.number(map(spell, types))
+    # A sort is faster than `np.unique`. An n-gram that a word repeats counts once.
+    codes = np.sort(word * max(len(numbers), 1) + of_word)
+    different = codes[np.diff(codes, prepend=-1) > 0] % max(len(numbers), 1)
+    is_ngram = np.bincount(different, minlength=len(numbers)) >= _LEAST
+    ngrams = list(itertools.compress(numbers, is_ngram.tolist()))
+    column_of = np.where(is_ngram, np.cumsum(is_ngram) - 1, -1)
+    spelling = drop_columns(column_of[of_word], np.bincount(word, minlength=len(types)))
     return _Corpus(
         types, place[words.ids], words.rows, words.num_texts, counts[order], ngrams, spelling
     )
@@ -268,7 +279,9 @@ def _fit_stage(
     of_word = np.full(width, -1)
     of_word[word_types] = np.arange(len(word_types))
     sizes = np.diff(corpus.spelling.starts)
-    ngrams = np.unique(corpus.spelling.columns[np.repeat(open_types, sizes)])
+    is_ngram = np.zeros(len(corpus.ngrams), bool)
+    is_ngram[corpus.spelling.columns[np.repeat(open_types, sizes)]] = True
+    ngrams = np.flatnonzero(is_ngram)
     first_ngram = len(word_types) + len(pairs)
     spelling = _renumber(corpus, open_types, ngrams, first_ngram)
     num_columns = first_ngram + len(ngrams)
@@ -283,7 +296,6 @@ def _fit_stage(
     cells = count_features(
         ids,
         rows,
-        corpus.num_texts,
         Columns(of_word, pairs, len(word_types), width),
         np.arange(width),
         spelling,
@@ -362,19 +374,18 @@ def _warm_start(
     return np.concatenate(parts) / np.maximum(scale, 1e-9)[:, None], before.bias.astype(np.float64)
 
 
-def _close_words(
+def _compute_mean_gains(
     corpus: _Corpus,
     labels: np.ndarray,
     head: Head,
     open_types: np.ndarray,
     stage: _Stage,
-    density: float,
     sample_weight: np.ndarray | None,
 ) -> np.ndarray:
-    """Returns the gates of the next stage, bool [V], True at the words that stay open.
+    """Returns the mean gain of each open word, and -inf for closed words: float64 [V].
 
-    They are the open words with the largest scores. The score of a word is the sum of its gains
-    divided by the number of its occurrences + 1 (see `fit_lexicon`).
+    The mean gain is the sum of the gains divided by the number of occurrences + 1 (see
+    `fit_lexicon`).
 
     Args:
       corpus: the n training texts.
@@ -382,7 +393,6 @@ def _close_words(
       head: the loss and the prediction of the targets.
       open_types: bool [V], True at the words that are open now.
       stage: the weights of the present stage.
-      density: the share of all occurrences of words that stays open, in (0, 1).
       sample_weight: [n], the weight of each text in the sums; None gives all texts the same weight.
     """
     is_open = open_types[corpus.ids]
@@ -400,7 +410,7 @@ def _close_words(
         return head.compute_losses(logits, stage.bias, targets)
 
     # The shares [T, C] of all words at once may need more memory than the texts.
-    bounds = _bounds(rows, _CHUNK)
+    bounds = split_rows(rows, _CHUNK)
     for begin, end in itertools.pairwise(bounds):
         part, row = ids[begin:end], rows[begin:end]
         shares = of_type[part]
@@ -416,19 +426,7 @@ def _close_words(
         if sample_weight is not None:
             gains = gains * sample_weight[row]
         sums += np.bincount(part, gains, len(sums))
-    scores = np.where(open_types, sums / (corpus.counts + _SHRINK), -np.inf)
-    return choose_words(scores, corpus.counts, density * len(corpus.ids))
-
-
-def _bounds(rows: np.ndarray, size: int) -> list[int]:
-    """Returns positions at which `rows` is cut into parts of about `size` words, between two texts.
-
-    `rows` is int [T], the text of each word, sorted. The first position is 0 and the last is T.
-    """
-    starts = np.flatnonzero(np.diff(rows, prepend=-1))
-    wanted = np.searchsorted(starts, np.arange(0, len(rows), size))
-    inner = starts[wanted[wanted < len(starts)]]
-    return np.unique([0, *inner.tolist(), len(rows)]).tolist()
+    return np.where(open_types, sums / (corpus.counts + _SHRINK), -np.inf)
 
 
 def _make_lexicon(

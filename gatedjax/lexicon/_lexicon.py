@@ -2,24 +2,30 @@
 
 import dataclasses
 import functools
+import itertools
+import threading
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from gatedjax.lexicon._features import (
+    PART,
     Cells,
     Columns,
+    Numbers,
     Spelling,
     count_features,
+    drop_columns,
     find_keys,
     find_pairs,
-    join_spellings,
-    number_words,
+    select_spelling,
+    spell_words,
+    split_rows,
     weigh_cells,
 )
 from gatedjax.lexicon._heads import ClassHead, Head
-from gatedjax.lexicon._spelling import spell
+from gatedjax.lexicon._spelling import NgramKeys
 
 
 class Readings(NamedTuple):
@@ -66,7 +72,7 @@ class Shares(NamedTuple):
 
 
 class _Prepared(NamedTuple):
-    """Texts as numbers: T words of V types, their gates, and the features of the open words.
+    """Texts as numbers: T words of V types, and their gates.
 
     Attributes:
       ids: int64 [T], the type of each word, in 0 .. V - 1.
@@ -74,20 +80,78 @@ class _Prepared(NamedTuple):
       is_open: bool [T], True at the open words.
       chosen: bool [n], True for the texts in which a closed word was opened because no word was
         open.
-      known: int64 [V], the number of each type in `Lexicon.words`, or -1.
-      spelling: the columns of the n-grams of each type.
-      cells: the N counts of the features of the open words.
-      values: float64 [N], the value of each cell (see `weigh_cells`).
+      types: the V types.
     """
 
     ids: np.ndarray
     rows: np.ndarray
     is_open: np.ndarray
     chosen: np.ndarray
-    known: np.ndarray
+    types: "_Types"
+
+
+class _Types(NamedTuple):
+    """V different words that a lexicon has read.
+
+    Attributes:
+      numbers: int64 [V], the number of each in `Lexicon.words`, or -1.
+      is_open: bool [V], their gates.
+      spelling: the columns of the n-grams of each.
+    """
+
+    numbers: np.ndarray
+    is_open: np.ndarray
     spelling: Spelling
-    cells: Cells
-    values: np.ndarray
+
+
+class _Seen:
+    """The words that a lexicon has read so far, so that each word is looked up once.
+
+    Attributes:
+      numbers: word -> its number, in the order of the first occurrences.
+      types: the words with these numbers.
+      lock: is held while words are added, because a server reads texts in several threads.
+    """
+
+    def __init__(self) -> None:
+        self.numbers = Numbers()
+        self.lock = threading.Lock()
+        # There is room for more words behind the ends, so that few additions copy the arrays.
+        self._word_numbers, self._is_open = np.empty(64, np.int64), np.empty(64, bool)
+        self._columns, self._starts = np.empty(1024, np.int64), np.zeros(65, np.int64)
+        self._count = 0
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # A lock cannot be pickled. The copy looks its words up again.
+        return type(self), ()
+
+    @property
+    def types(self) -> _Types:
+        n = self._count
+        starts = self._starts[: n + 1]
+        return _Types(
+            self._word_numbers[:n], self._is_open[:n], Spelling(self._columns[: starts[n]], starts)
+        )
+
+    def add(self, new: _Types) -> None:
+        """Adds words behind those that are there."""
+        n, size = self._count, int(self._starts[self._count])
+        self._word_numbers = _write(self._word_numbers, n, new.numbers)
+        self._is_open = _write(self._is_open, n, new.is_open)
+        self._columns = _write(self._columns, size, new.spelling.columns)
+        self._starts = _write(self._starts, n + 1, size + new.spelling.starts[1:])
+        self._count = n + len(new.numbers)
+
+
+def _write(array: np.ndarray, start: int, values: np.ndarray) -> np.ndarray:
+    """Returns `array` with `values` from the position `start`, copied to twice the size if full."""
+    end = start + len(values)
+    if end > len(array):
+        larger = np.zeros(2 * end, array.dtype)
+        larger[:start] = array[:start]
+        array = larger
+    array[start:end] = values
+    return array
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -190,6 +254,12 @@ class Lexicon:
         return {ngram: first + number for number, ngram in enumerate(self.ngrams)}
 
     @functools.cached_property
+    def _ngram_keys(self) -> tuple[NgramKeys, np.ndarray]:
+        """The keys of the n-grams, and the column of each key in the matrix of features."""
+        keys = NgramKeys(list(self._column_of))
+        return keys, np.fromiter(self._column_of.values(), np.int64)[keys.order]
+
+    @functools.cached_property
     def _columns(self) -> Columns:
         """The columns of the stored words and pairs in the matrix of features."""
         width = max(len(self.words), 1)
@@ -235,12 +305,9 @@ class Lexicon:
         return strengths
 
     @functools.cached_property
-    def _seen(self) -> dict[str, tuple[int, bool, list[int]]]:
-        """Word -> (position in `words` or -1, True if open, columns of its n-grams).
-
-        It has the words that were read so far, and is emptied if they are more than 200,000.
-        """
-        return {}
+    def _seen(self) -> _Seen:
+        """The words of the texts so far, emptied when they are more than 200,000."""
+        return _Seen()
 
     def read(self, texts: Sequence[Sequence[str]]) -> Readings:
         """Predicts the classes of texts.
@@ -254,7 +321,7 @@ class Lexicon:
         """
         prepared = self._prepare(texts)
         bias = self.bias.astype(np.float64)
-        logits = self.head.add_bias(self._score(prepared, len(texts)), bias) / self.temperature
+        logits = self.head.add_bias(self._score(prepared), bias) / self.temperature
         ends = np.cumsum([len(words) for words in texts])[:-1]
         count = np.bincount(prepared.rows, prepared.is_open, len(texts))
         return Readings(
@@ -277,20 +344,24 @@ class Lexicon:
           The parts, whose sum is equal to the logits.
         """
         prepared = self._prepare([words])
-        columns, values = prepared.cells.columns, prepared.values
+        numbers, _, spelling = prepared.types
+        cells, values = self._weigh(
+            prepared.ids[prepared.is_open], prepared.rows[prepared.is_open], 1, prepared.types
+        )
+        columns = cells.columns
         part_of = np.zeros((len(self.scale), self.head.num_logits))
-        parts = self._weights[:, columns].T * values[:, None] / prepared.cells.counts[:, None]
+        parts = self._weights[:, columns].T * values[:, None] / cells.counts[:, None]
         part_of[columns] = self.head.expand(parts) / self.temperature
         of_words = np.zeros((len(words), self.head.num_logits))
         places = np.flatnonzero(prepared.is_open)
         for place in places:
             kind = prepared.ids[place]
-            number = prepared.known[kind]
+            number = numbers[kind]
             if 0 <= number < len(self.counts):
                 of_words[place] += part_of[number]
-            start, end = prepared.spelling.starts[kind : kind + 2]
-            of_words[place] += part_of[prepared.spelling.columns[start:end]].sum(0)
-        numbers = prepared.known[prepared.ids[places]]
+            start, end = spelling.starts[kind : kind + 2]
+            of_words[place] += part_of[spelling.columns[start:end]].sum(0)
+        numbers = numbers[prepared.ids[places]]
         keys, first = find_pairs(numbers, np.zeros(len(numbers), int), self._columns.width)
         found = find_keys(self._columns.pairs, keys)
         first, found = first[found >= 0], found[found >= 0]
@@ -308,9 +379,7 @@ class Lexicon:
         r W over the word and its character n-grams: r is the field `scale`, and W are the
         coefficients for the C logits, for classes less their mean over the classes.
         """
-        entries = self._look_up(self.words[: len(self.counts)])
-        columns = [[number, *ngrams] for number, (_, _, ngrams) in enumerate(entries)]
-        return sum_spellings(join_spellings(columns), self._spelling_weights)
+        return self.weigh(self.words[: len(self.counts)])[0]
 
     def weigh(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Returns the weights of n words in the logits, and the squared size of their features.
@@ -325,33 +394,70 @@ class Lexicon:
           float64 [n, C], the sum of r W over the features of each word; and float64 [n], the sum of
           r^2 over the same features.
         """
-        entries = self._look_up(words)
-        columns = [
-            [number, *ngrams] if 0 <= number < len(self.counts) else ngrams
-            for number, _, ngrams in entries
-        ]
-        spelling = join_spellings(columns)
+        numbers, _, spelling = self._look_up(words)
+        has_weight = np.flatnonzero((numbers >= 0) & (numbers < len(self.counts)))
+        # The column of a word is its number, and comes before those of its n-grams.
+        columns = np.insert(spelling.columns, spelling.starts[has_weight], numbers[has_weight])
         sizes = np.diff(spelling.starts)
+        sizes[has_weight] += 1
+        spelling = Spelling(columns, np.concatenate([[0], np.cumsum(sizes)]))
         rows = np.repeat(np.arange(len(sizes)), sizes)
         squares = np.bincount(rows, self._scale[spelling.columns] ** 2, len(sizes))
         return sum_spellings(spelling, self._spelling_weights), squares
 
-    def _look_up(self, words: Sequence[str]) -> list[tuple[int, bool, list[int]]]:
-        """Returns (number or -1, gate, columns of its n-grams) for each word.
-
-        The number is the position in `Lexicon.words`, -1 if the word is not stored. The gate is
-        True if the word is open. The columns belong to the matrix of features.
-        """
-        seen, column_of = self._seen, self._column_of
-        new = [word for word in words if word not in seen]
-        columns = [[column_of[g] for g in spell(word) if g in column_of] for word in new]
-        numbers = [self._number_of.get(word, -1) for word in new]
+    def _look_up(self, words: Sequence[str]) -> _Types:
+        """Returns the gates and the n-grams of different words."""
+        spelling = self._spell(words)
+        find = self._number_of.get
+        numbers = np.fromiter((find(word, -1) for word in words), np.int64, len(words))
+        is_open = np.zeros(len(words), bool)
+        is_stored = numbers >= 0
+        is_open[is_stored] = self.is_open[numbers[is_stored]]
         # The words are measured together, which is faster. The bits of a sum do not change.
-        strengths = measure_strengths(join_spellings(columns), self._spelling_weights)
-        for word, number, ngrams, strength in zip(new, numbers, columns, strengths, strict=True):
-            is_open = self.is_open[number] if number >= 0 else strength > self.threshold
-            seen[word] = number, bool(is_open), ngrams
-        return [seen[word] for word in words]
+        unknown = np.flatnonzero(~is_stored)
+        strengths = measure_strengths(select_spelling(spelling, unknown), self._spelling_weights)
+        is_open[unknown] = strengths > self.threshold
+        return _Types(numbers, is_open, spelling)
+
+    def _spell(self, words: Sequence[str]) -> Spelling:
+        """Returns the columns of the n-grams of words, without n-grams that have no column."""
+        if len(words) < _MANY:
+            return spell_words(words, self._column_of)
+        ngrams, columns = self._ngram_keys
+        if not ngrams.is_exact:
+            return spell_words(words, self._column_of)
+        keys, sizes = ngrams.spell(words)
+        places = find_keys(ngrams.keys, keys)
+        # The column for the place -1 is not used.
+        return drop_columns(np.where(places >= 0, np.append(columns, -1)[places], -1), sizes)
+
+    def _number(self, texts: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray, _Types]:
+        """Returns the numbers of the words of texts, the text of each word, and the types.
+
+        Args:
+          texts: the words of each text.
+
+        Returns:
+          int64 [T], the types of all words, as positions in the types so far; int64 [T], the index
+          of the text of each word; and all types so far.
+        """
+        seen = self._seen
+        # A server reads texts without end, so that the memory of words must not grow with them.
+        # Another thread may still use the old memory, so that it is replaced and not cleared.
+        if len(seen.numbers) > _MOST_SEEN:
+            seen = self.__dict__["_seen"] = _Seen()
+        with seen.lock:
+            before = len(seen.numbers)
+            try:
+                ids, rows, _ = seen.numbers.number(texts)
+                if new := len(seen.numbers) - before:
+                    words = list(itertools.islice(reversed(seen.numbers), new))
+                    seen.add(self._look_up(words[::-1]))
+            except BaseException:
+                # Otherwise words that have a number would never be looked up.
+                self.__dict__.pop("_seen", None)
+                raise
+            return ids, rows, seen.types
 
     def _prepare(self, texts: Sequence[Sequence[str]]) -> _Prepared:
         """Returns texts as numbers, for `_score`: words, gates, features of open words.
@@ -359,56 +465,63 @@ class Lexicon:
         `texts` has the words of each text. In a text without an open word the closed word with the
         largest weight is opened.
         """
-        words = number_words(texts)
-        # A server reads texts without end, so that the memory of words must not grow with them.
-        if len(self._seen) > _MOST_SEEN:
-            self._seen.clear()
-        entries = self._look_up(words.types)
-        known = np.array([entry[0] for entry in entries], np.int64)
-        open_types = np.array([entry[1] for entry in entries], bool)
-        spelling = join_spellings([entry[2] for entry in entries])
-        is_open = open_types[words.ids]
+        ids, rows, types = self._number(texts)
+        is_open = types.is_open[ids]
         chosen = np.zeros(len(texts), bool)
-        count = np.bincount(words.rows, is_open, words.num_texts)
-        ends = np.searchsorted(words.rows, np.arange(words.num_texts + 1))
+        count = np.bincount(rows, is_open, len(texts))
+        ends = np.searchsorted(rows, np.arange(len(texts) + 1))
         for row in np.flatnonzero(count == 0):
-            ids = words.ids[ends[row] : ends[row + 1]]
-            strengths = self._word_strengths[known[ids]]
+            part = ids[ends[row] : ends[row + 1]]
+            strengths = self._word_strengths[types.numbers[part]]
             # The first of equals is chosen, and all its occurrences are opened.
-            best = int(np.argmax(strengths)) if len(ids) else 0
-            if len(ids) and strengths[best] > 0:
-                is_open[ends[row] : ends[row + 1]] = ids == ids[best]
+            best = int(np.argmax(strengths)) if len(part) else 0
+            if len(part) and strengths[best] > 0:
+                is_open[ends[row] : ends[row + 1]] = part == part[best]
                 chosen[row] = True
-        cells = count_features(
-            words.ids[is_open],
-            words.rows[is_open],
-            words.num_texts,
-            self._columns,
-            known,
-            spelling,
-            len(self.scale),
-        )
-        values, _ = weigh_cells(cells, self._scale, words.num_texts)
-        return _Prepared(words.ids, words.rows, is_open, chosen, known, spelling, cells, values)
+        return _Prepared(ids, rows, is_open, chosen, types)
 
-    def _score(self, prepared: _Prepared, num_texts: int) -> np.ndarray:
-        """Computes the scores W f / |f| of the texts, without the bias: float64 [num_texts, K].
+    def _weigh(
+        self, ids: np.ndarray, rows: np.ndarray, num_texts: int, types: _Types
+    ) -> tuple[Cells, np.ndarray]:
+        """Returns the features of the open words of texts, and the value of each, float64 [N].
 
-        W are the coefficients of the features, and f the features of a text. `prepared` has the
-        texts as numbers. K is the number of classes, but 1 for two classes.
+        Args:
+          ids: int64 [T], the types of the open words.
+          rows: int64 [T], the text of each, sorted.
+          num_texts: the number of texts.
+          types: the types.
         """
-        # `bincount` adds in the order of the cells, so that a text has the same bits in each batch.
-        scores = [
-            np.bincount(
-                prepared.cells.rows, prepared.values * row[prepared.cells.columns], num_texts
-            )
-            for row in self._weights
-        ]
-        return np.stack(scores, 1)
+        cells = count_features(
+            ids, rows, self._columns, types.numbers, types.spelling, len(self.scale)
+        )
+        return cells, weigh_cells(cells, self._scale, num_texts)[0]
+
+    def _score(self, prepared: _Prepared) -> np.ndarray:
+        """Computes the scores W f / |f| of the n texts of `prepared`, float64 [n, K].
+
+        W are the coefficients of the features, and f the features of a text. K is the number of
+        classes, but 1 for two classes.
+        """
+        scores = np.zeros((len(prepared.chosen), len(self._weights)))
+        ids, rows = prepared.ids[prepared.is_open], prepared.rows[prepared.is_open]
+        for begin, end in itertools.pairwise(split_rows(rows, PART)):
+            if begin == end:
+                continue
+            first, stop = int(rows[begin]), int(rows[end - 1]) + 1
+            part = slice(begin, end)
+            cells, values = self._weigh(ids[part], rows[part] - first, stop - first, prepared.types)
+            for number, row in enumerate(self._weights):
+                # `bincount` adds in the order of the cells, so that a text has the same bits in
+                # each batch.
+                products = values * row[cells.columns]
+                scores[first:stop, number] = np.bincount(cells.rows, products, stop - first)
+        return scores
 
 
 _MOST_SEEN = 200_000
 """Words whose numbers and n-grams are in memory."""
+_MANY = 200
+"""From so many words on their n-grams are found together, which is slow to prepare."""
 
 
 def sum_spellings(spelling: Spelling, weights: np.ndarray) -> np.ndarray:

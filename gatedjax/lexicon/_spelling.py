@@ -1,5 +1,9 @@
 """The character n-grams of a token."""
 
+from collections.abc import Sequence
+
+import numpy as np
+
 from gatedjax.data.text._units import RUN
 
 # Only so many characters of a token have n-grams, because longer tokens are no words.
@@ -23,8 +27,93 @@ def spell(token: str) -> list[str]:
     Args:
       token: the token; only its first 30 characters are used.
     """
-    if is_spaceless(token):
-        letters, sizes = token[:_SPELLED], (1, 2, 3)
-    else:
-        letters, sizes = f" {token[:_SPELLED]} ", (2, 3, 4)
-    return [letters[i : i + n] for n in sizes for i in range(len(letters) - n + 1)]
+    letters, size = _frame(token)
+    return [
+        letters[i : i + n] for n in (size, size + 1, size + 2) for i in range(len(letters) - n + 1)
+    ]
+
+
+class NgramKeys:
+    """Integers for n-grams of up to four characters, which are computed for many words at once.
+
+    The key of an n-gram is a number with a digit for each character. The digit is the position of
+    the character in the sorted characters of the given n-grams, from 1, and a digit of its own for
+    all other characters. No digit is 0, so that n-grams of different sizes have different keys.
+
+    Args:
+      ngrams: different n-grams; those of more than four characters have no key.
+
+    Attributes:
+      keys: int64 [G], the sorted keys of the n-grams.
+      order: int64 [G], the positions in `ngrams` of the n-grams with these keys.
+      is_exact: False if there are so many characters that keys would not fit into 64 bits.
+    """
+
+    def __init__(self, ngrams: Sequence[str]) -> None:
+        places = [i for i, ngram in enumerate(ngrams) if 0 < len(ngram) <= _LARGEST]
+        short = [ngrams[i] for i in places]
+        self._alphabet = np.unique(_encode(short))
+        self._base = len(self._alphabet) + 2
+        self.is_exact = self._base**_LARGEST < 2**63
+        sizes = np.fromiter(map(len, short), np.int64, len(short))
+        keys = self._compute(short, np.cumsum(sizes) - sizes, sizes)
+        order = np.argsort(keys)
+        self.keys, self.order = keys[order], np.array(places, np.int64)[order]
+
+    def spell(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the keys of the n-grams of words, int64 [N], and their numbers, int64 [V].
+
+        The n-grams of a word are those of `spell`, in their order.
+
+        Args:
+          words: the V words.
+        """
+        letters = [_frame(word) for word in words]
+        lengths = np.fromiter((len(text) for text, _ in letters), np.int64, len(letters))
+        smallest = np.fromiter((size for _, size in letters), np.int64, len(letters))
+        sizes = smallest[:, None] + np.arange(3)
+        counts = np.maximum(lengths[:, None] - sizes + 1, 0)
+        flat = counts.ravel()
+        # The n-grams of a size start at consecutive letters of their word.
+        starts = np.repeat(np.cumsum(lengths) - lengths, 3) - (np.cumsum(flat) - flat)
+        places = np.repeat(starts, flat) + np.arange(flat.sum())
+        keys = self._compute([text for text, _ in letters], places, np.repeat(sizes, flat))
+        return keys, counts.sum(1)
+
+    def _compute(self, texts: Sequence[str], places: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+        """Returns the keys of n-grams of joined texts: int64 [N].
+
+        Args:
+          texts: the texts.
+          places: int64 [N], the first letter of each n-gram in the joined texts.
+          sizes: int64 [N], the number of its letters, in 1 .. 4.
+        """
+        codes = _encode(texts)
+        digits = np.searchsorted(self._alphabet, codes)
+        is_known = digits < len(self._alphabet)
+        is_known[is_known] = self._alphabet[digits[is_known]] == codes[is_known]
+        digits = np.where(is_known, digits, len(self._alphabet)) + 1
+        keys, windows = np.zeros(len(places), np.int64), digits
+        for size in range(1, _LARGEST + 1):
+            indices = np.flatnonzero(sizes == size)
+            keys[indices] = windows[places[indices]]
+            windows = windows[:-1] * self._base + digits[size:]
+        return keys
+
+
+# The characters of the longest n-gram.
+_LARGEST = 4
+
+
+def _encode(texts: Sequence[str]) -> np.ndarray:
+    """Returns the code points of the characters of joined texts: uint32 [N]."""
+    # A file may have half of a surrogate pair, which has a code point, too.
+    return np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.uint32)
+
+
+def _frame(token: str) -> tuple[str, int]:
+    """Returns the letters of which a token has n-grams, and the size of the smallest n-grams."""
+    # No character of these scripts is ASCII, and this test is faster.
+    if not token.isascii() and is_spaceless(token):
+        return token[:_SPELLED], 1
+    return f" {token[:_SPELLED]} ", 2

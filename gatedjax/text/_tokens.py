@@ -3,15 +3,21 @@
 import dataclasses
 import functools
 import importlib
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
 from gatedjax._utils.choices import suggestion
 from gatedjax._utils.types import Json
 from gatedjax.data.text._bpe import BytePairs
-from gatedjax.data.text._social import character_tokens, social_tokens, unescape
+from gatedjax.data.text._social import (
+    character_tokens,
+    find_social_tokens,
+    social_tokens,
+    unescape,
+)
 from gatedjax.data.text._tokenize import tokenize
-from gatedjax.data.text._units import Units
+from gatedjax.data.text._units import RUN, Units
 from gatedjax.text._labels import CONTROL
 
 Function = Callable[[str], Iterable[str]]
@@ -22,7 +28,7 @@ LEXICON_KIND = "social"
 """The value of `--tokens` for a lexicon that has no other."""
 CUSTOM = "custom"
 """The kind of a tokenizer that a user passed as a function."""
-_MOST_SETTLED = 200_000
+_MOST_FORMS = 200_000
 """The number of tokens that a splitter remembers."""
 _ROUNDS = 8
 """A token that still changes after this many splits is left out."""
@@ -100,6 +106,17 @@ class Tokenizer:
             tokens = tokenize(text, marks=True, most=most)
         return tokens if self.units is None else tuple(self.units.split(tokens)[:most])
 
+    def find(self, text: str) -> Sequence[str]:
+        """Returns the tokens of `split`, in which equal tokens may be two strings.
+
+        It is faster than `split`, for a caller that maps the tokens to other strings.
+        """
+        if self.kind != "social":
+            return self.split(text)
+        tokens = find_social_tokens(self.prepare(text))
+        # No character of a script without spaces is ASCII.
+        return tokens if self.units is None or text.isascii() else self.units.split(tokens)
+
     def prepare(self, text: str) -> str:
         """Returns a text in the form in which it is split.
 
@@ -107,7 +124,10 @@ class Tokenizer:
         become characters, and with `lowercase` capitals become small letters.
         """
         # Entities come first, because an entity may stand for an invisible character.
-        text = CONTROL.sub(" ", unescape(text) if self.kind == "social" else text)
+        text = unescape(text) if self.kind == "social" else text
+        # No invisible character is printable, and this test is faster than the search.
+        if not text.isprintable():
+            text = CONTROL.sub(" ", text)
         return text.lower() if self.lowercase else text
 
     @property
@@ -225,16 +245,21 @@ class Splitter:
 
     def split(self, text: str) -> list[str]:
         """Returns the tokens of a text, each the only token of itself if the kind allows it."""
-        tokens = self._split_once(text)
-        if not self.is_repeatable or self._settled.issuperset(tokens):
-            return tokens
-        # The tokens are remembered to save time, so they may be forgotten when they take too much
-        # memory.
-        if len(self._settled) > _MOST_SETTLED:
-            self._settled.clear()
-        settled = [part for token in tokens for part in self._settle(token, _ROUNDS)]
-        self._settled.update(settled)
-        return settled
+        tokens = self.tokenizer.find(text)
+        forms = self._forms
+        # The forms are remembered to save time, so they may be forgotten when they take too much
+        # memory. Another thread may still use them, so that they are replaced and not cleared.
+        if len(forms) + len(forms.parts) > _MOST_FORMS:
+            forms = self.__dict__["_forms"] = _Forms(self._settle_form)
+        words = list(map(forms.__getitem__, tokens))
+        parts = forms.parts
+        if not parts or parts.keys().isdisjoint(tokens):
+            return words
+        return [
+            part
+            for token, word in zip(tokens, words, strict=True)
+            for part in parts.get(token, [word])
+        ]
 
     def split_again(self, tokens: Iterable[str]) -> list[str]:
         """Joins tokens by spaces, and splits the result again as a new text.
@@ -250,9 +275,21 @@ class Splitter:
         return self.tokenizer.kind in ("words", "social", "characters")
 
     @functools.cached_property
-    def _settled(self) -> set[str]:
-        """Tokens that are known to be the only token of themselves; `_settle` adds them."""
-        return set()
+    def _forms(self) -> "_Forms":
+        """The tokens that replace each token of the tokenizer, for all tokens so far."""
+        return _Forms(self._settle_form)
+
+    def _settle_form(self, token: str) -> list[str]:
+        """Returns the tokens that replace a token of the tokenizer."""
+        token = token.lower() if self.lowercase else token
+        # A word of ASCII letters is the only token of itself, and most words are of this kind.
+        if not self.is_repeatable or (token.isascii() and token.isalpha()):
+            return [token]
+        rule = self.tokenizer
+        # For posts a unit of a script without spaces is cut again by the units alone.
+        if rule.kind == "social" and rule.units is not None and RUN.fullmatch(token):
+            return list(rule.units.cut(token))
+        return self._settle(token, _ROUNDS)
 
     def _split_once(self, text: str) -> list[str]:
         tokens = self.tokenizer.split(text)
@@ -265,13 +302,35 @@ class Splitter:
           token: the token.
           rounds: how often parts are split again before parts that still change are left out.
         """
-        if token in self._settled:
-            return [token]
         parts = self._split_once(token)
         if parts == [token]:
             return parts
         # Each split of a token in parts or in another form is split again, a few times at most.
         return [p for part in parts if rounds for p in self._settle(part, rounds - 1)]
+
+
+class _Forms(dict[str, str]):
+    """Token -> the token that replaces it, which is computed when the token first occurs.
+
+    Attributes:
+      parts: the tokens that are replaced by none or several, and these. They are not keys of the
+        dict, whose value for them is the token itself.
+    """
+
+    def __init__(self, settle: Callable[[str], list[str]]) -> None:
+        super().__init__()
+        self.parts: dict[str, list[str]] = {}
+        self._settle = settle
+
+    def __missing__(self, token: str) -> str:
+        if token not in self.parts:
+            parts = self._settle(token)
+            if len(parts) == 1:
+                # Equal tokens share a string, because a corpus has far more tokens than words.
+                form = self[token] = sys.intern(parts[0])
+                return form
+            self.parts[token] = parts
+        return token
 
 
 class NeedsTokenizer(ValueError):

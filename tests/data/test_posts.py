@@ -60,6 +60,28 @@ def test_an_emoji_sequence_is_a_single_token(emoji):
     assert character_tokens(f"a {emoji}b") == ("a", emoji, "b")
 
 
+LETTERS = "aAzZ09_ '’.,:#@!?&;<>/-\t\n\xa0éßİς\u0301\u20e3\ufe0f\u200d好電ดีá😀👍🏽🇩🇪ﬁœ…“Я"
+
+
+def random_posts(count):
+    """Texts of characters of many kinds, with the marks of posts."""
+    rng = random.Random(11)
+    for _ in range(count):
+        # With a few different characters many texts lack a kind, such as marks or links.
+        letters = rng.choices(LETTERS, k=rng.randrange(1, 12))
+        words = ["http://a.b/c?d", "WWW.x.org", "a@b.c", "@ann", "1,000.5", "don't"]
+        yield "".join(rng.choices([*letters, " ", rng.choice(words)], k=rng.randrange(1, 40)))
+
+
+def test_alternatives_that_a_text_cannot_contain_change_no_token(monkeypatch):
+    texts = list(random_posts(3000))
+    tokens = [social_tokens(text) for text in texts]
+    whole = _social._social(False, True, True, True, True)
+    monkeypatch.setattr(_social, "_social", lambda *has: whole)
+    assert tokens == [social_tokens(text) for text in texts]
+    assert tokens == [tuple(_social.find_social_tokens(text)) for text in texts]
+
+
 def test_two_flags_are_two_tokens_and_a_lone_joiner_is_none():
     assert social_tokens("🇩🇪🇫🇷") == ("🇩🇪", "🇫🇷")
     assert social_tokens("\u200d \ufe0f a") == ("a",)
@@ -114,6 +136,19 @@ def test_a_cut_is_the_most_probable_of_all_cuts():
         assert scores[parts] == pytest.approx(best)
     assert "电影" in units.counts
     assert units.cut("猫狗") == ("猫", "狗")
+
+
+def test_the_loop_for_pairs_cuts_like_the_loop_for_any_length():
+    rng = random.Random(2)
+    # Few letters with few counts have many cuts of the same probability.
+    units = Units({"电": 4, "影": 2, "电影": 2, "影电": 4, "好": 1, "好电": 2}, 16)
+    for _ in range(300):
+        run = "".join(rng.choices("电影好看", k=rng.randrange(1, 12)))
+        pairs = units.cut(run)
+        units._longest_han = 4
+        assert units._viterbi(run) == pairs
+        units._longest_han = 2
+    assert units._longest_han == max(len(unit) for unit in units.counts)
 
 
 def test_learned_units_of_han_have_two_characters_and_stored_units_may_have_four():

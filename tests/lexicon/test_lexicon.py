@@ -1,8 +1,10 @@
 """The gated lexicon against loops over texts, and what its gates promise."""
 
+import concurrent.futures
 import dataclasses
 import itertools
 import math
+import pickle
 import random
 import subprocess
 import sys
@@ -20,7 +22,8 @@ from gatedjax.lexicon import (
     fit_weights,
     spell,
 )
-from gatedjax.lexicon._features import count_features, number_words, weigh_cells
+from gatedjax.lexicon._features import count_features, weigh_cells
+from gatedjax.lexicon._spelling import NgramKeys
 from gatedjax.text._tokens import Splitter, Tokenizer, learn_units
 from tests.conftest import ROOT
 
@@ -42,8 +45,8 @@ def lexicons(num_classes=2, densities=(1.0, 0.5, 0.25)):
     return list(fit_lexicon(TEXTS, labels, num_classes, densities))
 
 
-def naive_logits(lexicon, words):
-    """The equation of `Lexicon`, feature by feature, of the words that are open."""
+def naive_counts(lexicon, words):
+    """Column -> how often a text of open words has the feature, word by word."""
     number = {word: i for i, word in enumerate(lexicon.words)}
     weighted = len(lexicon.counts)
     counts = {}
@@ -62,6 +65,12 @@ def naive_logits(lexicon, words):
         key = tuple(number.get(word, -1) for word in pair)
         if key in pairs:
             add(weighted + pairs[key])
+    return counts
+
+
+def naive_logits(lexicon, words):
+    """The equation of `Lexicon`, feature by feature, of the words that are open."""
+    counts = naive_counts(lexicon, words)
     values = {c: float(lexicon.scale[c]) * (1 + math.log(n)) for c, n in counts.items()}
     length = math.sqrt(sum(v * v for v in values.values())) or 1.0
     scores = lexicon.bias.astype(float)
@@ -81,23 +90,123 @@ def test_probabilities_are_those_of_the_equation(num_classes):
             np.testing.assert_allclose(row, expected / expected.sum(), rtol=1e-12)
 
 
-def test_features_are_counted_as_by_a_loop_by_both_counters(monkeypatch):
+@pytest.mark.parametrize("part", [1, 40, 10**6])
+def test_features_are_counted_as_by_a_loop_in_parts_of_any_size(part, monkeypatch):
+    monkeypatch.setattr("gatedjax.lexicon._features.PART", part)
     lexicon = lexicons()[0]
-    words = number_words(TEXTS)
-    prepared = lexicon._prepare(TEXTS)
-    arguments = (words.ids, words.rows, len(TEXTS), lexicon._columns, prepared.known)
-    few = count_features(*arguments, prepared.spelling, len(lexicon.scale))
-    monkeypatch.setattr("gatedjax.lexicon._features._FEW", 0)
-    many = count_features(*arguments, prepared.spelling, len(lexicon.scale))
-    for one, other in zip(few, many, strict=True):
-        np.testing.assert_array_equal(one, other)
-    first = {c: n for r, c, n in zip(*few, strict=True) if r == 0}
-    columns = [i for i, w in enumerate(lexicon.words) if w in TEXTS[0]]
-    assert {c: first[c] for c in columns} == {c: TEXTS[0].count(lexicon.words[c]) for c in columns}
-    values, factors = weigh_cells(few, lexicon.scale.astype(float), len(TEXTS))
-    squares = np.bincount(few.rows, values**2)
+    texts = [["unseen", "fine", "fine"], [], *TEXTS, ["xqx"]]
+    prepared = lexicon._prepare(texts)
+    known, _, spelling = prepared.types
+    cells = count_features(
+        prepared.ids, prepared.rows, lexicon._columns, known, spelling, len(lexicon.scale)
+    )
+    counts = np.zeros((len(texts), len(lexicon.scale)), int)
+    for row, words in enumerate(texts):
+        for column, number in naive_counts(lexicon, words).items():
+            counts[row, column] = number
+    np.testing.assert_array_equal(np.argwhere(counts), np.stack(cells[:2], 1))
+    np.testing.assert_array_equal(counts[counts > 0], cells.counts)
+    values, factors = weigh_cells(cells, lexicon.scale.astype(float), len(texts))
+    squares = np.bincount(cells.rows, values**2)[[0, *range(2, len(texts) - 1)]]
     np.testing.assert_allclose(squares, 1)
     assert (factors > 0).all()
+
+
+def naive_gate(lexicon, word):
+    """The gate of a word, from the sum of the centred weights of its n-grams, one by one."""
+    if word in lexicon.words:
+        return bool(lexicon.is_open[lexicon.words.index(word)])
+    weights = lexicon.head.centre(lexicon.scale.astype(float)[:, None] * lexicon.weights)
+    total = np.zeros(weights.shape[1])
+    for ngram in spell(word):
+        if ngram in lexicon.ngrams:
+            total = total + weights[lexicon.ngrams.index(ngram) - len(lexicon.ngrams)]
+    return bool(np.abs(total).max() > lexicon.threshold)
+
+
+def naive_bits(lexicon, words):
+    """The scores W f / |f| of open words with the bits of a loop over columns in their order."""
+    counts = naive_counts(lexicon, words)
+    values = [float(lexicon.scale[c]) * (1 + float(np.log(n))) for c, n in sorted(counts.items())]
+    square = 0.0
+    for value in values:
+        square += value * value
+    factor = 1 / math.sqrt(square) if square > 0 else 1.0
+    scores = np.zeros(lexicon.weights.shape[1])
+    for column, value in zip(sorted(counts), values, strict=True):
+        scores = scores + value * factor * lexicon.weights[column].astype(float)
+    return scores
+
+
+def test_ngrams_of_many_words_are_found_together_like_those_of_each_word(monkeypatch):
+    words = list(dict.fromkeys(word for text in random_texts() for word in text.split()))
+    words += ["", "x" * 50, "天" * 40, "\ud800a", "a", "天"]
+    ngrams = list(dict.fromkeys(ngram for word in words[::3] for ngram in spell(word)))
+    lexicon = dataclasses.replace(lexicons()[0], ngrams=(*ngrams, "longer", ""))
+    wanted = [[lexicon._column_of[g] for g in spell(w) if g in lexicon._column_of] for w in words]
+    for many in (0, 10**6):
+        monkeypatch.setattr("gatedjax.lexicon._lexicon._MANY", many)
+        spelling = lexicon._spell(words)
+        starts = spelling.starts.tolist()
+        columns = spelling.columns.tolist()
+        assert [columns[a:b] for a, b in itertools.pairwise(starts)] == wanted
+    # With more characters than 64 bits allow, each n-gram is looked up.
+    many = "".join(map(chr, range(0x4E00, 0x4E00 + 60_000)))
+    assert not NgramKeys(list(many)).is_exact
+    assert NgramKeys(list(many[:50_000])).is_exact
+    lexicon = dataclasses.replace(lexicon, ngrams=(*ngrams, *set(many).difference(ngrams)))
+    monkeypatch.setattr("gatedjax.lexicon._lexicon._MANY", 0)
+    spelling = lexicon._spell(["天文", "fine"])
+    assert spelling.starts[1] == 2
+
+
+@pytest.mark.parametrize("num_classes", [2, 3])
+def test_texts_are_read_with_the_bits_of_a_loop(num_classes, monkeypatch):
+    """In parts of any size, and whatever was read before."""
+    splitter = social(["天气好 今天天气好", "天气 今天"] * 3)
+    texts = [splitter.split(text) for text in random_texts()]
+    for lexicon in lexicons(num_classes)[::2]:
+        monkeypatch.setattr("gatedjax.lexicon._lexicon.PART", 10**6)
+        reading = lexicon.read(texts)
+        for words, is_open, chosen in zip(texts, reading.is_open, reading.chosen, strict=True):
+            assert chosen or is_open.tolist() == [naive_gate(lexicon, word) for word in words]
+        scores = [
+            naive_bits(lexicon, list(itertools.compress(words, is_open)))
+            for words, is_open in zip(texts, reading.is_open, strict=True)
+        ]
+        logits = lexicon.head.add_bias(np.array(scores), lexicon.bias.astype(float))
+        np.testing.assert_array_equal(reading.logits, logits)
+        monkeypatch.setattr("gatedjax.lexicon._lexicon.PART", 20)
+        monkeypatch.setattr("gatedjax.lexicon._features.PART", 7)
+        monkeypatch.setattr("gatedjax.lexicon._lexicon._MOST_SEEN", 100)
+        fresh = dataclasses.replace(lexicon)
+        for part in (texts[300:], texts[:300], texts):
+            again = fresh.read(part)
+        np.testing.assert_array_equal(again.logits, logits)
+        for one, other in zip(again.is_open, reading.is_open, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_a_lexicon_that_has_read_texts_is_copied_and_recovers_from_a_word_that_is_no_text():
+    lexicon = lexicons()[-1]
+    expected = lexicon.read(TEXTS).logits
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(lexicon)).read(TEXTS).logits, expected)
+    for _ in range(2):
+        with pytest.raises(AttributeError):
+            lexicon.read([["fine", 3]])
+    np.testing.assert_array_equal(lexicon.read(TEXTS).logits, expected)
+
+
+def test_threads_share_the_words_that_a_lexicon_has_read():
+    lexicon = lexicons()[-1]
+    texts = [[f"word{i % 97}", f"fine{i % 89}", *TEXTS[i % len(TEXTS)]] for i in range(4000)]
+    expected = lexicon.read(texts).logits
+    fresh = dataclasses.replace(lexicon)
+    parts = [texts[start::40] for start in range(40)]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        readings = list(pool.map(fresh.read, parts))
+    for start, reading in enumerate(readings):
+        np.testing.assert_array_equal(reading.logits, expected[start::40])
 
 
 def test_gains_are_differences_of_losses():

@@ -183,7 +183,7 @@ def test_the_shares_of_an_explanation_sum_to_the_prediction(folder, kind):
         "ordinal": OrdinalTextClassifier,
     }
     model = classes[kind].load(folder / kind)
-    text = "goal match bank bank word3"
+    text = "goal match bank price word3"
     explanation = model.explain(text)
     total = np.array(explanation.reasons.bias)
     total += np.sum([parts for _, parts in explanation.ranked], axis=0)

@@ -21,6 +21,7 @@ from gatedjax.text._tokens import (
     learn_units,
     split_words,
 )
+from tests.data.test_posts import random_posts
 from tests.lexicon.test_lexicon import random_texts
 from tests.refusals import refused
 from tests.text._own import options
@@ -187,6 +188,25 @@ def test_tokens_stay_the_same_if_tokens_are_left_out(kind, lowercase):
     fresh = Splitter(splitter.tokenizer, lowercase)
     # The tokens of a text do not depend on the texts before it.
     assert [fresh.split(text) for text in reversed(hard)] == [*map(splitter.split, hard[::-1])]
+
+
+def settle(splitter, token, rounds=8):
+    """The tokens that do not change if they are split again, without a memory of tokens."""
+    parts = [p.lower() if splitter.lowercase else p for p in splitter.tokenizer.split(token)]
+    if parts == [token]:
+        return parts
+    return [p for part in parts if rounds for p in settle(splitter, part, rounds - 1)]
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+@pytest.mark.parametrize("kind", ["words", "social", "characters"])
+def test_a_memory_of_tokens_changes_no_token(kind, lowercase, monkeypatch):
+    monkeypatch.setattr("gatedjax.text._tokens._MOST_FORMS", 50)
+    splitter = Splitter(learn_units(Tokenizer(kind), ["天气好 今天天气好", "天气"] * 3), lowercase)
+    for text in [*random_posts(300), *random_texts()[::3], "n't x_y a_b İstanbul"]:
+        tokens = splitter.tokenizer.split(text)
+        wanted = [token.lower() if lowercase else token for token in tokens]
+        assert splitter.split(text) == [p for token in wanted for p in settle(splitter, token)]
 
 
 def test_the_tokens_of_a_function_are_not_split_again():

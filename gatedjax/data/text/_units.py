@@ -74,6 +74,9 @@ class Units:
             unit: round(_SCALE * math.log(count / total)) for unit, count in counts.items()
         }
         self._unknown = round(_SCALE * math.log(0.5 / total))
+        # No string of more characters than the longest unit is looked up.
+        self._longest = max((len(split_characters(unit)) for unit in counts), default=1)
+        self._longest_han = max((len(unit) for unit in counts if _HAN.fullmatch(unit)), default=1)
         self._cut = functools.lru_cache(_REMEMBERED)(self._viterbi)
 
     def __eq__(self, other: object) -> bool:
@@ -108,21 +111,9 @@ class Units:
         atoms = {run: split_characters(run) for run in runs}
         if not any(len(characters) > 1 for characters in atoms.values()):
             return None
-        counts: collections.Counter[str] = collections.Counter()
-        for run, times in runs.items():
-            characters = atoms[run]
-            for size in range(1, LONGEST + 1):
-                for start in range(len(characters) - size + 1):
-                    counts["".join(characters[start : start + size])] += times
         total = sum(times * len(atoms[run]) for run, times in runs.items())
-        first = cls(
-            {
-                unit: count
-                for unit, count in counts.items()
-                if count >= _LEAST and (len(unit) <= _LONGEST_HAN or not _HAN.fullmatch(unit))
-            },
-            total,
-        )
+        counts = _count_substrings(runs, atoms)
+        first = cls({unit: count for unit, count in counts.items() if count >= _LEAST}, total)
         second: collections.Counter[str] = collections.Counter()
         for run, times in runs.items():
             for unit in first.cut(run):
@@ -155,26 +146,53 @@ class Units:
 
         Their probability is the product of the probabilities of the units.
         """
+        if self._longest_han <= _LONGEST_HAN and _HAN.fullmatch(run):
+            return self._cut_pairs(run)
         characters = split_characters(run)
-        n = len(characters)
-        best: list[float] = [0, *[-math.inf] * n]
-        back = [0] * (n + 1)
-        logs, unknown = self._logs, self._unknown
-        for end in range(1, n + 1):
-            for size in range(1, min(LONGEST, end) + 1):
-                log = logs.get("".join(characters[end - size : end]))
-                if log is None:
-                    if size > 1:
-                        continue
-                    log = unknown
+        # Character i of the run is run[places[i] : places[i + 1]].
+        places = [0, *itertools.accumulate(map(len, characters))]
+        best, back = [0], [0]
+        find, unknown, longest = self._logs.get, self._unknown, min(LONGEST, self._longest)
+        for end in range(1, len(places)):
+            stop = places[end]
+            highest, length = find(run[places[end - 1] : stop], unknown) + best[-1], 1
+            for size in range(2, min(longest, end) + 1):
+                log = find(run[places[end - size] : stop])
                 # The comparison is strict, so that the shorter of two equally probable units is
                 # used.
-                if log + best[end - size] > best[end]:
-                    best[end], back[end] = log + best[end - size], size
-        units, end = [], n
+                if log is not None and log + best[end - size] > highest:
+                    highest, length = log + best[end - size], size
+            best.append(highest)
+            back.append(length)
+        units, end = [], len(back) - 1
         while end:
-            units.append("".join(characters[end - back[end] : end]))
+            units.append(run[places[end - back[end]] : places[end]])
             end -= back[end]
+        return tuple(reversed(units))
+
+    def _cut_pairs(self, run: str) -> tuple[str, ...]:
+        """Returns the result of `_viterbi` for a run of Han characters and units of one or two.
+
+        A loop for two lengths takes half of the time of the loop for any length.
+        """
+        find, unknown = self._logs.get, self._unknown
+        before = best = 0
+        last, is_pair = "", []
+        for character in run:
+            single, pair = find(character, unknown) + best, find(last + character)
+            last = character
+            # At the first character the pair is the character, which is not better than itself.
+            if pair is not None and pair + before > single:
+                before, best = best, pair + before
+                is_pair.append(True)
+            else:
+                before, best = best, single
+                is_pair.append(False)
+        units, end = [], len(run)
+        while end:
+            start = end - 1 - is_pair[end - 1]
+            units.append(run[start:end])
+            end = start
         return tuple(reversed(units))
 
 
@@ -184,15 +202,51 @@ def split_characters(run: str) -> Sequence[str]:
     >>> len(split_characters("ka\u0301n"))
     3
     """
-    if not any(unicodedata.category(c)[0] == "M" for c in run):
+    if not any(map(_is_mark, run)):
         return run
     characters: list[str] = []
     for char in run:
-        if characters and unicodedata.category(char)[0] == "M":
+        if characters and _is_mark(char):
             characters[-1] += char
         else:
             characters.append(char)
     return characters
+
+
+@functools.cache
+def _is_mark(character: str) -> bool:
+    """Returns True for a combining mark. Few different characters occur, so all are remembered."""
+    return unicodedata.category(character)[0] == "M"
+
+
+def _count_substrings(
+    runs: Mapping[str, int], atoms: Mapping[str, Sequence[str]]
+) -> collections.Counter[str]:
+    """Returns substring -> count, for the substrings of runs that may be units.
+
+    These have at most four characters, or two if all are Han characters.
+
+    Args:
+      runs: run -> the number of its occurrences.
+      atoms: run -> its characters.
+    """
+    counts: collections.Counter[str] = collections.Counter()
+    for run, times in runs.items():
+        characters = atoms[run]
+        places = [0, *itertools.accumulate(map(len, characters))]
+        # No longer substring of a run of Han characters is a unit.
+        longest = _LONGEST_HAN if _HAN.fullmatch(run) else LONGEST
+        for size in range(1, longest + 1):
+            strings = [run[i:j] for i, j in zip(places, places[size:], strict=False)]
+            if times == 1:
+                counts.update(strings)  # Most runs occur once, and this is faster than a loop.
+                continue
+            for string in strings:
+                counts[string] += times
+    if any(not _HAN.fullmatch(run) for run in runs):
+        for unit in [u for u in counts if len(u) > _LONGEST_HAN and _HAN.fullmatch(u)]:
+            del counts[unit]
+    return counts
 
 
 def _select_runs(texts: Iterable[str]) -> collections.Counter[str]:
