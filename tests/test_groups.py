@@ -175,6 +175,17 @@ def test_groups_do_not_show_in_what_a_run_records():
     assert to_json_values(AGTRun()) == to_json_values(dataclasses.asdict(AGTRun()))
 
 
+def test_an_unknown_option_is_refused_with_similar_ones():
+    with pytest.raises(
+        TypeError, match="'dropout': did you mean embedding_dropout or layer_dropout"
+    ):
+        models.RAUConfig(dropout=0.1)
+    with pytest.raises(TypeError, match="'num_layer': did you mean num_layers"):
+        models.RAUConfig(num_layer=2)
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'zzzz'$"):
+        models.RAUConfig(zzzz=2)
+
+
 def test_a_default_of_its_own_needs_no_name_twice():
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class Inner:

@@ -12,6 +12,7 @@
 """
 
 import dataclasses
+import difflib
 import functools
 import inspect
 import operator
@@ -48,6 +49,7 @@ def with_groups(kind: type[C]) -> type[C]:
 
     @functools.wraps(init)
     def __init__(self: Any, **options: Any) -> None:
+        _check_options(type(self), options)
         init(self, **_gather(type(self), options))
 
     def __setstate__(self: Any, state: dict[str, Any]) -> None:
@@ -56,6 +58,22 @@ def with_groups(kind: type[C]) -> type[C]:
     __init__.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     changed.__init__, changed.__setstate__ = __init__, __setstate__
     return kind
+
+
+def _check_options(kind: Any, options: Mapping[str, Any]) -> None:
+    """Raises TypeError for an unknown option that resembles options of the dataclass `kind`.
+
+    The message lists these options. Python itself refuses all further unknown options.
+    """
+    names = option_names(kind)
+    for option in options.keys() - {*names, *groups_of(kind)}:
+        similar = [name for name in names if option in name.split("_")]
+        similar = similar or difflib.get_close_matches(option, names)
+        if similar:
+            raise TypeError(
+                f"options of {kind.__name__} must have the names of its fields, got {option!r}: did "
+                f"you mean {' or '.join(similar)}?"
+            )
 
 
 def _gather(kind: Any, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -44,7 +44,8 @@ def export_inference(
       batch: the name of the first axis of all arrays, whose size is left open; None fixes all
         sizes to those of the example. Arrays of shape () do not change.
       shapes: shapes of some arrays in the notation of `jax.export.symbolic_shape`; for example
-        {"tokens": "b, t"} also leaves the padded length open.
+        {"tokens": "b, t"} also leaves the padded length open. "_" is the size in the example, and
+        "..." all further sizes.
       platforms: the platforms to lower for, of "cpu", "cuda" and "tpu"; the file contains a program
         for each.
 
@@ -72,7 +73,8 @@ def export_inference(
             sizes[0] = batch
         # The comma makes a single size a shape with an axis.
         text = (shapes or {}).get(name, "".join(f"{size}," for size in sizes))
-        shape = export.symbolic_shape(text, scope=scope) if text else ()
+        like = tuple(array.shape)
+        shape = export.symbolic_shape(text, scope=scope, like=like) if text else ()
         inputs[name] = jax.ShapeDtypeStruct(shape, as_spec(array).dtype)
 
     def plain(params: Params, batch: Any) -> Tree:

@@ -189,6 +189,7 @@ class ByValues(Estimator, Protocol):
         [self.rows, n].
         """
         patterns = self.patterns(logits, noise)
+        check_patterns(patterns, logits.shape[0])
         first = patterns[: self.live]
         # Only the first patterns have derivatives. All later patterns are evaluated as constants.
         value = objective(first[0])[None] if first.shape[0] == 1 else objective.values(first)
@@ -197,6 +198,16 @@ class ByValues(Estimator, Protocol):
             values = jnp.concatenate([value, objective.held.values(patterns[self.live :])])
         gradient = self.gradient(logits, noise, patterns, values)
         return attached(jnp.mean(value), logits, gradient)
+
+
+def check_patterns(patterns: Array, n: int) -> None:
+    """Raises ValueError unless patterns are [k, n], k >= 1 patterns of n gates."""
+    shape = jnp.shape(patterns)
+    if len(shape) != 2 or shape[0] < 1 or shape[1] != n:
+        raise ValueError(
+            f"patterns of the estimator must have shape (k, {n}), a row for each of k patterns, "
+            f"got {shape}"
+        )
 
 
 _MEMBERS = ("unbiased", "needs_gradient", "rows", "evaluations", "surrogate")

@@ -18,7 +18,7 @@ from gatedjax.functional._checks import (
     check_shape,
     wide_dtype,
 )
-from gatedjax.functional._devices import vary_together
+from gatedjax.functional._devices import compile_outside_jit, vary_together
 from gatedjax.functional._relaxations import _COLD, _straight_through
 from gatedjax.functional._softmax import masked_softmax
 from gatedjax.functional._tracing import is_known, is_traced
@@ -488,6 +488,7 @@ def _open_best(z: Array, keep: Array, k: Array) -> Array:
     return jnp.where(_find_lost_rows(z, keep, k), jnp.nan, _select_best(z, keep, k).astype(z.dtype))
 
 
+@compile_outside_jit()
 def _select_best(z: Array, keep: Array, k: Array) -> Array:
     """Returns True at the k best real positions of each row; the first of equal scores win.
 

@@ -84,15 +84,16 @@ class _Columns:
         """The class of the estimator and its options, such as "LeaveOneOut(k=2)".
 
         The options are the temperature, the number of draws and all that differ from their
-        defaults.
+        defaults. The attributes of a class that is no dataclass are not options.
         """
         estimator: Any = self.estimator
+        is_dataclass = dataclasses.is_dataclass(estimator)
         options = [
             f"{field.name}={value:.3g}"
             if isinstance(value, float)
             # A function appears by its name, so that reports of different runs are equal.
             else f"{field.name}={getattr(value, '__name__', value)}"
-            for field in dataclasses.fields(estimator)
+            for field in (dataclasses.fields(estimator) if is_dataclass else ())
             if (value := getattr(estimator, field.name)) != field.default
             or field.name in ("tau", "k")
         ]
@@ -323,13 +324,23 @@ def report(
       A `Report` with a `Row` for each estimator: its bias, variance and cost.
 
     Raises:
+      TypeError: if estimators are not a sequence, or not hashable.
       ValueError: if draws is below 2, and as `enumerate` and `expectation`.
     """
     if draws < 2:
         raise ValueError(f"draws must be at least 2, got {draws}")
+    if not isinstance(estimators, Iterable):
+        raise TypeError(f"estimators must be a list, got {estimators!r}: write [{estimators!r}]")
     estimators = tuple(estimators)
     for estimator in estimators:
         check_estimator(estimator)
+        try:
+            hash(estimator)
+        except TypeError as error:
+            raise TypeError(
+                f"estimators must be hashable, got {estimator!r}: give its class the decorator "
+                "@dataclasses.dataclass(frozen=True), and its fields numbers instead of arrays"
+            ) from error
     check_row(logits, mask)
     logits = jnp.asarray(logits, wide_dtype(logits))
     truth = enumerate(loss, logits, *args, mask=mask, chunks=chunks)

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
-from gatedjax.functional._devices import vary_together
+from gatedjax.functional._devices import compile_outside_jit, vary_together
 
 Parts = tuple[Array, Array]
 Bounds = tuple[Array, Array, Array]
@@ -222,6 +222,7 @@ CAPPED = Family(_clip, _difference, _around)
 LAPLACE = Family(_laplace, _difference, _beyond)
 
 
+@compile_outside_jit(0)
 def search(
     family: Family,
     u: Float[Array, "*B n"],

@@ -14,7 +14,14 @@ from jaxtyping import Array, Bool, Float, Key
 from gatedjax.functional import log_gumbel_sigmoid
 from gatedjax.functional._checks import wide_dtype
 from gatedjax.functional._export import exportable
-from gatedjax.gates._estimator import ByValues, Estimator, Pathwise, check_estimator, draw_gates
+from gatedjax.gates._estimator import (
+    ByValues,
+    Estimator,
+    Pathwise,
+    check_estimator,
+    check_patterns,
+    draw_gates,
+)
 from gatedjax.gates._expectation import draw_noise_rows, expectation, mask_logits
 from gatedjax.gates._pathwise import SoftGumbel
 from gatedjax.gates._score import MultiPass
@@ -140,6 +147,7 @@ def train(
     if isinstance(estimator, ByValues):
         # The logits get their gradient from `attached` and not through the draws.
         patterns = jax.lax.stop_gradient(jax.vmap(estimator.patterns)(wide, noise))
+        check_patterns(patterns[0], n)
         live = estimator.live
         values, other = reader(patterns[:, :live].astype(a.dtype), *rows)
         all_values = values

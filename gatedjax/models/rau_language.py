@@ -150,15 +150,21 @@ class RAULanguageModel(nn.Module):
         tokens, lengths = batch["tokens"], batch["lengths"]
         if not jnp.issubdtype(tokens.dtype, jnp.integer):
             raise ValueError(f"tokens must be integers, got dtype {tokens.dtype}")
+        if "reset" in batch:
+            if batch["reset"].shape != lengths.shape:
+                raise ValueError(
+                    f"reset must have shape {lengths.shape}, got {batch['reset'].shape}"
+                )
+            if batch["reset"].dtype != bool:
+                raise TypeError(
+                    "reset must be bool (True = the row begins a text), got dtype "
+                    f"{batch['reset'].dtype}"
+                )
         # Rows with a reset, and all rows of the first window, start with this state.
         begin = self.recurrent.initial_carry(tokens.shape[0])
         if carry is None:
             carry = begin
         elif "reset" in batch:
-            if batch["reset"].shape != lengths.shape:
-                raise ValueError(
-                    f"reset must have shape {lengths.shape}, got {batch['reset'].shape}"
-                )
             new = batch["reset"][:, None]
             # The carries must be sharded like the batch, because `where` needs equal shardings.
             begin = rows_like(begin, tokens)

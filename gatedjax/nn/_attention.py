@@ -139,8 +139,10 @@ class AttentionPool(nn.Module):
           [..., T]. With return_weights=False only the pooled states.
 
         Raises:
-          ValueError: if both `gates` and `log_gates` are given.
+          ValueError: if both `gates` and `log_gates` are given, or for an unknown `score`.
         """
+        # `TokenScore` would report a wrong name under its argument `kind`.
+        check_choice(("zhou", "mlp1"), score=self.score)
         check_not_both(gates=gates, log_gates=log_gates)
         check_mask(mask, states.shape[:-1])
         # Padding must be finite, because the derivatives of the scores multiply it with 0.

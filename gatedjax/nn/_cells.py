@@ -150,7 +150,9 @@ class Cell(nn.RNNCellBase):
 
         Raises:
           TypeError: if `features` is not an integer.
-          ValueError: if an option is out of range, or the parameters are for another width.
+          ValueError: if an option is out of range, the parameters are for another width, or there
+            are parameters that the options do not use, such as the recurrent bias of a GRU with
+            reset_after=False.
         """
         check_size(features=self.features)
         # The check comes first, because the message of Flax would blame the parameter.
@@ -159,6 +161,8 @@ class Cell(nn.RNNCellBase):
             source = "params" + "".join(f"[{part!r}]" for part in (*self.path, "kernel"))
             check_width(kernel.shape[0], source, **{argument: inputs})
         width = inputs.shape[-1]
+        shapes = self._shapes(width)
+        self._check_all_used({"input", "recurrent", "bias", *shapes})
         biases, hidden = self._gate_biases(), self.features
         blocks, columns = (0.0,) * len(biases), len(biases) * hidden
 
@@ -182,11 +186,33 @@ class Cell(nn.RNNCellBase):
             ),
             "bias": param("bias", per_gate(self.bias_init, biases), (columns,)),
         }
-        for field, shape in self._shapes(width).items():
+        for field, shape in shapes.items():
             # Only biases have a single axis.
             init = self.bias_init if len(shape) == 1 else self.kernel_init
             fields[field] = param(field, init, shape)
         return self._kind()(**fields)
+
+    def _check_all_used(self, fields: set[str]) -> None:
+        """Raises ValueError if there are parameters of a recurrence other than those of `fields`.
+
+        Flax ignores parameters that a module does not ask for. Weights of PyTorch's GRU in a GRU
+        with reset_after=False would then compute another function, without an error.
+        """
+        unused = [
+            name
+            for field, name in PARAMETERS.items()
+            if field not in fields and self.has_variable("params", name)
+        ]
+        if unused:
+            source = "params" + "".join(f"[{part!r}]" for part in self.path)
+            hint = ""
+            if unused == ["recurrent_bias"]:
+                option = "recurrent_bias" if getattr(self, "reset_after", False) else "reset_after"
+                hint = f": pass {option}=True"
+            raise ValueError(
+                f"{source} must have only the parameters that the options use, got also "
+                f"{', '.join(unused)}{hint}"
+            )
 
     def __call__(
         self, carry: Carry, inputs: Float[Array, "*B D"]

@@ -88,10 +88,10 @@ class GatedAttentionHop(nn.Module):
           query_mask: True at real tokens of the query; None means that all are real.
 
         Returns:
-          A `HopOutput`: the states of the document GRU [B, N, 2H] and of the query GRU [B, Q, 2H],
-          the final states of the query GRU [B, 2H] for B rows, the gated document [B, N, 2H or 4H],
-          and the attention [B, N, Q] with the sum 1 over the query tokens. The last two are None
-          without gating.
+          A `HopOutput` for B rows: `document`, the states of the document GRU [B, N, 2H]; `query`,
+          those of the query GRU [B, Q, 2H]; `summary`, the final states of the query GRU [B, 2H];
+          `gated`, the gated document [B, N, 2H or 4H]; and `attention` [B, N, Q], with the sum 1
+          over the query tokens. The last two are None without gating.
         """
         names = ("dtype", "param_dtype", "kernel_init", "recurrent_kernel_init", "bias_init")
         options = {**{name: getattr(self, name) for name in names}, **(self.gru or {})}

@@ -278,7 +278,8 @@ class _Recurrent(nn.Module):
         for argument, its in {"initial": initial, "reset_to": reset_to}.items():
             if its is not None and len(its) != self.num_layers:
                 raise ValueError(
-                    f"{argument} must have a carry per layer ({self.num_layers}), got {len(its)}"
+                    f"{argument} must have a carry per layer ({self.num_layers}), got {len(its)} "
+                    f"in {type(its).__name__}: give a tuple, such as the carries of another call"
                 )
         time_major = self.time_major if time_major is None else time_major
         if time_major:

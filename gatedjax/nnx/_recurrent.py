@@ -8,6 +8,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import nn as gnn
 from gatedjax.functional._types import Carry
+from gatedjax.nn._cells import check_size
 from gatedjax.nnx._base import Module
 
 
@@ -25,6 +26,7 @@ class _Recurrent(Module):
 
     def __init__(self, function: Any, in_features: int, rngs: nnx.Rngs) -> None:
         is_noisy = function.dropout > 0 or function.recurrent_dropout > 0
+        check_size(in_features=in_features)
         inputs = (jnp.zeros((1, 1, in_features)),)
         super().__init__(function, inputs, rngs=rngs, streams=("dropout",) if is_noisy else ())
 

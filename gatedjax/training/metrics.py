@@ -33,10 +33,20 @@ class Ratio:
         """Returns a `Ratio` of the weighted sum of values and the sum of weights.
 
         Args:
-          values: [B], a value for each of the B rows of a batch. Values at rows of weight 0, NaN
-            included, have no effect.
-          weight: [B], a weight per row: 1 for an example, 0 for a filler row.
+          values: [B], a value for each of the B rows of a batch, or a scalar that all rows share.
+            Values at rows of weight 0, NaN included, have no effect.
+          weight: [B], a weight per row: 1 for an example, 0 for a filler row. Both may also be
+            [B, T], a value and a weight for each of T tokens.
+
+        Raises:
+          ValueError: if values and weight differ in shape and values are not a scalar.
         """
+        # [B, 1] and [B] would be broadcast to [B, B], and the mean would be of other numbers.
+        if jnp.shape(values) not in ((), jnp.shape(weight)):
+            raise ValueError(
+                f"values must have the shape of weight {jnp.shape(weight)}, or (), got "
+                f"{jnp.shape(values)}: give one value for each weight"
+            )
         # The values are replaced before the product, because 0 times NaN is NaN.
         real_values = jnp.where(weight > 0, values, 0).astype(jnp.float32)
         return cls(total=jnp.sum(real_values * weight), count=jnp.sum(weight).astype(jnp.float32))

@@ -403,11 +403,21 @@ def call_loss(
     result = task.loss(params, batch, rngs, *extra.values())
     try:
         total, outputs = result
+        if extra and not isinstance(outputs, (tuple, list)):
+            # The keys of a dict of metrics would be unpacked instead.
+            raise TypeError
         metrics, *new = outputs if extra else (outputs,)
         states = dict(zip(extra, new, strict=True))
     except (TypeError, ValueError):
-        raise TypeError(f"loss must return {form}, got {type(result).__name__}") from None
+        raise TypeError(f"loss must return {form}, got {_describe_types(result)}") from None
     return total, metrics, states.get("carry", carry), states.get("model_state", model_state)
+
+
+def _describe_types(value: Any) -> str:
+    """Returns the type of a value, and the types of the items of a tuple: "(Array, dict)"."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_describe_types, value))})"
+    return "Array" if isinstance(value, jax.Array) else type(value).__name__
 
 
 def call_evaluate(
@@ -431,7 +441,7 @@ def call_evaluate(
     result = task.evaluate(params, batch, *_extra(task, carry, model_state).values())
     names = ("metrics", "predictions", "carry")[: 3 if is_stateful(task) else 2]
     if not isinstance(result, tuple) or len(result) != len(names):
-        got = type(result).__name__
+        got = _describe_types(result)
         raise TypeError(f"evaluate must return ({', '.join(names)}), got {got}")
     return result if is_stateful(task) else (*result, carry)
 

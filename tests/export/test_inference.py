@@ -69,6 +69,16 @@ def test_the_padded_length_may_be_open_too(params):
         np.testing.assert_allclose(inference(params, batch), _apply(params, batch).logits, **F32)
 
 
+def test_a_shape_may_take_sizes_from_the_example():
+    params, batch = {"w": np.ones((4, 2), np.float32)}, {"x": np.ones((2, 3, 4), np.float32)}
+    data = export.export_inference(
+        lambda p, b: b["x"] @ p["w"], params, batch, shapes={"x": "b, t, _"}, platforms=["cpu"]
+    )
+    inference = export.load_inference(data)
+    assert str(inference.batch_like["x"].shape) == "(b, t, 4)"
+    assert inference(params, {"x": np.ones((5, 7, 4), np.float32)}).shape == (5, 7, 2)
+
+
 def test_it_is_small_and_lowered_for_every_platform(data, inference):
     assert len(data) < 100_000
     assert inference.platforms == ("cpu", "cuda", "tpu")

@@ -222,3 +222,18 @@ def test_half_precision_becomes_float32_before_biases_are_added(np_rng):
     assert weights.bias.dtype == np.float32
     wanted = halves["bias_ih_l0"].astype(np.float32) + halves["bias_hh_l0"].astype(np.float32)
     np.testing.assert_array_equal(weights.bias, wanted)
+
+
+@pytest.mark.parametrize(
+    ("gru", "option"),
+    [
+        (nn.GRU(H), "reset_after"),
+        (nn.GRU(H, reset_after=True, recurrent_bias=False), "recurrent_bias"),
+    ],
+)
+def test_a_gru_of_another_equation_refuses_torchs_weights(gru, option):
+    """Flax would ignore the recurrent bias, and the outputs would be wrong without an error."""
+    weights = F.GRUWeights(np.ones((D, 3 * H)), np.ones((H, 3 * H)), np.ones(3 * H), np.ones(H))
+    params = export.recurrent_params([weights])
+    with pytest.raises(ValueError, match=f"got also recurrent_bias: pass {option}=True"):
+        jax.eval_shape(gru.apply, {"params": params}, np.ones((1, 2, D)))

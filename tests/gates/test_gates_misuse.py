@@ -70,6 +70,39 @@ def test_members_of_another_kind_are_refused(member, value, kind):
         gates.expectation(total, changed())
 
 
+class Patterns(gates.ByValues):
+    """An estimator whose patterns have a wrong shape."""
+
+    def __init__(self, shape):
+        self.shape = shape
+
+    def patterns(self, logits, noise):
+        return jnp.ones(self.shape)
+
+    def gradient(self, logits, noise, patterns, values):
+        return logits
+
+
+@pytest.mark.parametrize("shape", [(3,), (0, 3), (2, 4), (1, 2, 3)])
+def test_patterns_of_another_shape_are_refused_before_the_loss_is_computed(shape):
+    words = r"patterns of the estimator must have shape \(k, 3\), a row for each"
+    with pytest.raises(ValueError, match=words):
+        traced(total, Patterns(shape))
+    keys, logits = jax.random.split(KEY, 2), np.zeros((2, 3), np.float32)
+    with pytest.raises(ValueError, match=words):
+        gates.train(Patterns(shape), logits, keys, lambda g: (g.sum(-1), None))
+
+
+def test_estimators_that_a_report_cannot_use_are_refused_by_name():
+    def report(estimators):
+        return gates.report(total, ZEROS, estimators, key=KEY, draws=2)
+
+    with pytest.raises(TypeError, match=r"must be a list, got DisARM\(\): write \[DisARM\(\)\]"):
+        report(gates.DisARM())
+    with pytest.raises(TypeError, match=r"must be hashable, got Reinforce.*frozen=True"):
+        report([gates.Reinforce(np.zeros(1, np.float32))])
+
+
 def test_an_estimate_that_is_no_scalar_is_refused():
     with pytest.raises(ValueError, match=r"surrogate must return a scalar, got \(2,\)"):
         traced(total, Own())

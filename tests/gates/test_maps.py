@@ -556,3 +556,27 @@ def test_bad_input_is_refused_by_the_name_of_the_argument(call, error, message):
         call()
     with pytest.raises(error, match=message):
         jax.jit(call)()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        sparsemax,
+        lambda z: entmax(z, 1.3),
+        lambda z: budget(z, 2.5),
+        lambda z: soft_top_k(z, 2, temperature=0.5),
+        lambda z: jax.grad(lambda z: hard_top_k(z, 2)[0, 0])(z),
+    ],
+    ids=["sparsemax", "entmax", "budget", "soft_top_k", "gradient of hard_top_k"],
+)
+def test_a_second_call_outside_jit_compiles_nothing(function, caplog):
+    rows = jax.random.normal(jax.random.key(0), (2, 5))
+    first = function(rows)
+    caplog.clear()
+    with jax.log_compiles():
+        again = function(rows)
+    assert not [r for r in caplog.records if "Compiling" in r.getMessage()]
+    np.testing.assert_array_equal(first, again)
+    with jax.log_compiles():
+        jax.jit(lambda z: function(z) + 0.123)(rows)
+    assert caplog.records  # else a compilation would not be in the log

@@ -128,6 +128,16 @@ def test_the_report_is_a_table_and_plain_json():
     assert len(records[0]["bias"]) == 2
 
 
+def test_an_estimator_whose_class_is_no_dataclass_has_a_row():
+    class Score(gates.ByValues):
+        def gradient(self, logits, noise, patterns, values):
+            return values[0] * (patterns[0] - jax.nn.sigmoid(logits))
+
+    found = gates.report(jnp.sum, jnp.zeros(2), [Score()], key=jax.random.key(0), draws=4)
+    assert found.rows[0].title == "Score"
+    assert "| Score     | yes" in str(found)
+
+
 def test_the_oracle_is_the_truth_of_the_report(x64):
     found = gates.report(quartic, LOGITS, [gates.Enumerate()], key=jax.random.key(0), draws=4)
     want = _oracles.truth(lambda g: np.sum((g - 0.1) ** 4), LOGITS)

@@ -168,6 +168,7 @@ TABLE = {
         (batch(test_rau_language, targets=ones(3, 4)), "targets [B, T]|(3, 4)"),
         (batch(test_rau_language, targets=ones(3, 5, kind=float)), "targets|integers", TypeError),
         (batch(test_rau_language, reset=ones(3, 1, kind=bool)), "reset|(3,)|(3, 1)"),
+        (batch(test_rau_language, reset=ones(3)), "reset|bool|int32", TypeError),
         (carried(cell="lstm"), "initial|array|LSTMState", TypeError),
         (carried(hidden=5), "initial|(3, 4)|(3, 5)"),
         (carried(num_layers=1), "initial|2|1"),

@@ -98,6 +98,12 @@ def test_a_cell_runs_in_rnn_with_the_parameters_of_a_layer(kind):
         cell.initialize_carry((B, D), carry_init=nn.initializers.ones)
 
 
+@pytest.mark.parametrize("width", [0, 4.0])
+def test_a_width_of_inputs_that_is_no_positive_integer_is_refused(width):
+    with pytest.raises((TypeError, ValueError), match="in_features must be"):
+        gnnx.GRU(width, H, rngs=nnx.Rngs(0))
+
+
 class Classifier(nnx.Module):
     """Layers with dropout and an attention that draws its selection."""
 

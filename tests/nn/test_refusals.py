@@ -96,6 +96,15 @@ TABLE |= {
             [(3, 1, 1, 5), (3, 1, 5), (5,), (3, 4)],
         )
     ],
+    "AttentionPool": [
+        (made(gnn.AttentionPool("mlp"), XS), "score|'zhou'|'mlp'"),
+    ],
+    "carries of layers": [
+        (
+            made(gnn.GRU(4, num_layers=2), XS, initial=np.zeros((3, 4), np.float32)),
+            "initial|carry per layer (2)|ndarray|tuple",
+        ),
+    ],
     "AttentionGatedTransform": [
         (transform(num_layers=0), "num_layers|1|0"),
         (transform(num_layers=2, ablate_above=2), "ablate_above|[0, 1]|2"),

@@ -288,6 +288,14 @@ class Forgetful(Normalised):
         return total, metrics
 
 
+class ForgetfulOfTwo(Normalised):
+    """Returns metrics by two names, as many as (metrics, model_state) has items."""
+
+    def loss(self, params, batch, rngs, model_state):
+        total, (metrics, _) = super().loss(params, batch, rngs, model_state)
+        return total, {"loss": metrics["loss"], "nll": metrics["loss"]}
+
+
 class WithKey(Normalised):
     def init_model_state(self, key, batch):
         return super().init_model_state(key, batch) | {"key": key}
@@ -298,6 +306,7 @@ class WithKey(Normalised):
     [
         (OtherShape(), {}, r"(?s)the arrays of init_model_state:.*var: wanted float32\[2\]"),
         (Forgetful(), {}, r"loss must return \(loss, \(metrics, model_state\)\)"),
+        (ForgetfulOfTwo(), {}, r"loss must return .*, got \(Array, dict\)"),
         (WithKey(), {}, "model_state.key must not be a PRNG key"),
         (Normalised(), {"accumulate": 2}, "accumulate must be 1 for Normalised"),
     ],

@@ -11,6 +11,7 @@ import pytest
 from gatedjax.training import (
     NonFiniteError,
     OptimizerConfig,
+    Ratio,
     TrainConfig,
     evaluate,
     fit,
@@ -42,6 +43,21 @@ def test_the_schedules_that_end_at_0_are_those_that_know_the_number_of_steps(nam
         str(jax.make_jaxpr(learning_rate_of(config, n, None))(jnp.int32(3))) for n in (10, 20)
     }
     assert len(programs) == (2 if name in TO_ZERO else 1)
+
+
+@pytest.mark.parametrize("shape", [(4, 1), (1, 4), (1,), (4, 3), (3,)])
+def test_values_of_another_shape_than_the_weights_are_not_broadcast(shape):
+    with pytest.raises(
+        ValueError, match=r"values must have the shape of weight \(4,\), or \(\), got"
+    ):
+        Ratio.of(np.ones(shape, np.float32), np.ones(4, np.float32))
+
+
+def test_a_scalar_value_and_values_per_token_are_means_by_weight():
+    weight = np.array([[1, 1, 0], [1, 0, 0]], np.float32)
+    values = np.array([[1, 2, np.nan], [6, np.nan, 7]], np.float32)
+    assert Ratio.of(jnp.float32(2.5), weight).value() == 2.5
+    assert Ratio.of(values, weight).value() == 3.0
 
 
 def test_predictions_are_of_the_rows_that_count_in_the_order_of_the_data():
