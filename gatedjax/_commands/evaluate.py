@@ -65,12 +65,14 @@ class EvaluateOptions:
 
 
 def _run(options: EvaluateOptions) -> None:
+    from gatedjax.export._folder import list_written
     from gatedjax.text._asides import check_share
     from gatedjax.text._prediction import TARGETS
     from gatedjax.text._saved import load_model
 
     # Both are checked before the model is loaded and run, which may take minutes.
-    check_place(options.out)
+    inputs = (options.data, options.states, *(list_written(options.model) if options.out else ()))
+    check_place(options.out, inputs=inputs, begins=b"{")
     check_share(options.max_aside)
     model = load_model(options.model, ("text", "pair", "tags", *TARGETS))
     model = set_thresholds(model, options.threshold)
@@ -130,6 +132,8 @@ def _of_texts(model: Any, options: EvaluateOptions) -> Json:
     if "states_leak" in metrics:
         say(f"\ndensity: {metrics['density']:.4f} of the tokens are open")
         say(render_states_leak(metrics["states_leak"]))
+    elif verb == "kept" and model.entry.selects_pairs:
+        say(f"\ndensity: {metrics['density']:.4f} of the pairs of words are selected")
     else:
         say(f"\ndensity: {metrics['density']:.4f} of the words are {verb}")
     if "gate_modes" in metrics:

@@ -18,6 +18,7 @@ from gatedjax._utils.options import Flag, Unset
 from gatedjax._utils.removed import without_removed_options
 from gatedjax._utils.terminal import say
 from gatedjax.export import ModelCard
+from gatedjax.export._card import title_of
 from gatedjax.export._folder import check_target
 from gatedjax.text._asides import MAX_ASIDE, check_share
 from gatedjax.text._estimator import train_any
@@ -510,7 +511,7 @@ def _card(command: TrainOptions, kind: str, report: Any, options: TextOptions) -
     noun, unit = ("tagger", "sentences") if kind == "tags" else ("classifier", "texts")
     noun = _NOUNS.get(kind, noun)
     return ModelCard(
-        name=command.out.absolute().name,
+        name=title_of(command.out.absolute().name),
         description=f"A {noun} ({options.model}) that `gatedjax train` made.",
         data=f"{Path(command.data).name}: {unit} {counts}. The best parameters were chosen by "
         "validation, so its numbers flatter the model a little.",
