@@ -20,6 +20,7 @@ _ARGUMENTS = {
     "columns.header": "--columns",
     "max_aside must": "--max-aside must",
     "max_aside=": "--max-aside ",
+    "states must": "--states must",
     **THRESHOLD_ARGUMENTS,
 }
 """Words in messages of the library, and the options that replace them."""
