@@ -16,6 +16,9 @@ from gatedjax._utils.types import Json
 from gatedjax._utils.write import check_place, write_atomic
 
 _ARGUMENTS = {
+    "columns must be a tuple of names of texts and a different name of the label": (
+        "--text and --label must be names of different columns"
+    ),
     "columns.inputs must": "--text must",
     "columns.header": "--columns",
     "max_aside must": "--max-aside must",

@@ -57,6 +57,9 @@ _ARGUMENTS = (
         "max_aside=": "--max-aside ",
         "give num_steps": "give --num-steps",
         "give states=": "give --states FILE",
+        "columns must be a tuple of names of texts and a different name of the label": (
+            "--text and --label must be names of different columns"
+        ),
         "columns.inputs must": "--text must",
         "columns.header": "--columns",
         "min_class": "--min-class",

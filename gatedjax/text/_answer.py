@@ -87,9 +87,7 @@ def answer(options: AnswerOptions, open_reader: Callable[[Path], Reader], consol
     # Earlier drawings are replaced, and other files of these names stay.
     for ending, begins in ((".png", b"\x89png"), (".svg", b"<?xml")):
         if options.figure is not None:
-            check_place(
-                options.figure.with_name(f"{options.figure.name}{ending}"), begins=begins
-            )
+            check_place(options.figure.with_name(f"{options.figure.name}{ending}"), begins=begins)
     source = question(*_tokens(options))
     words = source[0]["tokens"]
     # The words are added before the question is encoded, because a word that training has not seen
