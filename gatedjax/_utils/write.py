@@ -55,8 +55,8 @@ def check_place(
             )
     if target is None or not target.is_file():
         return
-    for name in filter(None, inputs):
-        if os.path.exists(name) and os.path.samefile(target, name):
+    for name in inputs:
+        if name is not None and os.path.exists(name) and os.path.samefile(target, name):
             raise FileExistsError(
                 f"{path} must be another file than {name}, which the command reads: give the name "
                 "of a new file"

@@ -52,9 +52,10 @@ def evaluate_model(
       the prediction when a closed or an open word is removed (see `measure_leak`), if attention
       cannot see all words. A lexicon has neither gate modes nor a leak, but "same_answer": the
       number of texts, and the number of texts of which the open words alone give bitwise the same
-      probabilities. A lexicon of the model "window" also has "window_leak", see `lexicon.WindowLeak`. A model of states has
-      "states_leak", see `evaluate_states`. For labels, numbers and grades the metrics are those of
-      the target, see `label_metrics`, `real_metrics` and `ordinal_metrics`.
+      probabilities. A lexicon of the model "window" also has "window_leak", see
+      `lexicon.WindowLeak`. A model of states has "states_leak", see `evaluate_states`. For labels,
+      numbers and grades the metrics are those of the target, see `label_metrics`, `real_metrics`
+      and `ordinal_metrics`.
 
     Raises:
       ValueError: if a label is not a class of the model, or no line or too few lines can be used.
