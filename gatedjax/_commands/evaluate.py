@@ -11,7 +11,7 @@ from gatedjax._commands._thresholds import THRESHOLD_ARGUMENTS, Thresholds, set_
 from gatedjax._utils.cli import RAW_FILES, parse, program, refusals
 from gatedjax._utils.json import to_json
 from gatedjax._utils.options import Unset
-from gatedjax._utils.terminal import say
+from gatedjax._utils.terminal import render_count, say
 from gatedjax._utils.types import Json
 from gatedjax._utils.write import check_place, write_atomic
 
@@ -82,8 +82,8 @@ def _run(options: EvaluateOptions) -> None:
     model = set_thresholds(model, options.threshold)
     metrics = _of_tags(model, options) if model.kind == "tags" else _of_texts(model, options)
     if metrics["aside"]:
-        unit = "sentences" if model.kind == "tags" else "lines"
-        say(f"{metrics['aside']:,} {unit} could not be used")
+        unit = "sentence" if model.kind == "tags" else "line"
+        say(f"{render_count(metrics['aside'], unit)} could not be used")
     if options.out is not None:
         write_atomic(options.out, (to_json(metrics, indent=1) + "\n").encode())
 
@@ -185,12 +185,12 @@ def _of_tags(model: Any, options: EvaluateOptions) -> Json:
     metrics = evaluate_tags(model, table, max_aside=options.max_aside)
     say(render_metrics(metrics, "words").rstrip())
     spans, unknown = metrics["spans"], metrics["unknown"]
-    say(f"\n{metrics['sentences']:,} sentences")
+    say(f"\n{render_count(metrics['sentences'], 'sentence')}")
     if unknown["n"]:
-        say(f"{unknown['n']:,} words that training has not: accuracy {unknown['accuracy']:.4f}")
+        say(f"{render_count(unknown['n'], 'word')} that training has not: accuracy {unknown['accuracy']:.4f}")
     if spans is not None:
         scores = ", ".join(f"{name} {spans[name]:.4f}" for name in ("f1", "precision", "recall"))
-        say(f"{spans['n']:,} spans: {scores}")
+        say(f"{render_count(spans['n'], 'span')}: {scores}")
     return metrics
 
 
