@@ -187,7 +187,8 @@ def _of_tags(model: Any, options: EvaluateOptions) -> Json:
     spans, unknown = metrics["spans"], metrics["unknown"]
     say(f"\n{render_count(metrics['sentences'], 'sentence')}")
     if unknown["n"]:
-        say(f"{render_count(unknown['n'], 'word')} that training has not: accuracy {unknown['accuracy']:.4f}")
+        count = render_count(unknown["n"], "word")
+        say(f"{count} that training has not: accuracy {unknown['accuracy']:.4f}")
     if spans is not None:
         scores = ", ".join(f"{name} {spans[name]:.4f}" for name in ("f1", "precision", "recall"))
         say(f"{render_count(spans['n'], 'span')}: {scores}")
