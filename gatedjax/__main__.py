@@ -41,8 +41,9 @@ def main(args: list[str] | None = None) -> int:
         return int(stop.code or 0)
     # Before the module of the command, which may import JAX.
     use_program_cache(enabled=uses_cache)
-    module = importlib.import_module(f"gatedjax._commands.{name.replace('-', '_')}")
     try:
+        # The import of JAX takes seconds, in which a user may press Ctrl-C.
+        module = importlib.import_module(f"gatedjax._commands.{name.replace('-', '_')}")
         with while_read(sys.stdout):
             return module.main(command_args)
     except KeyboardInterrupt:  # in a part of a command that saves no work

@@ -271,6 +271,27 @@ def test_a_wrong_command_line_is_one_line(args, message, capsys, monkeypatch):
     assert output.err.count("\n") == 1
 
 
+def test_ctrl_c_while_a_command_is_imported_is_no_traceback(capsys, monkeypatch):
+    def interrupt(name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(importlib, "import_module", interrupt)
+    assert main(["train", "reviews.csv", "--out", "model"]) == 130
+    assert capsys.readouterr().err == "stopped\n"
+
+
+def test_the_text_and_the_label_are_different_columns(tmp_path, capsys):
+    path = tmp_path / "reviews.csv"
+    path.write_text("text,label\na,b\nc,d\n")
+    for args in (["train", str(path), "--out", str(tmp_path / "m")], ["look", str(path)]):
+        with pytest.raises(SystemExit, match="2"):
+            main([*args, "--label", "text"])
+        assert capsys.readouterr().err == (
+            "error: --text and --label must be names of different columns, got ('text',) and "
+            "'text'\n"
+        )
+
+
 def test_a_word_too_many_is_refused(capsys):
     with pytest.raises(SystemExit, match="2"):
         parse(Inner, ["--seed", "1", "--", "--help"], "prog")

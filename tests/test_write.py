@@ -99,6 +99,50 @@ def test_a_folder_is_refused_before_the_work(tmp_path, write):
             check_place(place)
 
 
+def test_inputs_and_files_of_other_kinds_are_not_replaced(tmp_path):
+    data, page = tmp_path / "data.csv", tmp_path / "page.html"
+    data.write_text("text,label\n")
+    page.write_text("\n<!DOCTYPE html>\n")
+    (tmp_path / "link").symlink_to(data)
+    for place in (data, tmp_path / "link"):
+        with pytest.raises(FileExistsError, match=r"must be another file than .*data\.csv"):
+            check_place(place, inputs=[None, "no file", tmp_path, data])
+        with pytest.raises(FileExistsError, match="no file that this command wrote"):
+            check_place(place, begins=b"{")
+    check_place(page, inputs=[data], begins=b"<!doctype html>")
+    page.write_text("")
+    check_place(page, begins=b"{")
+    check_place(tmp_path / "new", inputs=[data, "no file"], begins=b"{")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no /dev/full")
+@pytest.mark.parametrize("into", ["file", "stdout"])
+def test_an_error_of_a_full_disk_names_the_file(into):
+    program = {
+        "file": "write_atomic(Path('/dev/full'), b'content')",
+        "stdout": "say('content')",
+    }[into]
+    imports = (
+        "from pathlib import Path\nfrom gatedjax._utils.cli import refusals\n"
+        "from gatedjax._utils.terminal import say\nfrom gatedjax._utils.write import write_atomic\n"
+    )
+    # The block ends with status 2, and Python would report the full standard output once more.
+    program = f"{imports}import os, sys\ntry:\n    with refusals({{}}):\n        {program}\n"
+    program += "except SystemExit as stop:\n    sys.stderr.flush()\n    os._exit(stop.code)\n"
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=environment(),
+            check=False,
+            timeout=60,
+        )
+    name = "/dev/full" if into == "file" else "standard output"
+    assert done.stderr.decode() == f"error: {name}: No space left on device\n"
+    assert done.returncode == 2
+
+
 def test_what_standard_output_leads_to_is_not_replaced(tmp_path):
     program = (
         "from pathlib import Path; from gatedjax._utils.write import write_atomic; print('before');"

@@ -11,15 +11,19 @@ from gatedjax._commands._thresholds import THRESHOLD_ARGUMENTS, Thresholds, set_
 from gatedjax._utils.cli import RAW_FILES, parse, program, refusals
 from gatedjax._utils.json import to_json
 from gatedjax._utils.options import Unset
-from gatedjax._utils.terminal import say
+from gatedjax._utils.terminal import render_count, say
 from gatedjax._utils.types import Json
 from gatedjax._utils.write import check_place, write_atomic
 
 _ARGUMENTS = {
+    "columns must be a tuple of names of texts and a different name of the label": (
+        "--text and --label must be names of different columns"
+    ),
     "columns.inputs must": "--text must",
     "columns.header": "--columns",
     "max_aside must": "--max-aside must",
     "max_aside=": "--max-aside ",
+    "states must": "--states must",
     **THRESHOLD_ARGUMENTS,
 }
 """Words in messages of the library, and the options that replace them."""
@@ -65,19 +69,21 @@ class EvaluateOptions:
 
 
 def _run(options: EvaluateOptions) -> None:
+    from gatedjax.export._folder import list_written
     from gatedjax.text._asides import check_share
     from gatedjax.text._prediction import TARGETS
     from gatedjax.text._saved import load_model
 
     # Both are checked before the model is loaded and run, which may take minutes.
-    check_place(options.out)
+    inputs = (options.data, options.states, *(list_written(options.model) if options.out else ()))
+    check_place(options.out, inputs=inputs, begins=b"{")
     check_share(options.max_aside)
     model = load_model(options.model, ("text", "pair", "tags", *TARGETS))
     model = set_thresholds(model, options.threshold)
     metrics = _of_tags(model, options) if model.kind == "tags" else _of_texts(model, options)
     if metrics["aside"]:
-        unit = "sentences" if model.kind == "tags" else "lines"
-        say(f"{metrics['aside']:,} {unit} could not be used")
+        unit = "sentence" if model.kind == "tags" else "line"
+        say(f"{render_count(metrics['aside'], unit)} could not be used")
     if options.out is not None:
         write_atomic(options.out, (to_json(metrics, indent=1) + "\n").encode())
 
@@ -130,6 +136,8 @@ def _of_texts(model: Any, options: EvaluateOptions) -> Json:
     if "states_leak" in metrics:
         say(f"\ndensity: {metrics['density']:.4f} of the tokens are open")
         say(render_states_leak(metrics["states_leak"]))
+    elif verb == "kept" and model.entry.selects_pairs:
+        say(f"\ndensity: {metrics['density']:.4f} of the pairs of words are selected")
     else:
         say(f"\ndensity: {metrics['density']:.4f} of the words are {verb}")
     if "gate_modes" in metrics:
@@ -177,12 +185,13 @@ def _of_tags(model: Any, options: EvaluateOptions) -> Json:
     metrics = evaluate_tags(model, table, max_aside=options.max_aside)
     say(render_metrics(metrics, "words").rstrip())
     spans, unknown = metrics["spans"], metrics["unknown"]
-    say(f"\n{metrics['sentences']:,} sentences")
+    say(f"\n{render_count(metrics['sentences'], 'sentence')}")
     if unknown["n"]:
-        say(f"{unknown['n']:,} words that training has not: accuracy {unknown['accuracy']:.4f}")
+        count = render_count(unknown["n"], "word")
+        say(f"{count} that training has not: accuracy {unknown['accuracy']:.4f}")
     if spans is not None:
         scores = ", ".join(f"{name} {spans[name]:.4f}" for name in ("f1", "precision", "recall"))
-        say(f"{spans['n']:,} spans: {scores}")
+        say(f"{render_count(spans['n'], 'span')}: {scores}")
     return metrics
 
 

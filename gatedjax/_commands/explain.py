@@ -50,7 +50,7 @@ def _run(options: ExplainOptions) -> None:
     from gatedjax.text._target_show import target_page
 
     # A wrong path is reported before the model is loaded and run.
-    check_place(options.html)
+    check_place(options.html, begins=b"<!doctype html>")
     model = load_model(options.model, ("text", "pair", *TARGETS))
     given = options.texts or ()
     reads_states = check_states(model, options.model, options.states, has_texts=bool(given))

@@ -104,7 +104,7 @@ def _models(options: ExploreOptions) -> tuple[list[Any], list[str]]:
 
 def _check(options: ExploreOptions) -> None:
     """Raises an error for options that are out of range or do not go together."""
-    check_place(options.html)
+    check_place(options.html, begins=b"<!doctype html>")
     if options.html is not None and options.text is None:
         raise ValueError(
             f"--html must be left out without --text, got {options.html}: give the sentence that "

@@ -18,6 +18,7 @@ from gatedjax._utils.options import Flag, Unset
 from gatedjax._utils.terminal import say
 from gatedjax._utils.types import Tree
 from gatedjax.export import ModelCard, save
+from gatedjax.export._card import title_of
 from gatedjax.export._folder import check_target
 from gatedjax.export._kinds import facts_of
 from gatedjax.export._names import unflatten
@@ -93,7 +94,7 @@ def _card(options: ExportOptions, record: dict[str, Tree], step: int) -> ModelCa
     }
     seed = saved_settings(record).get("train", {}).get("seed")
     return ModelCard(
-        name=options.name or options.workdir.resolve().name,
+        name=options.name or title_of(options.workdir.resolve().name),
         description=f"The parameters of step {best_step} of a run, from its checkpoint {step}.",
         data=str(results.get("data", "")),
         metrics=metrics,

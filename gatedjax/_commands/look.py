@@ -13,6 +13,9 @@ from gatedjax._utils.terminal import say
 from gatedjax._utils.types import Json
 
 _ARGUMENTS = {
+    "columns must be a tuple of names of texts and a different name of the label": (
+        "--text and --label must be names of different columns"
+    ),
     "columns.inputs must": "--text must",
     "columns.header": "--columns",
     "max_aside must": "--max-aside must",

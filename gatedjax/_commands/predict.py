@@ -174,11 +174,13 @@ def _abstain(prediction: Any, least: float | None) -> Json:
 
 
 def _run(options: PredictOptions) -> None:
+    from gatedjax.export._folder import list_written
     from gatedjax.text._lines import suggest_encoding
     from gatedjax.text._prediction import LABELS, REGRESSION, TARGETS, Failure
     from gatedjax.text._saved import load_model
 
-    check_place(options.out)
+    inputs = (options.file, options.states, *(list_written(options.model) if options.out else ()))
+    check_place(options.out, inputs=inputs)
     # Only a file needs --overwrite, because a device or a pipe is not replaced.
     if options.out is not None and options.out.is_file() and not options.overwrite:
         raise FileExistsError(f"{options.out} exists: --overwrite replaces it")

@@ -18,6 +18,7 @@ from gatedjax._utils.options import Flag, Unset
 from gatedjax._utils.removed import without_removed_options
 from gatedjax._utils.terminal import say
 from gatedjax.export import ModelCard
+from gatedjax.export._card import title_of
 from gatedjax.export._folder import check_target
 from gatedjax.text._asides import MAX_ASIDE, check_share
 from gatedjax.text._estimator import train_any
@@ -56,6 +57,9 @@ _ARGUMENTS = (
         "max_aside=": "--max-aside ",
         "give num_steps": "give --num-steps",
         "give states=": "give --states FILE",
+        "columns must be a tuple of names of texts and a different name of the label": (
+            "--text and --label must be names of different columns"
+        ),
         "columns.inputs must": "--text must",
         "columns.header": "--columns",
         "min_class": "--min-class",
@@ -510,7 +514,7 @@ def _card(command: TrainOptions, kind: str, report: Any, options: TextOptions) -
     noun, unit = ("tagger", "sentences") if kind == "tags" else ("classifier", "texts")
     noun = _NOUNS.get(kind, noun)
     return ModelCard(
-        name=command.out.absolute().name,
+        name=title_of(command.out.absolute().name),
         description=f"A {noun} ({options.model}) that `gatedjax train` made.",
         data=f"{Path(command.data).name}: {unit} {counts}. The best parameters were chosen by "
         "validation, so its numbers flatter the model a little.",

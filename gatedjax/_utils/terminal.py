@@ -98,6 +98,15 @@ def while_read(stream: TextIO | None) -> Iterator[None]:
             stream.flush()
     except BrokenPipeError:
         _end_unread(stream)
+    except OSError as error:
+        _name_stream(error, stream)
+        raise
+
+
+def _name_stream(error: OSError, stream: IO[str]) -> None:
+    """Adds the name of a stream to an error of the system, as of a full disk, that has no name."""
+    if error.filename is None and error.errno is not None:
+        error.filename = "standard error" if stream is sys.stderr else "standard output"
 
 
 def _end_unread(stream: IO[str]) -> NoReturn:
@@ -128,6 +137,9 @@ def say(
         print(printable(" ".join(map(str, values))), end=end, file=stream, flush=flush)
     except BrokenPipeError:
         _end_unread(stream)
+    except OSError as error:
+        _name_stream(error, stream)
+        raise
 
 
 def new_console(*, stderr: bool = False) -> "Console":

@@ -14,7 +14,7 @@ import re
 import secrets
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,17 +24,26 @@ _NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM)
 # The numbers of fcntl.h and of linux/fs.h, which Python does not have.
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 _PARTIAL, _OLD = "partial", "old"
+# The most bytes of white space before the first character of a file, which an editor may add.
+_SPACE = 64
 
 
-def check_place(path: Path | None) -> None:
+def check_place(
+    path: Path | None, *, inputs: Iterable[str | Path | None] = (), begins: bytes = b""
+) -> None:
     """Checks that a file can be written, before the work that computes its content.
 
     Args:
       path: the file; None is allowed.
+      inputs: the files that the command reads, which it must not replace. None, names that are no
+        files, and folders are allowed.
+      begins: the first bytes of the new content, in lower case. A file that begins otherwise is not
+        the result of an earlier command, and must stay.
 
     Raises:
       FileNotFoundError: if the folder of the file, or of the file that a link leads to, is missing.
       IsADirectoryError: if the path is a folder.
+      FileExistsError: if the file is one of `inputs`, or does not begin with `begins`.
     """
     if path is None:
         return
@@ -44,6 +53,21 @@ def check_place(path: Path | None) -> None:
             raise FileNotFoundError(
                 f"{place.parent}: there is no such folder: create it for {place.name}"
             )
+    if target is None or not target.is_file():
+        return
+    for name in inputs:
+        if name is not None and os.path.exists(name) and os.path.samefile(target, name):
+            raise FileExistsError(
+                f"{path} must be another file than {name}, which the command reads: give the name "
+                "of a new file"
+            )
+    with target.open("rb") as file:
+        start = file.read(len(begins) + _SPACE).lstrip().lower()
+    if start and not start.startswith(begins):
+        raise FileExistsError(
+            f"{path} exists, and is no file that this command wrote: move it away, or give the "
+            "name of a new file"
+        )
 
 
 @contextlib.contextmanager
@@ -59,13 +83,13 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
     """
     target = _replaceable(path)
     if target is None:
-        with _open_existing(path) as stream:
+        with _naming(path), _open_existing(path) as stream:
             yield stream
         return
     remove_leftovers(target)
     partial, descriptor = _new(target, _new_file)
     try:
-        with open(descriptor, "wb") as file:
+        with _naming(path), open(descriptor, "wb") as file:
             yield file
             file.flush()
             os.fsync(descriptor)
@@ -97,8 +121,9 @@ def new_folder(target: Path) -> Iterator[Path]:
     recover(target)
     partial, descriptor = _new(target, _open_new_folder)
     try:
-        yield partial
-        _put(partial, target)
+        with _naming(target):
+            yield partial
+            _put(partial, target)
     except BaseException:
         _remove(partial)
         raise
@@ -133,6 +158,20 @@ def remove_leftovers(target: Path) -> None:
         with _unless_in_use(place) as is_free:
             if is_free:
                 _remove(place)
+
+
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Adds the name of a file or folder to an OSError of the block that has no name.
+
+    The system gives no name for a write, for example on a full disk.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            error.filename = str(path)
+        raise
 
 
 def _replaceable(path: Path) -> Path | None:

@@ -49,6 +49,20 @@ class ModelCard:
             raise ValueError(f"name must not be empty, got {self.name!r}")
 
 
+def title_of(folder_name: str) -> str:
+    """Returns the title of the card of a folder: the name of the folder as a line of text.
+
+    A folder may have a name with a line break, with bytes that are not UTF-8 or with the joiners of
+    an emoji, which a title may not have. White space becomes a space, and U+FFFD stands in place of
+    each character that is not printable.
+
+    >>> title_of("model\\nof reviews")
+    'model of reviews'
+    """
+    line = " ".join(folder_name.split())
+    return "".join(c if c.isprintable() else "\ufffd" for c in line) or "model"
+
+
 def render_card(
     card: ModelCard,
     config: Any,

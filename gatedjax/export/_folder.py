@@ -12,7 +12,7 @@ from gatedjax._utils.json import to_json_values
 from gatedjax._utils.limits import read_limited
 from gatedjax._utils.types import Params, Tree
 from gatedjax._utils.write import new_folder, recover
-from gatedjax.export._card import ModelCard, render_card
+from gatedjax.export._card import ModelCard, render_card, title_of
 from gatedjax.export._tensors import BadFile, check_finite, load_params, read_header, save_params
 
 PARAMS, CONFIG, INFERENCE = "model.safetensors", "config.json", "model.jax_export"
@@ -91,7 +91,7 @@ def save(
             _write(partial / name, content)
         # The card is written after the digests, because its user may edit it.
         digests = {path.name: _sha256(path) for path in sorted(partial.iterdir())}
-        card = card or ModelCard(name=folder.name)
+        card = card or ModelCard(name=title_of(folder.name))
         leaves = read_header(partial / PARAMS)
         readme = render_card(card, json.loads(text), leaves, digests, folder.name)
         # The name of a data file may contain bytes that are not characters.
@@ -314,12 +314,18 @@ def check_target(folder: Path, overwrite: bool, option: str) -> None:
     names = {path.name for path in folder.iterdir()}
     if names and not overwrite:
         raise FileExistsError(f"{folder} exists: {option} replaces it")
-    written = {name for name in _FILES if (folder / name).is_file()} | _further(folder)
+    written = {path.name for path in list_written(folder)}
     if foreign := sorted(names - written):
         raise FileExistsError(
             f"{folder} holds files that save did not write: {', '.join(foreign[:5])}; move them "
             "away, or save to another folder"
         )
+
+
+def list_written(folder: Path) -> list[Path]:
+    """Returns the files of a folder that `save` wrote; the list is empty for another folder."""
+    names = {name for name in _FILES if (folder / name).is_file()} | _further(folder)
+    return [folder / name for name in sorted(names)]
 
 
 def _write(path: Path, content: bytes) -> None:

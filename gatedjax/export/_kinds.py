@@ -32,8 +32,10 @@ class _About:
 
 _ABOUT: dict[Kind, _About] = {
     "text": _About("a text classifier", "gatedjax predict (in Python TextClassifier.load)"),
-    "pair": _About("a classifier of pairs of texts", "gatedjax predict"),
-    "tags": _About("a tagger", "gatedjax predict"),
+    "pair": _About(
+        "a classifier of pairs of texts", "gatedjax predict (in Python PairClassifier.load)"
+    ),
+    "tags": _About("a tagger", "gatedjax predict (in Python Tagger.load)"),
     "labels": _About(
         "a model with several labels for each text",
         "gatedjax predict (in Python MultiLabelTextClassifier.load)",

@@ -13,6 +13,8 @@ from gatedjax._utils.cli import parse, refusals
 from gatedjax._utils.limits import MOST_TEXT_BYTES, check_most, read_limited
 from gatedjax._utils.options import Unset
 from gatedjax._utils.terminal import new_console
+from gatedjax._utils.utf8 import decode_text
+from gatedjax._utils.write import check_place
 from gatedjax.data.text._tokenize import treebank_tokens
 from gatedjax.text._reader import Reader, question
 from gatedjax.text._reader_figure import draw
@@ -80,6 +82,12 @@ def answer(options: AnswerOptions, open_reader: Callable[[Path], Reader], consol
     Raises:
       ValueError: if none of the candidates occurs in the document.
     """
+    if options.top < 0:
+        raise ValueError(f"--top must be at least 0, got {options.top}")
+    # Earlier drawings are replaced, and other files of these names stay.
+    for ending, begins in ((".png", b"\x89png"), (".svg", b"<?xml")):
+        if options.figure is not None:
+            check_place(options.figure.with_name(f"{options.figure.name}{ending}"), begins=begins)
     source = question(*_tokens(options))
     words = source[0]["tokens"]
     # The words are added before the question is encoded, because a word that training has not seen
@@ -129,12 +137,7 @@ def _tokens(options: AnswerOptions) -> tuple[str, str, list[str]]:
         check_most("the bytes of the document", len(raw), MOST_TEXT_BYTES)
     else:
         raw = read_limited(options.document, MOST_TEXT_BYTES)
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{options.document} must be UTF-8, got other bytes: {error}: convert the file to UTF-8"
-        ) from error
+    text = decode_text(raw, options.document)
     # The Children's Book Test writes XXXXX for the answer, the network was trained with
     # @placeholder.
     query = options.question.replace("XXXXX", "@placeholder")

@@ -46,15 +46,16 @@ def evaluate_model(
 
     Returns:
       A dict that can be written as JSON: the metrics of `classification_metrics`; "density", the
-      share of the words that attention can see; "aside", the number of lines that were not used;
-      if the model has gates, "gate_modes", the accuracy in each gate mode, and "gate_gap", the
-      largest minus the smallest of these; "leak", the change of the prediction when a closed or
-      an open word is removed (see `measure_leak`), if attention cannot see all words. A lexicon
-      has neither gate modes nor a leak, but "same_answer": the number of texts, and the number of
-      texts of which the open words alone give bitwise the same probabilities. A lexicon of the
-      model "window" also has "window_leak", see `lexicon.WindowLeak`. A model of states has
-      "states_leak", see `evaluate_states`. For labels, numbers and grades the metrics are those of
-      the target, see `label_metrics`, `real_metrics` and `ordinal_metrics`.
+      share of the words that attention can see, or in an SSAN of the pairs of words; "aside", the
+      number of lines that were not used; if the model has gates, "gate_modes", the accuracy in
+      each gate mode, and "gate_gap", the largest minus the smallest of these; "leak", the change of
+      the prediction when a closed or an open word is removed (see `measure_leak`), if attention
+      cannot see all words. A lexicon has neither gate modes nor a leak, but "same_answer": the
+      number of texts, and the number of texts of which the open words alone give bitwise the same
+      probabilities. A lexicon of the model "window" also has "window_leak", see
+      `lexicon.WindowLeak`. A model of states has "states_leak", see `evaluate_states`. For labels,
+      numbers and grades the metrics are those of the target, see `label_metrics`, `real_metrics`
+      and `ordinal_metrics`.
 
     Raises:
       ValueError: if a label is not a class of the model, or no line or too few lines can be used.

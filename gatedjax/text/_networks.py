@@ -71,6 +71,11 @@ class NetworkEntry:
         """True for a network with gates, gate modes and a density that can be set."""
         return isinstance(self.config, models.GANetConfig) and self.config.system == "ganet"
 
+    @property
+    def selects_pairs(self) -> bool:
+        """True for an SSAN, of which "density" is the share of the pairs of words."""
+        return self.summarize in (_ssan, _nli)
+
     def make(self, config: Config, *, words: int, classes: int, vectors: Any = None) -> Any:
         """Builds the Flax module.
 

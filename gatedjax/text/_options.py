@@ -356,10 +356,11 @@ def check_options(options: TextOptions, kind: str) -> None:
         )
     entry = available[options.model]
     if options.density is not None and not entry.gated:
+        # Pairs and words with tags have no model with gates of words.
+        gated = ", or give model='lexicon' or model='ganet'" if kind == "text" else ""
         raise ValueError(
             "density must be None for a network without gates, got "
-            f"{options.density!r} for model={options.model!r}: leave it out, or give "
-            "model='lexicon' or model='ganet'"
+            f"{options.density!r} for model={options.model!r}: leave it out{gated}"
         )
     # The file of vectors, which determines their width, has not been read yet. Any width shows
     # whether the names and values are possible.

@@ -51,7 +51,8 @@ class Prediction:
         that local attention or the selector chose. For a pair there is a list for each text. The
         prediction of a network also depends on other words, through the encoder; "leak" in the
         reports of `train` and `evaluate` measures by how much.
-      density: share of the words in `kept`.
+      density: share of the words in `kept`. In an SSAN each word selects words, and the density is
+        the share of the pairs of words that are selected.
       note: a remark, such as "nothing of this text was read", or "".
       most_probable: the most probable class and its probability, if `label` may be another class: a
         grade, which is the median, or a class that a threshold chose; None if it is `label`.

@@ -90,7 +90,7 @@ def survey_texts(
       texts cannot be numbered, "words", "scripts", "duplicates", "tokens" and "split".
     """
     asides = Asides(table.name)
-    counts: collections.Counter[tuple[type, Any]] = collections.Counter()
+    counts: collections.Counter[tuple[bool, Any]] = collections.Counter()
     features: collections.Counter[str] = collections.Counter()
     used = several = 0
     sample = ""
@@ -102,9 +102,10 @@ def survey_texts(
         sample = sample or record.inputs[0]
         labels = record.label if isinstance(record.label, tuple) else (record.label,)
         several += len(labels) > 1
-        # The types count too, because 1 equals True.
+        # True is counted apart, because 1 equals True. The numbers 1 and 1.0 are a single class, as
+        # in training.
         if task != REGRESSION:
-            counts.update((type(label), label) for label in labels)
+            counts.update((isinstance(label, bool), label) for label in labels)
         texts = " ".join(record.inputs)
         features.update(name for name, pattern in _FEATURES.items() if pattern.search(texts))
     report: Json = {

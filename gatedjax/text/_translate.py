@@ -12,6 +12,7 @@ from gatedjax._utils.cli import parse, refusals
 from gatedjax._utils.limits import MOST_TEXT_BYTES, check_most, read_limited
 from gatedjax._utils.options import Unset
 from gatedjax._utils.terminal import say, while_read
+from gatedjax._utils.utf8 import decode_text
 from gatedjax.analysis._bleu import corpus_bleu
 from gatedjax.text._translator import Translator, translate_texts
 
@@ -77,29 +78,57 @@ def run(
         if options.references is not None:
             # The references are read first, so that a wrong path fails before the network is
             # loaded.
-            references = lines_of(read_limited(options.references, MOST_TEXT_BYTES).decode())
+            raw = read_limited(options.references, MOST_TEXT_BYTES)
+            references = lines_of(decode_text(raw, options.references))
         translator = open_model(options.folder, bpe=options.bpe, average=options.average)
         # The parameters were averaged when the folder was opened.
         search = dataclasses.replace(translator.search, average=1, **changes)
-        # A character more than the limit is read, so that a longer input is noticed and not cut.
-        text = lines.read(MOST_TEXT_BYTES + 1)
-        check_most("the characters of the input", len(text), MOST_TEXT_BYTES)
-        texts = lines_of(text)
+        texts = lines_of(_read_text(lines))
+        if references is not None and not texts:
+            raise ValueError(
+                f"--references must be left out if the input has no line, got {options.references}:"
+                " give lines to translate"
+            )
         if references is not None and len(references) != len(texts):
             raise ValueError(
                 f"{options.references} must have as many lines as the input, {len(texts):,}, got "
                 f"{len(references):,}: give the translation of each line, also of an empty line"
             )
         translations = translate_texts(dataclasses.replace(translator, search=search), texts)
-    # Control characters are replaced only for a terminal, which would obey them.
-    write = say if out.isatty() else print
-    with while_read(out):
-        for text in translations:
-            write(text, file=out)
+        # Control characters are replaced only for a terminal, which would obey them.
+        write = say if out.isatty() else print
+        with while_read(out):
+            for text in translations:
+                write(text, file=out)
     if references is not None:
         scored = corpus_bleu(translations, references)
         say(f"BLEU {scored.score:.2f} {scored.signature}", file=sys.stderr)
     return 0
+
+
+def _read_text(lines: TextIO) -> str:
+    """Reads a stream of text and returns it without a byte-order mark.
+
+    Raises:
+      ValueError: for too many characters, or bytes that are not UTF-8.
+    """
+    try:
+        # A character more than the limit is read, so that a longer input is noticed and not cut.
+        text = lines.read(MOST_TEXT_BYTES + 1)
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"the input must be UTF-8, got other bytes: {error}: convert it to UTF-8"
+        ) from error
+    check_most("the characters of the input", len(text), MOST_TEXT_BYTES)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        # In some locales Python reads a byte that is not UTF-8 as half of a surrogate pair.
+        number = text.count("\n", 0, error.start) + 1
+        raise ValueError(
+            f"line {number:,} of the input must be UTF-8, got other bytes: convert it to UTF-8"
+        ) from error
+    return text.removeprefix("\ufeff")
 
 
 def lines_of(text: str) -> list[str]:

@@ -125,3 +125,29 @@ def test_a_run_without_its_words_is_exported_with_a_note(folders, capsys, tmp_pa
     assert main(["export", str(run), "--out", str(tmp_path / "out")]) == 0
     assert "has no vocabulary, so" in capsys.readouterr().err
     assert export.read_config(tmp_path / "out")["gatedjax"]["kind"] == "run"
+
+
+def test_a_byte_order_mark_is_no_word_of_the_document(folders, document, capsys, tmp_path):
+    assert main(["answer", str(folders[1]), *document]) == 0
+    wanted = capsys.readouterr().out
+    path = tmp_path / "d.txt"
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert main(["answer", str(folders[1]), *document]) == 0
+    assert capsys.readouterr().out == wanted
+
+
+def test_wrong_options_of_an_answer_are_refused(folders, document, capsys, tmp_path):
+    args = ["answer", str(folders[1]), *document]
+    assert "--top must be at least 0, got -1" in refused([*args, "--top", "-1"], capsys)
+    text = tmp_path / "text.txt"
+    # Without the check all vectors of unknown words would be random.
+    text.write_text("this is no file of vectors but a text\n" * 3)
+    path = tmp_path / "d.txt"
+    path.write_text(path.read_text().replace("Emil", "Otto"))
+    message = "must have lines of a word and 4 values, got none"
+    wrong = [*args, "--candidates", "Anna", "Otto", "--embeddings", str(text)]
+    assert message in refused(wrong, capsys)
+    (tmp_path / "map.png").write_text("notes of the user")
+    figure = [*args, "--figure", str(tmp_path / "map")]
+    assert "no file that this command wrote" in refused(figure, capsys)
+    assert (tmp_path / "map.png").read_text() == "notes of the user"

@@ -36,6 +36,7 @@ RUN = ["--train.parallel=single", *EVERY]
 TINY += RUN
 FAST = ["--num-steps", "6", *TINY]
 ESCAPE = "\x1b]0;title\x07<script>alert(1)</script>"
+COLUMNS = ("premise", "hypothesis", "label")
 TRAPS = "\x1b\x07\x9b\x7f"
 
 
@@ -522,6 +523,47 @@ def test_the_multiplier_holds_the_density(density, tmp_path):
     assert report["validation"]["density"] == pytest.approx(float(density), abs=0.06)
     assert report["validation"]["accuracy"] > 0.8
     assert export.read_config(out)["model"]["density"] == float(density)
+
+
+def test_results_replace_no_input_and_no_file_of_another_kind(here, tmp_path, capsys):
+    copy = tmp_path / "reviews.jsonl"
+    rows = [json.dumps({"text": text, "label": label}) for text, label in TEXTS]
+    copy.write_text("\n".join(rows))
+    table = write_csv(tmp_path / "table.csv", TEXTS)
+    old = {path: path.read_bytes() for path in (copy, table, here / "model" / "config.json")}
+    evaluate = ["evaluate", "model", str(copy), "--out"]
+    assert "must be another file than" in refused([*evaluate, str(copy)], capsys)
+    assert "must be another file than" in refused([*evaluate, "model/config.json"], capsys)
+    assert "no file that this command wrote" in refused([*evaluate, str(table)], capsys)
+    explain = ["explain", "model", "warm", "--html", str(table)]
+    assert "no file that this command wrote" in refused(explain, capsys)
+    for target in (table, "model/config.json"):
+        predict = ["predict", "model", "--file", str(table), "--out", str(target), "--overwrite"]
+        assert "must be another file than" in refused(predict, capsys)
+    assert {path: path.read_bytes() for path in old} == old
+    for _ in range(2):  # a result of an earlier command is replaced
+        assert main([*evaluate, str(tmp_path / "metrics.json")]) == 0
+        assert main([*explain[:-1], str(tmp_path / "page.html")]) == 0
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "bad\udcff", "\U0001f468\u200d\U0001f467", " "])
+def test_a_folder_may_have_any_name(name, tmp_path, capsys):
+    path, out = write_csv(tmp_path / "films.csv", TEXTS), str(tmp_path / name)
+    assert main(["train", str(path), "--out", out, "--density", "0.5"]) == 0
+    assert main(["predict", out, "dull film"]) == 0
+    assert jsonl(capsys.readouterr().out)[0]["label"] == "bad"
+
+
+def test_the_density_of_pairs_is_a_share_of_pairs_of_words(tmp_path, capsys):
+    path, out = write_csv(tmp_path / "pairs.csv", PAIRS, COLUMNS), str(tmp_path / "m")
+    tiny = ["--num-steps", "2", "--network.hidden=4", "--network.embedding-dim=6", *RUN]
+    assert "leave it out\n" in refused(
+        ["train", str(path), "--out", out, "--density", "0.5"], capsys
+    )
+    assert main(["train", str(path), "--out", out, *tiny]) == 0
+    assert main(["evaluate", out, str(path)]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"^density: [01]\.\d{4} of the pairs of words are selected$", said, re.M)
 
 
 @pytest.mark.slow

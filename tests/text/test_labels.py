@@ -210,7 +210,7 @@ def test_evaluation_reads_labels_by_the_same_rule():
 
 def test_sentences_to_explore_have_labels_of_the_model_not_such_that_look_like_them():
     explorer = types.SimpleNamespace(
-        models=[types.SimpleNamespace(classes=(0, 1))], tokenizer=Tokenizer()
+        models=[types.SimpleNamespace(classes=(0, 1))], tokenizer=Tokenizer(), views=()
     )
     with pytest.raises(ValueError, match=r"rows:1: label must .* got '0' \(str\)"):
         _sentences.read_sentences(explorer, open_table([("a film", "0"), ("a film", "1")]))

@@ -219,6 +219,20 @@ def test_a_file_without_a_header(here, capsys):
     assert "--out model --columns text,label\n" in capsys.readouterr().out
 
 
+def test_equal_numbers_are_a_single_class_as_in_training(here, capsys):
+    labels = {"good": 1, "fine": 1.0, "bad": -1}
+    rows = [
+        {"text": f"{word} film {i}", "label": label}
+        for i in range(4)
+        for word, label in labels.items()
+    ]
+    (here / "numbers.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    report = looked(capsys, "numbers.jsonl")
+    assert report["classes"] == [[1, 8], [-1, 4]]
+    assert main(["train", "numbers.jsonl", "--out", "numbers", "--density", "0.5"]) == 0
+    assert "12 texts in 2 classes: 1 8, -1 4" in capsys.readouterr().err
+
+
 def test_names_of_classes_do_not_control_the_terminal(here, capsys):
     (here / "a.csv").write_text("text,label\n\x1b]0;t\x07a,\x1b[31mx\nb,y\nc,y\nd,\x1b[31mx\n")
     assert look("a.csv") == 0

@@ -60,6 +60,14 @@ def test_the_most_probable_class_is_part_of_a_prediction():
     assert "most_probable" not in prediction.to_json()
 
 
+def test_a_label_with_an_underscore_is_no_number(tmp_path, capsys):
+    path = write_csv(tmp_path / "prices.csv", [("a film", "1_0"), ("b film", "-2.5"), ("c", "3")])
+    run(["look", path, "--task", "regression", "--max-aside", 1])
+    said = capsys.readouterr().out
+    assert "prices.csv:2: label must be a number, got '1_0'" in said
+    assert "prices.csv: 2 texts with numbers from -2.5 to 3" in said
+
+
 def test_abstain_asks_the_most_probable_class(tmp_path, capsys):
     write_csv(tmp_path / "films.csv", TEXTS)
     run(["train", tmp_path / "films.csv", "--out", tmp_path / "model"])

@@ -1,6 +1,9 @@
 """`gatedjax translate`: a run and its export translate alike."""
 
+import errno
 import io
+import os
+import re
 
 import numpy as np
 import pytest
@@ -74,3 +77,44 @@ def test_what_cannot_be_translated_is_refused(folders, capsys, tmp_path, monkeyp
     ):
         monkeypatch.setattr("sys.stdin", io.StringIO("A dog runs.\n"))
         assert message in refused(["translate", *args], capsys)
+
+
+def test_faults_of_the_input_and_the_references_are_one_line(
+    folders, capsys, tmp_path, monkeypatch
+):
+    out, references = str(folders[1]), tmp_path / "references.txt"
+    # In the C locale Python reads a foreign byte as half of a surrogate pair, elsewhere it fails.
+    for errors, wanted in (
+        ("surrogateescape", "line 2 of the input must be UTF-8"),
+        ("strict", "the input must be UTF-8, got other bytes: .* in position 3"),
+    ):
+        stream = io.TextIOWrapper(io.BytesIO(b"A\n \xff dog\n"), "utf-8", errors)
+        monkeypatch.setattr("sys.stdin", stream)
+        assert re.search(wanted, refused(["translate", out], capsys))
+    references.write_bytes(b"A \xff dog\n")
+    args = ["translate", out, "--references", str(references)]
+    assert f"{references} must be UTF-8" in refused(args, capsys)
+    references.write_bytes(b"")
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    assert "--references must be left out if the input has no line" in refused(args, capsys)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_sentence(folders, capsys, monkeypatch):
+    translations = []
+    for mark in ("", "\ufeff"):
+        monkeypatch.setattr("sys.stdin", io.StringIO(f"{mark}{LINES[0]}\n"))
+        assert main(["translate", str(folders[1])]) == 0
+        translations.append(capsys.readouterr().out)
+    assert translations[0] == translations[1]
+
+
+def test_a_full_standard_output_is_an_error_in_one_line(folders, capsys, monkeypatch):
+    class Full(io.StringIO):
+        def write(self, text):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{LINES[0]}\n"))
+    monkeypatch.setattr("sys.stdout", Full())
+    with pytest.raises(SystemExit, match="2"):
+        main(["translate", str(folders[1])])
+    assert capsys.readouterr().err == "error: standard output: No space left on device\n"

@@ -179,6 +179,7 @@ def load_embeddings(
     with limit_unpacking(unpack_limit):
         allowed = allowance(path)
     first = 0
+    has_vectors = False
     for number, line in _vectors(path, allowed):
         first = first or number
         # Counting spaces is faster than splitting, and most lines are of words that are not looked
@@ -200,10 +201,12 @@ def load_embeddings(
             raise ValueError(
                 f"{path}, line {number}: the word must be UTF-8, got {raw!r}"
             ) from error
-        # The first line is parsed in any case, so that a file of another kind is noticed.
+        # The first line with a vector is parsed in any case, so that a file of another kind is
+        # noticed.
         is_wanted = index is not None and not in_file[index]
-        if not is_wanted and number > first:
+        if not is_wanted and has_vectors:
             continue
+        has_vectors = True
         try:
             vector = np.array([float(v) for v in line[len(raw) + 1 :].split(b" ")])
         except ValueError as error:
@@ -217,6 +220,12 @@ def load_embeddings(
             in_file[index] = True
     if not first:
         raise ValueError(f"{path} is empty: it must have word vectors")
+    if not has_vectors:
+        # A text of long lines looks like words with spaces, and all vectors would be random.
+        raise ValueError(
+            f"{path} must have lines of a word and {dim} values, got none: give a file of word "
+            "vectors"
+        )
     return _with_random(matrix, in_file, vocabulary, seed, oov_std)
 
 
