@@ -71,8 +71,8 @@ def _check_options(kind: Any, options: Mapping[str, Any]) -> None:
         similar = similar or difflib.get_close_matches(option, names)
         if similar:
             raise TypeError(
-                f"options of {kind.__name__} must have the names of its fields, got {option!r}: did "
-                f"you mean {' or '.join(similar)}?"
+                f"options of {kind.__name__} must have the names of its fields, got {option!r}: "
+                f"did you mean {' or '.join(similar)}?"
             )
 
 

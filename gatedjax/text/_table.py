@@ -288,9 +288,6 @@ def _read_number(name: str, value: object) -> float:
     # `float` would read true as 1.
     if isinstance(label, bool):
         raise ValueError(f"{name} must be a number, got {label}")
-    # `float` would read the label 1_0, in which a user meant no number, as 10.
-    if isinstance(label, str) and "_" in label:
-        raise ValueError(f"{name} must be a number, got {label!r:.40}")
     try:
         number = parse_number(label)
     except (ValueError, OverflowError):
