@@ -420,6 +420,7 @@ BOUND = against_san(
         for data in reported.NAMES
         if data in BOUND_ON or any(store.all(data, name) for name in bounded_layers(data)[1:])
         for name in bounded_layers(data)
+        if data in BOUND_ON or store.all(data, name)
     ],
     trained=lambda job, data: bounded_layers(data, job.options.layers),
 )
