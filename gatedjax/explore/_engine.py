@@ -249,12 +249,12 @@ class Explorer:
             gates) and "forced"; a missing field has its default.
 
         Returns:
-          A dict for JSON: "words", the number of words of the text; "notes", a list of sentences
-          for the user; "tokens", the words that are shown, [] for a model with a view; and
-          "models", a list with a dict for each model: for a classifier of single texts the result
-          of `Programs.answer`, with "probabilities" of the classes, "attention" and "gates" among
-          its keys; for a model with a view that of `View.answer`, such as "title", "classes",
-          "probabilities" and "lines", or None if there is no answer.
+          A dict for JSON: "words", the number of words of the text, or of the first of two;
+          "notes", a list of sentences for the user; "tokens", the words that are shown, [] for a
+          model with a view; and "models", a list with a dict for each model: for a classifier of
+          single texts the result of `Programs.answer`, with "probabilities" of the classes,
+          "attention" and "gates" among its keys; for a model with a view that of `View.answer`,
+          such as "title", "classes", "probabilities" and "lines", or None if there is no answer.
 
         Raises:
           ValueError: for a message that is not a state; it names the field.
@@ -288,9 +288,8 @@ class Explorer:
         answers = [view.answer(state) for view in self.views]
         # Two models may have the same note, which is shown once.
         notes = list(dict.fromkeys(note for notes_of_view, _ in answers for note in notes_of_view))
-        words = len(self.tokenizer.split(state.text))
         return {
-            "words": words,
+            "words": self.views[0].count_words(state),
             "notes": notes,
             "tokens": [],
             "models": [answer for _, answer in answers],

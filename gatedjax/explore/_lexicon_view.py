@@ -110,6 +110,10 @@ class LexiconView(View):
             ),
         }
 
+    def count_words(self, state: State) -> int:
+        """Returns the number of words of the text of a state, as the lexicon splits it."""
+        return len(self._model.split(state.text))
+
     def layers(self, state: State) -> None:
         """Returns None, because a lexicon has no layers."""
         return

@@ -11,14 +11,12 @@ from gatedjax._utils.types import Json, Output, Params, Tree
 from gatedjax.explore._example import example_words
 from gatedjax.explore._removal import summarize_effects
 from gatedjax.explore._state import State
-from gatedjax.explore._views import LONGEST, Found, View, floats, grids, line
+from gatedjax.explore._views import KEPT, LONGEST, Found, View, floats, grids, line
 from gatedjax.text._buckets import COARSE, pad_texts, width_of
 from gatedjax.text._model import TrainedModel
 
 PAIR_EFFECTS = 64
 """Largest number of words of each text of a pair with effects."""
-# Results of texts that stay in memory, for the grids and effects that the page asks for next.
-_KEPT = 16
 
 
 class PairView(View):
@@ -48,8 +46,8 @@ class PairView(View):
         self.classes = [str(label) for label in model.classes]
         # The parameters are moved once, because each call would otherwise copy them to the device.
         self._params = jax.device_put(model.params)
-        self._reading = functools.lru_cache(_KEPT)(self._run_texts)
-        self._removing = functools.lru_cache(_KEPT)(self._run_removed)
+        self._reading = functools.lru_cache(KEPT)(self._run_texts)
+        self._removing = functools.lru_cache(KEPT)(self._run_removed)
 
     def effects(self, state: State) -> Json | None:
         """Computes the effect of each word of the two texts of a state on the predicted class.
@@ -171,6 +169,10 @@ class PairView(View):
             "note": share if selects else "The model has no selector: words attend to all words.",
             "lines": lines,
         }
+
+    def count_words(self, state: State) -> int:
+        """Returns the number of words of the first text of a state, as the model splits it."""
+        return len(self._model.tokenizer.split(state.text))
 
     def layers(self, state: State) -> list[Json] | None:
         """Computes a grid for each of the two texts and each head: the weights of its words.

@@ -15,7 +15,7 @@ from gatedjax.data.text._tokenize import treebank_tokens
 from gatedjax.data.text._vocabulary import Vocabulary
 from gatedjax.explore._example import example_words
 from gatedjax.explore._state import State
-from gatedjax.explore._views import LONGEST, Found, View, floats, line
+from gatedjax.explore._views import KEPT, LONGEST, Found, View, floats, line
 from gatedjax.models import GAReader
 from gatedjax.text._buckets import COARSE, width_of
 from gatedjax.text._reader import Reader, Reading, question, reading_of
@@ -24,8 +24,6 @@ QUESTION_EDGES = (32, 128)
 """Padded lengths of a question with its two markers; a longer question is refused."""
 CANDIDATE_EDGES = (16, 128)
 """Padded numbers of candidates; more are refused."""
-# Results of texts that stay in memory, for the grids and effects that the page asks for next.
-_KEPT = 16
 
 
 class ReaderView(View):
@@ -65,7 +63,7 @@ class ReaderView(View):
         self._reader = reader
         self._split: Callable[[str], list[str]] = str.split if tokenized else treebank_tokens
         self.max_len = min(LONGEST, reader.data["max_doc_len"] or LONGEST)
-        self._asking = functools.lru_cache(_KEPT)(self._ask)
+        self._asking = functools.lru_cache(KEPT)(self._ask)
 
     @functools.cached_property
     def _program(self) -> Any:
@@ -262,6 +260,10 @@ class ReaderView(View):
                 "None of the candidates occurs in the document: they are compared letter by letter."
             )
         return ""
+
+    def count_words(self, state: State) -> int:
+        """Returns the number of words of the document of a state, as the reader splits it."""
+        return len(self._split(state.text))
 
     def layers(self, state: State) -> list[Json] | None:
         """Returns None, because `answer` already has the attention of all layers."""

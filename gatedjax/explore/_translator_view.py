@@ -11,7 +11,7 @@ from gatedjax import functional as F
 from gatedjax._utils.types import Json, Params, Tree
 from gatedjax.explore._example import example_text
 from gatedjax.explore._state import State
-from gatedjax.explore._views import Found, View, grid, grids, line
+from gatedjax.explore._views import KEPT, Found, View, grid, grids, line
 from gatedjax.models.ssan.translation import STOP, UNK
 from gatedjax.text._buckets import COARSE, width_of
 from gatedjax.text._translator import Translator, encode
@@ -20,8 +20,6 @@ PIECES = 256
 """Largest number of pieces, including the end, of a sentence; a longer sentence is refused."""
 # The mark of a space at the start of a piece, and the name of the stop token in grids.
 SPACE, END = "\u2581", "</s>"
-# Results of texts that stay in memory, for the grids and effects that the page asks for next.
-_KEPT = 16
 
 
 class TranslatorView(View):
@@ -63,8 +61,8 @@ class TranslatorView(View):
             room = min(room, model.config.order.max_length - search.extra)
         self._pieces = self.max_len = room
         self._params = jax.device_put(translator.params)
-        self._translating = functools.lru_cache(_KEPT)(self._translate)
-        self._aligning = functools.lru_cache(_KEPT)(self._align)
+        self._translating = functools.lru_cache(KEPT)(self._translate)
+        self._aligning = functools.lru_cache(KEPT)(self._align)
 
     def example(self) -> dict[str, str]:
         """Returns {"text": a sentence of the first pieces in the vocabulary that are words}."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from gatedjax._utils.types import Json
 from gatedjax.explore._state import State
+from gatedjax.text._tokens import split_words
 
 LONGEST = 1000
 """Largest number of words of a text that are shown; a model may read fewer."""
@@ -23,6 +24,8 @@ MOST_CLASSES = 10
 """Largest number of classes in a table of probabilities."""
 PAIRED = 40
 """Largest number of words in a grid of pairs."""
+KEPT = 16
+"""Number of texts whose results stay in memory, for the grids and effects that follow an answer."""
 
 Field = dict[str, Any]
 Found = tuple[list[str], Json | None]
@@ -105,6 +108,13 @@ class View:
         word speaks for or against a class).
         """
         raise NotImplementedError
+
+    def count_words(self, state: State) -> int:
+        """Returns the number of words of the text of a state, also of words that are not shown.
+
+        The text is the first input field of the page, such as a sentence or a document.
+        """
+        return len(split_words(state.text))
 
     def layers(self, state: State) -> list[Json] | None:
         """Returns the attention in the layers for a state, a `grid` per head, for JSON.

@@ -220,6 +220,9 @@ def test_without_an_encoder_the_texts_of_a_file_are_offered(folder, contextual):
     assert about["fields"][0]["options"][0] == f"1: [CLS] {TEXTS[0][0]}"
     one = answer_of(shown, about["example"]["text"])
     assert one["title"] == contextual.predict([TEXTS[0][0]])[0].label
+    # The field of the state is the number of the text, which is a single word.
+    assert shown.answer({"text": "0"})["words"] == len(one["lines"][0]["tokens"]) > 1
+    assert shown.answer({"text": "9"})["words"] == 0
     assert UNMEASURED[1:] in one["note"]
     assert render_states_leak(contextual.report_["leak"]) in one["note"]
     for text, note in {"4": "Choose a text", "-1": "Choose a text", "3": "no token"}.items():
