@@ -1292,13 +1292,32 @@ export function widgetHost(model) {
     end: () => model.off("msg:custom", receive) };
 }
 
+// Keeps JupyterLab from running its shortcuts, such as "x" for "cut the cell", for keys that are
+// pressed in the page; only the shortcut that saves the notebook is left to it. The attribute must
+// be on the focused element itself, because the selectors of JupyterLab end in ":focus". The
+// listener is on the window, because that of JupyterLab is in the capture phase of the document.
+function keepKeys(root) {
+  const listen = (event) => {
+    if (!root.contains(event.target)) return;
+    const saves = (event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "s";
+    for (const node of [root, event.target]) {
+      node.toggleAttribute("data-lm-suppress-shortcuts", !saves);
+    }
+  };
+  window.addEventListener("keydown", listen, true);
+  return () => window.removeEventListener("keydown", listen, true);
+}
+
 // The function that anywidget calls.
 function render({ model, el }) {
   const host = widgetHost(model);
-  // JupyterLab must not see the keys that are pressed in the page.
-  const root = el.appendChild(h("div", { "data-lm-suppress-shortcuts": "true" }));
+  const root = el.appendChild(h("div"));
+  const release = keepKeys(root);
   new Explorer(root, host).start();
-  return host.end;
+  return () => {
+    release();
+    host.end();
+  };
 }
 
 export default { render };
