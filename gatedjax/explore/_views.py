@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from gatedjax._utils.types import Json
+from gatedjax.explore._example import FREQUENT_WORDS
 from gatedjax.explore._state import State
 from gatedjax.text._tokens import split_words
 
@@ -88,6 +89,13 @@ class View:
         They are a dict from names of fields of `State`, such as "text" and "hypothesis", to texts.
         """
         return {}
+
+    def describe_example(self) -> Json:
+        """Describes the texts of `example` for the page, for JSON.
+
+        Returns {"note", "label"}: a sentence about their origin, and the label of the text or None.
+        """
+        return {"note": FREQUENT_WORDS, "label": None}
 
     def answer(self, state: State) -> Found:
         """Computes the answer to a state of the page.

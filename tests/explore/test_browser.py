@@ -974,6 +974,59 @@ def test_a_page_of_many_classes_has_effects_if_they_fit(browser, tmp_path):
     clean(page)
 
 
+def test_jupyterlab_runs_no_command_for_the_keys_of_the_page(browser, address):
+    """With the search for a shortcut that JupyterLab does, from the focused element upwards."""
+    keys = pytest.importorskip("selenium.webdriver").Keys
+    browser.get(address)
+    ready(browser)
+    browser.execute_async_script(
+        """
+        const done = arguments[0];
+        window.commands = [];
+        document.addEventListener("keydown", (event) => {
+          let node = event.target;
+          while (node && !node.hasAttribute("data-lm-suppress-shortcuts")) {
+            if (node.matches("body :focus")) window.commands.push(event.key);
+            node = node.parentElement;
+          }
+        }, true);
+        const el = document.createElement("div");
+        document.body.replaceChildren(el);
+        const page = location.pathname;
+        const headers = { "Content-Type": "application/json" };
+        const ask = (message) =>
+          fetch(page + "ask", { method: "POST", headers, body: JSON.stringify(message) })
+            .then((answer) => answer.json());
+        let hear;
+        const model = { get: () => ({}), set: () => {}, save_changes: () => {}, off: () => {},
+          on: (_, callback) => { hear = callback; },
+          send: ({ id, message }) => ask(message).then((answer) => hear({ id, answer })) };
+        import(page + "explorer.js").then((module) => {
+          window.end = module.default.render({ model, el });
+          done();
+        });
+        """
+    )
+    until(browser, "document.querySelector('.gx-word')")
+    ready(browser)
+    places = ("button.gx-word", "textarea", "select", "input[type=range]", "summary")
+    for place in places:
+        node = browser.find_element("css selector", place)
+        browser.execute_script("arguments[0].focus()", node)
+        for key in ("b", keys.ARROW_DOWN, keys.ENTER):
+            browser.switch_to.active_element.send_keys(key)
+    assert browser.execute_script("return window.commands") == []
+    browser.switch_to.active_element.send_keys(keys.CONTROL, "s")
+    assert browser.execute_script("return window.commands").pop() == "s"
+    # Without the page the keys are JupyterLab's again.
+    browser.execute_script(
+        "window.end(); window.commands = [];"
+        "const button = document.body.appendChild(document.createElement('button')); button.focus()"
+    )
+    browser.switch_to.active_element.send_keys("b")
+    assert browser.execute_script("return window.commands") == ["b"]
+
+
 def test_the_module_in_a_notebook(browser, address, serve):
     """With a model as anywidget hands it to the page, and the kernel's answers from here."""
     browser.get(address)

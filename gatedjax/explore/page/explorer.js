@@ -798,12 +798,11 @@ export class Explorer {
 
   // The first text: of a labelled sentence, or an example, unless the state has a text.
   open() {
-    const { first, example } = this.about;
+    const { first, example, origin } = this.about;
     if (Object.keys(this.texts).some((name) => this.state[name])) return;
     if (first) this.know(first, `The first sentence of ${first.name}.`);
     else if (example?.text && !this.about.fields?.some((field) => field.options)) {
-      this.known.set(example.text, { note: "An example: the most frequent words of the vocabulary. "
-        + "Type your own text." });
+      this.known.set(example.text, origin);
     }
     this.state = { ...this.state, ...(first ? { text: first.text } : example) };
     this.opened = JSON.stringify(this.state);
