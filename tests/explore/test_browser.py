@@ -350,12 +350,49 @@ def test_a_text_from_right_to_left_is_in_its_order(page):
         lefts = [word.rect["x"] for word in words(page, number)]
         assert lefts == sorted(lefts, reverse=True)
         assert len({word.rect["y"] for word in words(page, number)}) == 1
+    # The number of a word begins where the word begins, on the right.
+    effect = words(page)[0].find_element("class name", "gx-effect")
+    assert effect.value_of_css_property("text-align") == "right"
     page.execute_script("arguments[0].focus()", words(page)[0])
     words(page)[0].send_keys(keys.ARROW_LEFT)
     assert page.switch_to.active_element == words(page)[1]
     edited(page, "text", "dull \u05d9\u05e4\u05d4")
     assert words(page)[0].rect["x"] < words(page)[1].rect["x"]
+    effect = words(page)[0].find_element("class name", "gx-effect")
+    assert effect.value_of_css_property("text-align") == "left"
     clean(page)
+
+
+def test_a_table_that_scrolls_has_the_focus_and_a_table_that_fits_has_not(page):
+    def resize(width):
+        page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
+            "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False,
+        })  # fmt: skip
+
+    weighed(page)
+    page.execute_script("document.querySelector('.gx-model details').open = true")
+    try:
+        resize(390)
+        until(page, "document.querySelector('.gx-scroll[tabindex=\"0\"][aria-label]')")
+        assert page.execute_script("return document.documentElement.scrollWidth") <= 390
+        resize(1600)
+        until(page, "!document.querySelector('.gx-scroll[tabindex]')")
+    finally:
+        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_the_words_of_a_long_text_are_not_cut_on_a_small_screen(page):
+    edited(page, "text", "dull film " * 100)
+    try:
+        page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
+            "width": 390, "height": 900, "deviceScaleFactor": 1, "mobile": False,
+        })  # fmt: skip
+        line = page.find_element("class name", "gx-words")
+        bottom = line.rect["y"] + line.rect["height"]
+        last = words(page)[-1].rect
+        assert last["y"] + last["height"] <= bottom
+    finally:
+        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def test_the_legend_at_the_words_names_the_predicted_class(page, explorer):

@@ -99,11 +99,11 @@ def test_the_page_has_the_numbers_and_sentences_of_explain(fitted, kind, tmp_pat
         np.testing.assert_array_equal(
             np.atleast_2d(line["values"]).T, [parts for *_, parts in reasons.pairs]
         )
-    # The sentence of the page has the sum of the table of `explain`.
+    # The sentence of the page has the sum of the table of `explain`, with another minus sign.
     names, rows = explanation._list_rows()
     for name, total in zip(names, rows[-1][1:], strict=True):
         place = (words["of"] or ["score" if kind == "ordinal" else "value"]).index(name)
-        assert f"sum to {total}" in words["totals"][place]
+        assert f"sum to {total}".replace("-", "\u2212") in words["totals"][place]
 
 
 def test_labels_have_thresholds_and_shares_for_a_chosen_label(fitted):

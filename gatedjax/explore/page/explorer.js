@@ -136,7 +136,7 @@ class Panel {
       head("Word", "Effect", "Speaks for", ...(about.gated ? ["Open probability", "Gate"] : []),
         "Attention", "Against uniform"), this.numbers);
     this.details = h("details", { ontoggle: () => this.tabulate() },
-      h("summary", {}, "Word by word"), h("div", { class: "gx-scroll" }, this.table));
+      h("summary", {}, "Word by word"), scroller("Word by word", this.table));
     this.node = h("article", { class: "gx-model", "aria-label": about.name },
       h("h2", {}, h("bdi", {}, about.name), " ", h("span", { class: "gx-quiet" }, about.network)),
       this.verdict,
@@ -378,7 +378,7 @@ class Layers {
     this.node = h("details", { class: "gx-layers", open,
       ontoggle: () => this.show(this.tokens, this.texts) },
       h("summary", {}, "Layer by layer"), h("div", { class: "gx-controls" }, this.choice),
-      this.note, h("div", { class: "gx-scroll" }, this.table));
+      this.note, scroller("Layer by layer", this.table));
   }
 
   // `texts` has all values on which the layers depend.
@@ -542,7 +542,8 @@ class Board {
       const values = line.of ? line.values[chosen] : line.values;
       const what = !line.of || line.effects ? "" : ": how much of each word\u2019s attention goes to "
         + `\u201c${line.of[chosen]}\u201d`;
-      return h("section", { class: "gx-line-of", "aria-label": line.name },
+      const kind = line.effects ? "gx-line-of" : "gx-line-of gx-hop";
+      return h("section", { class: kind, "aria-label": line.name },
         h("h3", {}, line.name, h("span", { class: "gx-quiet" }, what)),
         line.note && h("p", { class: "gx-quiet" }, line.note),
         h("div", { class: "gx-words", lang: "", dir: "auto", tabindex: 0, role: "group",
@@ -602,6 +603,22 @@ class Board {
     }
     return node;
   }
+}
+
+// A table that scrolls sideways on a small screen. Only then it can have the focus, so that the
+// arrow keys scroll it and the Tab key has no needless stop.
+function scroller(label, table) {
+  const node = h("div", { class: "gx-scroll" }, table);
+  const observer = new ResizeObserver(() => {
+    const scrolls = node.scrollWidth > node.clientWidth;
+    for (const [name, value] of [["tabindex", 0], ["role", "group"], ["aria-label", label]]) {
+      if (scrolls) node.setAttribute(name, value);
+      else node.removeAttribute(name);
+    }
+  });
+  observer.observe(node);
+  observer.observe(table);
+  return node;
 }
 
 function bar(name, share) {
