@@ -1327,7 +1327,8 @@ function keepKeys(root) {
 // The function that anywidget calls.
 function render({ model, el }) {
   const host = widgetHost(model);
-  const root = el.appendChild(h("div"));
+  // In an article the head and the foot of the page are not landmarks of the whole notebook.
+  const root = el.appendChild(h("article", { "aria-label": "Explorer" }));
   const release = keepKeys(root);
   new Explorer(root, host).start();
   return () => {
