@@ -23,7 +23,7 @@ import numpy as np
 
 from gatedjax._utils.types import Json, Output, Params, Tree
 from gatedjax._version import __version__
-from gatedjax.explore._example import example_text
+from gatedjax.explore._example import FREQUENT_WORDS, example_text
 from gatedjax.explore._gates import force, gates_of
 from gatedjax.explore._lexicon_view import LexiconView
 from gatedjax.explore._open import view_of
@@ -115,7 +115,8 @@ class Explorer:
         [] without gates; "longest", the largest number of words of a text; "effects", the largest
         number of words of a text with effects; "fields", the input fields of a view, or None for a
         single text; "title", the purpose of the page; "example", the texts with which the page
-        opens, a dict from fields of the state; and "library", a dict with the "name", the "version"
+        opens, a dict from fields of the state; "origin", a dict with a "note" about these texts and
+        their "label" or None; and "library", a dict with the "name", the "version"
         and the "address" of the library.
         """
         models = [part.about(name) for name, part in zip(self.names, self._parts, strict=True)]
@@ -127,6 +128,7 @@ class Explorer:
             "fields": list(self.views[0].fields) if self.views else None,
             "title": self.views[0].title if self.views else TITLE,
             "example": self._example(),
+            "origin": self._describe_example(),
             "library": describe_library(),
         }
 
@@ -134,6 +136,11 @@ class Explorer:
         if self.views:
             return self.views[0].example()
         return {"text": example_text(self.models[0].vocabulary.words)}
+
+    def _describe_example(self) -> Json:
+        if self.views:
+            return self.views[0].describe_example()
+        return {"note": FREQUENT_WORDS, "label": None}
 
     def layers(self, message: Mapping[str, Any]) -> Json:
         """Computes the attention in each layer of the models.
@@ -249,12 +256,12 @@ class Explorer:
             gates) and "forced"; a missing field has its default.
 
         Returns:
-          A dict for JSON: "words", the number of words of the text; "notes", a list of sentences
-          for the user; "tokens", the words that are shown, [] for a model with a view; and
-          "models", a list with a dict for each model: for a classifier of single texts the result
-          of `Programs.answer`, with "probabilities" of the classes, "attention" and "gates" among
-          its keys; for a model with a view that of `View.answer`, such as "title", "classes",
-          "probabilities" and "lines", or None if there is no answer.
+          A dict for JSON: "words", the number of words of the text, or of the first of two;
+          "notes", a list of sentences for the user; "tokens", the words that are shown, [] for a
+          model with a view; and "models", a list with a dict for each model: for a classifier of
+          single texts the result of `Programs.answer`, with "probabilities" of the classes,
+          "attention" and "gates" among its keys; for a model with a view that of `View.answer`,
+          such as "title", "classes", "probabilities" and "lines", or None if there is no answer.
 
         Raises:
           ValueError: for a message that is not a state; it names the field.
@@ -288,9 +295,8 @@ class Explorer:
         answers = [view.answer(state) for view in self.views]
         # Two models may have the same note, which is shown once.
         notes = list(dict.fromkeys(note for notes_of_view, _ in answers for note in notes_of_view))
-        words = len(self.tokenizer.split(state.text))
         return {
-            "words": words,
+            "words": self.views[0].count_words(state),
             "notes": notes,
             "tokens": [],
             "models": [answer for _, answer in answers],

@@ -5,6 +5,8 @@ from itertools import islice
 
 WORDS = 8
 """Number of words in an example."""
+FREQUENT_WORDS = "An example: the most frequent words of the vocabulary. Type your own text."
+"""The note of an example that `example_text` returns."""
 
 
 def example_words(words: Iterable[str], count: int = WORDS) -> list[str]:

@@ -1,5 +1,6 @@
 """The view of a lexicon: gates that depend on words, and the shares of the words in its output."""
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from gatedjax.explore._shares import WORDINGS, count_open, make_share_lines
 from gatedjax.explore._state import State
 from gatedjax.explore._views import LONGEST, MOST_CLASSES, Found, View, floats
 from gatedjax.lexicon import Readings
-from gatedjax.text._lexicon_explanation import read_with_reasons
+from gatedjax.text._lexicon_explanation import list_open_words, read_with_reasons
 from gatedjax.text._prediction import LABELS, ORDINAL, REGRESSION, TARGETS, WINDOW
 from gatedjax.text._show import describe_open_words
 
@@ -23,6 +24,9 @@ _OUTPUTS = {
     ORDINAL: "score of the grades",
 }
 """The output in which a word has a share, by the kind of the model."""
+_EXTRACT = "An example: an extract of a training text. Type your own text."
+_MOST_EXTRACTS = 500
+"""Largest number of extracts that are read to choose the example."""
 
 
 class LexiconView(View):
@@ -63,8 +67,43 @@ class LexiconView(View):
         self.classes = [str(label) for label in model.classes]
 
     def example(self) -> dict[str, str]:
-        """Returns {"text": a sentence of the first words of the lexicon}."""
-        return {"text": example_text(self._model.lexicon.words)}
+        """Returns {"text": an extract of a training text that the model has}.
+
+        It is the extract with the most open words. A model without extracts gives a sentence of the
+        first words of the lexicon.
+        """
+        return {"text": self._extract[0] or example_text(self._model.lexicon.words)}
+
+    def describe_example(self) -> Json:
+        """Describes the text of `example` for the page, for JSON.
+
+        Returns {"note", "label"}: a sentence about its origin, and the label of the training text,
+        or None if it is not known.
+        """
+        text, label = self._extract
+        return {"note": _EXTRACT, "label": label} if text else super().describe_example()
+
+    @functools.cached_property
+    def _extract(self) -> tuple[str, str | None]:
+        """The extract of a training text with the most open words, and the label of the text.
+
+        The label is None for a model whose texts may have several labels, a number or a grade.
+        Without extracts the text is "".
+        """
+        model = self._model
+        extracts: dict[str, str] = {}
+        for entry in list_open_words(model)["classes"]:
+            for word in entry["words"]:
+                # The extracts of a word are of training texts with its class.
+                for text in word["examples"]:
+                    extracts.setdefault(text, str(entry["label"]))
+        texts = list(extracts)[:_MOST_EXTRACTS]
+        readings = model.lexicon.read([model.split(text) for text in texts])
+        counts = [int(np.sum(is_open)) for is_open in readings.is_open]
+        if not any(counts):
+            return "", None
+        text = texts[counts.index(max(counts))]
+        return text, extracts[text] if model.kind == "text" else None
 
     def answer(self, state: State) -> Found:
         """Computes the prediction for the text of a state, and the shares of its words.
@@ -109,6 +148,10 @@ class LexiconView(View):
                 rule=reasons.rule,
             ),
         }
+
+    def count_words(self, state: State) -> int:
+        """Returns the number of words of the text of a state, as the lexicon splits it."""
+        return len(self._model.split(state.text))
 
     def layers(self, state: State) -> None:
         """Returns None, because a lexicon has no layers."""

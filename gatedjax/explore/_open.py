@@ -5,8 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from gatedjax.explore._lexicon_view import LexiconView
+from gatedjax.explore._pair_view import PairView
+from gatedjax.explore._reader_view import ReaderView
 from gatedjax.explore._states_view import StatesView
-from gatedjax.explore._views import PairView, ReaderView, TranslatorView, View
+from gatedjax.explore._translator_view import TranslatorView
+from gatedjax.explore._views import View
 from gatedjax.text._folders import kind_of
 from gatedjax.text._prediction import LEXICONS, STATES, TARGETS
 from gatedjax.text._reader import Reader

@@ -102,10 +102,14 @@ def make_share_lines(
         rows = [floats(row) for row in parts.T]
         return rows[0] if names is None else rows
 
+    def render(value: float) -> str:
+        # The page has this minus sign at the words too.
+        return f"{value:+.{decimals}f}".replace("-", "\u2212")
+
     sums = shares.bias + shares.words.sum(0) + shares.pairs.sum(0)
     parts = f"all {noun}s and pairs" if len(shares.places) else f"all {noun}s"
     totals = [
-        f"The shares of {parts} and the constant {bias:+.{decimals}f} sum to {total:+.{decimals}f}"
+        f"The shares of {parts} and the constant {render(bias)} sum to {render(total)}"
         + (f" for {names[i]}." if names is not None else ".")
         for i, (bias, total) in enumerate(zip(shares.bias, sums, strict=True))
     ]

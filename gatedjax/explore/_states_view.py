@@ -7,7 +7,7 @@ import numpy as np
 
 from gatedjax.explore._shares import WORDINGS, count_open, make_share_lines
 from gatedjax.explore._state import State
-from gatedjax.explore._views import LONGEST, Found, View
+from gatedjax.explore._views import KEPT, LONGEST, Found, View
 from gatedjax.lexicon import Shares
 from gatedjax.text._prediction import Failure
 from gatedjax.text._show import Explanation, describe_open_words
@@ -17,7 +17,6 @@ from gatedjax.text._states_model import StatesModel, render_states_leak
 MOST_TEXTS = 1000
 """Largest number of texts of a file that are offered."""
 _LONGEST_NAME = 80
-_KEPT = 16
 _GATE = "The gate of a token depends only on its vector."
 
 
@@ -71,7 +70,7 @@ class StatesView(View):
             "gates on the vectors of an encoder: each open token has a share in each class"
         )
         self.classes = [str(label) for label in model.classes]
-        self._explaining = functools.lru_cache(_KEPT)(self._explain)
+        self._explaining = functools.lru_cache(KEPT)(self._explain)
 
     def example(self) -> dict[str, str]:
         """Returns {"text": "0"}, the first text of the file; {} if texts are typed."""
@@ -163,6 +162,11 @@ class StatesView(View):
                 noun="token",
             ),
         }
+
+    def count_words(self, state: State) -> int:
+        """Returns the number of tokens of the text of a state; 0 if there is no prediction."""
+        explanation = self._explaining(state.text)
+        return 0 if isinstance(explanation, str) else len(explanation.tokens)
 
     def layers(self, state: State) -> None:
         """Returns None, because the layers of the encoder are not known."""

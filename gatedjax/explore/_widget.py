@@ -29,7 +29,8 @@ def explorer(
         such a model, a reader or a translator.
       against: a second model, which is shown for comparison.
       text: the text that is shown first. By default it is the sentence of `data` with the largest
-        error, or without `data` an example of words that the model knows.
+        error. Without `data` it is an extract of a training text for a lexicon, and frequent words
+        of the vocabulary for a network.
       data: labelled texts to browse: the path of a file (.csv, .jsonl, ...), rows (text, label), a
         frame or a dict of columns, or another form that `TextClassifier.evaluate` accepts.
       states: for a model of token vectors without its encoder the texts to choose from: the path of

@@ -350,12 +350,49 @@ def test_a_text_from_right_to_left_is_in_its_order(page):
         lefts = [word.rect["x"] for word in words(page, number)]
         assert lefts == sorted(lefts, reverse=True)
         assert len({word.rect["y"] for word in words(page, number)}) == 1
+    # The number of a word begins where the word begins, on the right.
+    effect = words(page)[0].find_element("class name", "gx-effect")
+    assert effect.value_of_css_property("text-align") == "right"
     page.execute_script("arguments[0].focus()", words(page)[0])
     words(page)[0].send_keys(keys.ARROW_LEFT)
     assert page.switch_to.active_element == words(page)[1]
     edited(page, "text", "dull \u05d9\u05e4\u05d4")
     assert words(page)[0].rect["x"] < words(page)[1].rect["x"]
+    effect = words(page)[0].find_element("class name", "gx-effect")
+    assert effect.value_of_css_property("text-align") == "left"
     clean(page)
+
+
+def test_a_table_that_scrolls_has_the_focus_and_a_table_that_fits_has_not(page):
+    def resize(width):
+        page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
+            "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False,
+        })  # fmt: skip
+
+    weighed(page)
+    page.execute_script("document.querySelector('.gx-model details').open = true")
+    try:
+        resize(390)
+        until(page, "document.querySelector('.gx-scroll[tabindex=\"0\"][aria-label]')")
+        assert page.execute_script("return document.documentElement.scrollWidth") <= 390
+        resize(1600)
+        until(page, "!document.querySelector('.gx-scroll[tabindex]')")
+    finally:
+        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_the_words_of_a_long_text_are_not_cut_on_a_small_screen(page):
+    edited(page, "text", "dull film " * 100)
+    try:
+        page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
+            "width": 390, "height": 900, "deviceScaleFactor": 1, "mobile": False,
+        })  # fmt: skip
+        line = page.find_element("class name", "gx-words")
+        bottom = line.rect["y"] + line.rect["height"]
+        last = words(page)[-1].rect
+        assert last["y"] + last["height"] <= bottom
+    finally:
+        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def test_the_legend_at_the_words_names_the_predicted_class(page, explorer):
@@ -972,6 +1009,59 @@ def test_a_page_of_many_classes_has_effects_if_they_fit(browser, tmp_path):
     assert "too large" in page.find_element("class name", "gx-effect-note").text
     assert {word.find_element("class name", "gx-effect").text for word in words(page)} == {"\u2013"}
     clean(page)
+
+
+def test_jupyterlab_runs_no_command_for_the_keys_of_the_page(browser, address):
+    """With the search for a shortcut that JupyterLab does, from the focused element upwards."""
+    keys = pytest.importorskip("selenium.webdriver").Keys
+    browser.get(address)
+    ready(browser)
+    browser.execute_async_script(
+        """
+        const done = arguments[0];
+        window.commands = [];
+        document.addEventListener("keydown", (event) => {
+          let node = event.target;
+          while (node && !node.hasAttribute("data-lm-suppress-shortcuts")) {
+            if (node.matches("body :focus")) window.commands.push(event.key);
+            node = node.parentElement;
+          }
+        }, true);
+        const el = document.createElement("div");
+        document.body.replaceChildren(el);
+        const page = location.pathname;
+        const headers = { "Content-Type": "application/json" };
+        const ask = (message) =>
+          fetch(page + "ask", { method: "POST", headers, body: JSON.stringify(message) })
+            .then((answer) => answer.json());
+        let hear;
+        const model = { get: () => ({}), set: () => {}, save_changes: () => {}, off: () => {},
+          on: (_, callback) => { hear = callback; },
+          send: ({ id, message }) => ask(message).then((answer) => hear({ id, answer })) };
+        import(page + "explorer.js").then((module) => {
+          window.end = module.default.render({ model, el });
+          done();
+        });
+        """
+    )
+    until(browser, "document.querySelector('.gx-word')")
+    ready(browser)
+    places = ("button.gx-word", "textarea", "select", "input[type=range]", "summary")
+    for place in places:
+        node = browser.find_element("css selector", place)
+        browser.execute_script("arguments[0].focus()", node)
+        for key in ("b", keys.ARROW_DOWN, keys.ENTER):
+            browser.switch_to.active_element.send_keys(key)
+    assert browser.execute_script("return window.commands") == []
+    browser.switch_to.active_element.send_keys(keys.CONTROL, "s")
+    assert browser.execute_script("return window.commands").pop() == "s"
+    # Without the page the keys are JupyterLab's again.
+    browser.execute_script(
+        "window.end(); window.commands = [];"
+        "const button = document.body.appendChild(document.createElement('button')); button.focus()"
+    )
+    browser.switch_to.active_element.send_keys("b")
+    assert browser.execute_script("return window.commands") == ["b"]
 
 
 def test_the_module_in_a_notebook(browser, address, serve):

@@ -1,5 +1,6 @@
 """The view of a lexicon: its shares are the parts of the logits, and its gates are spellings."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -83,6 +84,23 @@ def test_texts_without_words_and_options_of_networks(shown):
     with pytest.raises(ValueError, match="networks that classify single texts"):
         shown.check_gates("--html")
     assert shown.answer(shown.about()["example"])["models"][0] is not None
+
+
+def test_the_page_opens_with_the_extract_of_a_training_text_with_the_most_open_words(shown):
+    (model,) = shown.models
+    about = shown.about()
+    text, origin = about["example"]["text"], about["origin"]
+    extracts = {text for texts in model.examples.values() for text in texts}
+    gates = model.lexicon.read([model.split(extract) for extract in extracts]).is_open
+    (own,) = model.lexicon.read([model.split(text)]).is_open
+    assert text in extracts
+    assert sum(own) == max(map(sum, gates)) > 0
+    assert "training text" in origin["note"]
+    assert {label for row, label in ROWS if text in row} == {origin["label"]}
+    bare = Explorer([dataclasses.replace(model, examples={})], ["lexicon"]).about()
+    assert bare["example"]["text"].split()[0] in model.lexicon.words
+    assert "frequent words" in bare["origin"]["note"]
+    assert bare["origin"]["label"] is None
 
 
 def test_labelled_sentences_have_the_predictions_of_the_lexicon(shown):

@@ -99,11 +99,11 @@ def test_the_page_has_the_numbers_and_sentences_of_explain(fitted, kind, tmp_pat
         np.testing.assert_array_equal(
             np.atleast_2d(line["values"]).T, [parts for *_, parts in reasons.pairs]
         )
-    # The sentence of the page has the sum of the table of `explain`.
+    # The sentence of the page has the sum of the table of `explain`, with another minus sign.
     names, rows = explanation._list_rows()
     for name, total in zip(names, rows[-1][1:], strict=True):
         place = (words["of"] or ["score" if kind == "ordinal" else "value"]).index(name)
-        assert f"sum to {total}" in words["totals"][place]
+        assert f"sum to {total}".replace("-", "\u2212") in words["totals"][place]
 
 
 def test_labels_have_thresholds_and_shares_for_a_chosen_label(fitted):
@@ -220,6 +220,9 @@ def test_without_an_encoder_the_texts_of_a_file_are_offered(folder, contextual):
     assert about["fields"][0]["options"][0] == f"1: [CLS] {TEXTS[0][0]}"
     one = answer_of(shown, about["example"]["text"])
     assert one["title"] == contextual.predict([TEXTS[0][0]])[0].label
+    # The field of the state is the number of the text, which is a single word.
+    assert shown.answer({"text": "0"})["words"] == len(one["lines"][0]["tokens"]) > 1
+    assert shown.answer({"text": "9"})["words"] == 0
     assert UNMEASURED[1:] in one["note"]
     assert render_states_leak(contextual.report_["leak"]) in one["note"]
     for text, note in {"4": "Choose a text", "-1": "Choose a text", "3": "no token"}.items():

@@ -136,7 +136,7 @@ class Panel {
       head("Word", "Effect", "Speaks for", ...(about.gated ? ["Open probability", "Gate"] : []),
         "Attention", "Against uniform"), this.numbers);
     this.details = h("details", { ontoggle: () => this.tabulate() },
-      h("summary", {}, "Word by word"), h("div", { class: "gx-scroll" }, this.table));
+      h("summary", {}, "Word by word"), scroller("Word by word", this.table));
     this.node = h("article", { class: "gx-model", "aria-label": about.name },
       h("h2", {}, h("bdi", {}, about.name), " ", h("span", { class: "gx-quiet" }, about.network)),
       this.verdict,
@@ -378,7 +378,7 @@ class Layers {
     this.node = h("details", { class: "gx-layers", open,
       ontoggle: () => this.show(this.tokens, this.texts) },
       h("summary", {}, "Layer by layer"), h("div", { class: "gx-controls" }, this.choice),
-      this.note, h("div", { class: "gx-scroll" }, this.table));
+      this.note, scroller("Layer by layer", this.table));
   }
 
   // `texts` has all values on which the layers depend.
@@ -542,7 +542,8 @@ class Board {
       const values = line.of ? line.values[chosen] : line.values;
       const what = !line.of || line.effects ? "" : ": how much of each word\u2019s attention goes to "
         + `\u201c${line.of[chosen]}\u201d`;
-      return h("section", { class: "gx-line-of", "aria-label": line.name },
+      const kind = line.effects ? "gx-line-of" : "gx-line-of gx-hop";
+      return h("section", { class: kind, "aria-label": line.name },
         h("h3", {}, line.name, h("span", { class: "gx-quiet" }, what)),
         line.note && h("p", { class: "gx-quiet" }, line.note),
         h("div", { class: "gx-words", lang: "", dir: "auto", tabindex: 0, role: "group",
@@ -602,6 +603,22 @@ class Board {
     }
     return node;
   }
+}
+
+// A table that scrolls sideways on a small screen. Only then it can have the focus, so that the
+// arrow keys scroll it and the Tab key has no needless stop.
+function scroller(label, table) {
+  const node = h("div", { class: "gx-scroll" }, table);
+  const observer = new ResizeObserver(() => {
+    const scrolls = node.scrollWidth > node.clientWidth;
+    for (const [name, value] of [["tabindex", 0], ["role", "group"], ["aria-label", label]]) {
+      if (scrolls) node.setAttribute(name, value);
+      else node.removeAttribute(name);
+    }
+  });
+  observer.observe(node);
+  observer.observe(table);
+  return node;
 }
 
 function bar(name, share) {
@@ -798,12 +815,11 @@ export class Explorer {
 
   // The first text: of a labelled sentence, or an example, unless the state has a text.
   open() {
-    const { first, example } = this.about;
+    const { first, example, origin } = this.about;
     if (Object.keys(this.texts).some((name) => this.state[name])) return;
     if (first) this.know(first, `The first sentence of ${first.name}.`);
     else if (example?.text && !this.about.fields?.some((field) => field.options)) {
-      this.known.set(example.text, { note: "An example: the most frequent words of the vocabulary. "
-        + "Type your own text." });
+      this.known.set(example.text, origin);
     }
     this.state = { ...this.state, ...(first ? { text: first.text } : example) };
     this.opened = JSON.stringify(this.state);
@@ -1292,13 +1308,33 @@ export function widgetHost(model) {
     end: () => model.off("msg:custom", receive) };
 }
 
+// Keeps JupyterLab from running its shortcuts, such as "x" for "cut the cell", for keys that are
+// pressed in the page; only the shortcut that saves the notebook is left to it. The attribute must
+// be on the focused element itself, because the selectors of JupyterLab end in ":focus". The
+// listener is on the window, because that of JupyterLab is in the capture phase of the document.
+function keepKeys(root) {
+  const listen = (event) => {
+    if (!root.contains(event.target)) return;
+    const saves = (event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "s";
+    for (const node of [root, event.target]) {
+      node.toggleAttribute("data-lm-suppress-shortcuts", !saves);
+    }
+  };
+  window.addEventListener("keydown", listen, true);
+  return () => window.removeEventListener("keydown", listen, true);
+}
+
 // The function that anywidget calls.
 function render({ model, el }) {
   const host = widgetHost(model);
-  // JupyterLab must not see the keys that are pressed in the page.
-  const root = el.appendChild(h("div", { "data-lm-suppress-shortcuts": "true" }));
+  // In an article the head and the foot of the page are not landmarks of the whole notebook.
+  const root = el.appendChild(h("article", { "aria-label": "Explorer" }));
+  const release = keepKeys(root);
   new Explorer(root, host).start();
-  return host.end;
+  return () => {
+    release();
+    host.end();
+  };
 }
 
 export default { render };

@@ -1,0 +1,281 @@
+"""The view of a reader: its answer to a question, and the attention to the document."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from gatedjax._utils.types import Json, Output, Params, Tree
+from gatedjax.data.batches._cloze import ClozeBatches, ClozeShape
+from gatedjax.data.batches._encode_cloze import add_markers, encode_cloze
+from gatedjax.data.sets._cloze import PLACEHOLDER
+from gatedjax.data.text._tokenize import treebank_tokens
+from gatedjax.data.text._vocabulary import Vocabulary
+from gatedjax.explore._example import example_words
+from gatedjax.explore._state import State
+from gatedjax.explore._views import KEPT, LONGEST, Found, View, floats, line
+from gatedjax.models import GAReader
+from gatedjax.text._buckets import COARSE, width_of
+from gatedjax.text._reader import Reader, Reading, question, reading_of
+
+QUESTION_EDGES = (32, 128)
+"""Padded lengths of a question with its two markers; a longer question is refused."""
+CANDIDATE_EDGES = (16, 128)
+"""Padded numbers of candidates; more are refused."""
+
+
+class ReaderView(View):
+    """The view of a `Reader`, which answers a question about a document with one of the candidates.
+
+    Each question gets a table with the vectors of its words. The size of the table depends only on
+    the padded lengths, so that new words need no compilation. Out-of-vocabulary words get the
+    vectors of `Reader.with_words`.
+
+    Args:
+      reader: the trained reader.
+      tokenized: True if the texts are already tokens with spaces between them.
+
+    Attributes:
+      network: a description of the network.
+      fields: the input fields, each a dict of texts: "name", its field of `State`; "label"; and
+        "empty", the text that is shown in an empty field.
+      layered: False, because `layers` returns None.
+      max_len: the largest number of words that the model reads.
+    """
+
+    network = "a gated-attention reader"
+    title = "Which words of the document does the answer rest on?"
+    fields = (
+        {"name": "text", "label": "Document", "empty": "Paste a document"},
+        {
+            "name": "question",
+            "label": "Question",
+            "empty": "A sentence with @placeholder (or XXXXX) where the answer belongs",
+        },
+        {"name": "candidates", "label": "Candidates, one on each line", "empty": "Anna"},
+    )
+    layered = False
+
+    def __init__(self, reader: Reader, *, tokenized: bool = False) -> None:
+        super().__init__()
+        self._reader = reader
+        self._split: Callable[[str], list[str]] = str.split if tokenized else treebank_tokens
+        self.max_len = min(LONGEST, reader.data["max_doc_len"] or LONGEST)
+        self._asking = functools.lru_cache(KEPT)(self._ask)
+
+    @functools.cached_property
+    def _program(self) -> Any:
+        """A compiled function of (params, batch) that returns the output of the GA Reader.
+
+        `batch` is a batch of `ClozeBatches` with a single question: padded ids of the document and
+        the query, their lengths, and the occurrences of the candidates. The output is a
+        `GAReaderOutput` with log-probabilities of the candidates ("logits"), the attention to the
+        words of the query in each layer but the last, and that of the last layer to the document.
+        """
+        config = self._reader.config
+        letters = len(self._reader.characters) if config.characters.char_dim else 0
+
+        def run(params: Params, batch: Tree) -> Tree:
+            # The table has another size for each padded length, so the network is built for its
+            # size.
+            rows = params["embed"]["embedding"].shape[0]
+            network = GAReader(config, vocab_size=rows, num_characters=letters)
+            return network.apply({"params": params}, batch)
+
+        return jax.jit(run)
+
+    def example(self) -> dict[str, str]:
+        """Returns {"text", "question", "candidates"}, texts of words of the vocabulary.
+
+        "text" is the document, and "candidates" has a candidate on each line. The result is {} if
+        the vocabulary has fewer than three words.
+        """
+        words = example_words(self._reader.vocabulary.words)
+        if len(words) < 3:
+            return {}
+        return {
+            "text": " ".join([*words, *reversed(words)]),
+            "question": f"{PLACEHOLDER} {words[1]} {words[2]}",
+            "candidates": f"{words[0]}\n{words[-1]}",
+        }
+
+    def _ask(
+        self, document: tuple[str, ...], query_words: tuple[str, ...], candidates: tuple[str, ...]
+    ) -> tuple[Reading, np.ndarray, list[np.ndarray]]:
+        """Runs the reader on a document of N words and a query of Q words.
+
+        `document` and `query_words` are the words; Q counts the two markers that are added to the
+        query. Each of `candidates` is a possible answer. A hop is a layer of the reader, and a
+        gating hop attends from each word of the document to the words of the query. Returns (the
+        `Reading` with the probabilities of the candidates, the attention [N] of the last hop to the
+        document, a list with the attention [N, Q] of each gating hop).
+        """
+        source = question(" ".join(document), " ".join(query_words), candidates)
+        query = add_markers(source[0])
+        wide = width_of(len(document), LONGEST, COARSE)
+        long = width_of(len(query), QUESTION_EDGES[-1], QUESTION_EDGES)
+        shape = ClozeShape(
+            document=wide,
+            query=long,
+            candidates=width_of(len(candidates), CANDIDATE_EDGES[-1], CANDIDATE_EDGES),
+            # The occurrences fit into a mask, so that no positions are listed.
+            positions=1,
+            # All tokens of the document and of the question may be different words.
+            words=wide + long,
+        )
+        vocabulary, params = self._build_table((*document, *query), shape.words + 2)
+        encoded = encode_cloze(source, vocabulary)
+        spelling = None
+        if self._reader.config.characters.char_dim:
+            spelling = self._reader.characters.table(vocabulary)
+        batches = ClozeBatches.eval(encoded, batch_size=1, shapes=[shape], characters=spelling)
+        with self._lock:
+            output: Output = jax.device_get(self._program(params, batches[0]))
+        # A hop with a single view for all tokens has no attention to the words of the question.
+        hops = [
+            hop[0, : len(document), : len(query)] for hop in output.attention if hop.shape[-1] > 1
+        ]
+        reading = reading_of(encoded, 0, output, 0)
+        return reading, output.document_attention[0, : len(document)], hops
+
+    def _build_table(self, words: Sequence[str], rows: int) -> tuple[Vocabulary, Params]:
+        """Returns a vocabulary of only the given words, and parameters for it.
+
+        The result is (vocabulary, parameters of the reader). The table of word vectors in the
+        parameters has `rows` rows: the vectors of the vocabulary in its order, then zeros.
+        """
+        reader = self._reader
+        vectors, lowercase = reader.params["embed"]["embedding"], reader.vocabulary.lowercase
+        fold = str.lower if lowercase else str
+        have = [word for word in dict.fromkeys(map(fold, words)) if word in reader.vocabulary]
+        vocabulary = Vocabulary(have, lowercase=lowercase)
+        ids = [0, 1, *reader.vocabulary.encode(have)]
+        # Only the vectors of these words are copied, because the whole table may have gigabytes.
+        embed = {**reader.params["embed"], "embedding": vectors[np.array(ids)]}
+        small = type(reader)(
+            reader.config,
+            reader.data,
+            vocabulary,
+            reader.characters,
+            {**reader.params, "embed": embed},
+        ).with_words(words)
+        table = small.params["embed"]["embedding"]
+        filled = np.zeros((rows, table.shape[1]), table.dtype)
+        filled[: len(table)] = table
+        embed = {**small.params["embed"], "embedding": filled}
+        return small.vocabulary, {**small.params, "embed": embed}
+
+    def answer(self, state: State) -> Found:
+        """Computes the answer to the question of a state.
+
+        Returns (notes, answer). notes is a list of sentences for the user. answer is None for
+        missing or unsuitable input, else a dict for JSON with "title" (the predicted candidate),
+        "share" (its probability), "classes" (the candidates) with "probabilities", "details" (how
+        often each occurs), texts for the page, and "lines". A line is a dict of `line` with numbers
+        for the words of the document: first a line for each hop (layer of the reader) but the last,
+        whose "values" have for each word of the question the attention of each document word to it;
+        then the attention of the last hop to the words of the document.
+        """
+        words = tuple(self._split(" ".join(state.text.split())))
+        query = tuple(self._split(state.question.replace("XXXXX", PLACEHOLDER)))
+        names = [" ".join(self._split(text)) for text in state.candidates.splitlines()]
+        candidates = tuple(dict.fromkeys(name for name in names if name))
+        document = words[: self.max_len]
+        notes = []
+        if len(words) > len(document):
+            notes.append(
+                f"The document has {len(words):,} words; the first {len(document):,} are read."
+            )
+        wrong = self._find_fault(document, query, candidates)
+        if wrong:
+            return [*notes, wrong], None
+        reading, last, hops = self._asking(document, query, candidates)
+        places = {place.position for place in reading.places}
+        is_candidate = [place in places for place in range(len(document))]
+        is_known = [word in self._reader.vocabulary for word in document]
+        counts = [
+            sum(place.candidate == i for place in reading.places) for i in range(len(candidates))
+        ]
+        lines = [
+            line(
+                f"Hop {number}",
+                document,
+                is_known,
+                kept=is_candidate,
+                of=list(reading.query),
+                values=[floats(column.round(4)) for column in hop.T],
+                uniform=1 / len(reading.query),
+            )
+            for number, hop in enumerate(hops, 1)
+        ]
+        note = "What decides: the attention of the question to the document."
+        lines.append(
+            line(
+                "Last hop",
+                document,
+                is_known,
+                kept=is_candidate,
+                values=floats(last.round(6)),
+                uniform=1 / len(document),
+                note=note,
+            )
+        )
+        best = reading.best
+        return notes, {
+            "title": candidates[best],
+            "share": float(reading.probabilities[best]),
+            "head": "Candidate",
+            "classes": list(candidates),
+            "probabilities": floats(reading.probabilities),
+            "details": [f"{n} \u00d7" if n else "not in the document" for n in counts],
+            "note": "Words with a frame belong to a candidate.",
+            "lines": lines,
+        }
+
+    def _find_fault(
+        self, document: tuple[str, ...], query: tuple[str, ...], candidates: tuple[str, ...]
+    ) -> str:
+        """Returns a note for the user about missing or unsuitable input, or "".
+
+        The arguments are the words of the document and of the query, and the candidates, each with
+        spaces between its tokens.
+        """
+        if not document:
+            return "No document yet: paste one."
+        if not query:
+            return "No question yet: type one, with @placeholder where the answer belongs."
+        if PLACEHOLDER not in query:
+            return "The question has no @placeholder (or XXXXX) where the answer belongs."
+        if len(query) > QUESTION_EDGES[-1] - 2:
+            return f"A question has at most {QUESTION_EDGES[-1] - 2} words here, not {len(query)}."
+        if not candidates:
+            return "No candidate yet: type them, one on each line."
+        if len(candidates) > CANDIDATE_EDGES[-1]:
+            return f"There are at most {CANDIDATE_EDGES[-1]} candidates, not {len(candidates)}."
+        tokens = {token for candidate in candidates for token in candidate.split(" ")}
+        if tokens.isdisjoint(document):
+            return (
+                "None of the candidates occurs in the document: they are compared letter by letter."
+            )
+        return ""
+
+    def count_words(self, state: State) -> int:
+        """Returns the number of words of the document of a state, as the reader splits it."""
+        return len(self._split(state.text))
+
+    def layers(self, state: State) -> list[Json] | None:
+        """Returns None, because `answer` already has the attention of all layers."""
+        return None
+
+    def warm_up(self, closed: Callable[[], bool]) -> None:
+        """Compiles the programs for short texts.
+
+        `closed` returns True when the explorer has been closed; no further program is then
+        compiled.
+        """
+        # A document is rarely as short as the smallest padded length.
+        for edge in COARSE[1:3]:
+            if not closed():
+                self._asking(("a",) * edge, (PLACEHOLDER,), ("a",))

@@ -1,0 +1,266 @@
+"""The view of a translator: the translation, and its attention to the sentence."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from gatedjax import functional as F
+from gatedjax._utils.types import Json, Params, Tree
+from gatedjax.explore._example import example_text
+from gatedjax.explore._state import State
+from gatedjax.explore._views import KEPT, Found, View, grid, grids, line
+from gatedjax.models.ssan.translation import STOP, UNK
+from gatedjax.text._buckets import COARSE, width_of
+from gatedjax.text._translator import Translator, encode
+
+PIECES = 256
+"""Largest number of pieces, including the end, of a sentence; a longer sentence is refused."""
+# The mark of a space at the start of a piece, and the name of the stop token in grids.
+SPACE, END = "\u2581", "</s>"
+
+
+class TranslatorView(View):
+    """The view of a translator: the translation, and the attention of its layers to the source.
+
+    The attention weights of all decoder layers and heads to the source are
+
+        W = softmax(q k^T / sqrt(d)) [L, M, T, N]
+
+    for L layers, M heads, T pieces of the best translation and N pieces of the source, with the
+    queries q and keys k of the network and their width d. Pieces are the parts of words that the
+    network reads and writes. The weight of a pair of words is the sum over the pieces of the source
+    word and the mean over the pieces of the word of the translation.
+
+    Args:
+      translator: the trained `Translator`.
+
+    Attributes:
+      network: a description of the network.
+      fields: the input fields, each a dict of texts: "name", its field of `State`; "label"; and
+        "empty", the text that is shown in an empty field.
+      layered: True if `layers` returns grids, dicts with a number for each pair of words.
+      max_len: the largest number of words that the model reads.
+    """
+
+    network = "a Transformer"
+    title = "Which words does each word of the translation attend to?"
+    fields = ({"name": "text", "label": "Sentence", "empty": "Type a sentence to translate"},)
+
+    def __init__(self, translator: Translator) -> None:
+        super().__init__()
+        self._translator = translator
+        model, search = translator.model, translator.search
+        if model.config.gates.selective:
+            self.network = "a Transformer whose encoder selects whom words attend to"
+        room = PIECES
+        # Learned positions end at `max_length`, and a translation may be longer than its source.
+        if model.config.order.positions == "learned":
+            room = min(room, model.config.order.max_length - search.extra)
+        self._pieces = self.max_len = room
+        self._params = jax.device_put(translator.params)
+        self._translating = functools.lru_cache(KEPT)(self._translate)
+        self._aligning = functools.lru_cache(KEPT)(self._align)
+
+    def example(self) -> dict[str, str]:
+        """Returns {"text": a sentence of the first pieces in the vocabulary that are words}."""
+        bpe = self._translator.bpe
+        pieces = bpe.pieces(range(len(bpe)))
+        return {"text": example_text(p[1:] for p in pieces if p.startswith(SPACE) and len(p) > 3)}
+
+    @functools.cached_property
+    def _search(self) -> Any:
+        """A compiled function of (params, batch) that returns the ids of the translation.
+
+        `batch` has the ids of the T pieces of a single sentence, "tokens" [1, T] and "lengths" [1].
+        The result is an int array [L] for the L pieces of the longest possible translation; the ids
+        after the stop token have no meaning.
+        """
+        decode = self._translator.decode
+        return jax.jit(lambda params, batch: decode(params, batch)[0])
+
+    @functools.cached_property
+    def _look(self) -> Any:
+        """A compiled function of (params, batch) that returns (weights, selections).
+
+        `batch` has a sentence of N pieces ("tokens" [1, N], "lengths" [1]) and its translation of T
+        pieces ("targets" [1, T], "target_lengths" [1]). The weights are a list with the attention
+        [M, T, N] of each decoder layer to the source, for M heads. The selections are a list with
+        the output of each encoder layer, with the fields `weights` and `gates`, [1, M, N, N] or
+        None.
+        """
+        model = self._translator.model
+
+        def is_projection(module: Any, method: str) -> bool:
+            return module.name in ("query", "key") and module.parent.name == "source_attention"
+
+        def run(params: Params, batch: Tree) -> Tree:
+            # The network does not return its attention to the source, so the queries and keys of
+            # these layers are captured.
+            output, seen = model.apply(
+                {"params": params},
+                batch,
+                capture_intermediates=is_projection,
+                mutable="intermediates",
+            )
+            mask = F.length_mask(batch["lengths"], batch["tokens"].shape[1])[:, None, None]
+            weights = []
+            for number in range(model.config.decoder_layers):
+                layer = seen["intermediates"][f"decoder_{number}"]["source_attention"]
+                query, key = (
+                    layer[name]["__call__"][0].swapaxes(1, 2) for name in ("query", "key")
+                )
+                weights.append(F.masked_softmax(F.scaled_dot_product(query, key), mask)[0])
+            return weights, output.selections
+
+        return jax.jit(run)
+
+    def _batch(self, ids: tuple[int, ...]) -> dict[str, np.ndarray]:
+        """Returns the ids of a sentence as a padded batch: "tokens" [1, T] and "lengths" [1].
+
+        `ids` are the ids of the pieces of the sentence, and T is their padded number.
+        """
+        edge = width_of(len(ids), self._pieces, COARSE)
+        tokens = np.zeros((1, edge), np.int32)
+        tokens[0, : len(ids)] = ids
+        return {"tokens": tokens, "lengths": np.array([len(ids)], np.int32)}
+
+    def _translate(self, ids: tuple[int, ...]) -> tuple[int, ...]:
+        """Returns the ids of the pieces of the best translation, with the stop token as the last.
+
+        `ids` are the ids of the pieces of the source sentence, with the stop token.
+        """
+        with self._lock:
+            tokens = np.asarray(self._search(self._params, self._batch(ids)))
+        stops = np.flatnonzero(tokens == STOP)
+        return tuple(int(token) for token in tokens[: stops[0] + 1 if len(stops) else len(tokens)])
+
+    def _align(self, ids: tuple[int, ...], target: tuple[int, ...]) -> tuple[np.ndarray, Any]:
+        """Computes the attention of a translation to its source.
+
+        Returns (W, selections). W is [L, M, T, N] without padding: the attention of the T pieces of
+        `target` to the N pieces of the source `ids`, in L decoder layers with M heads. The
+        selections are a list with the output of each encoder layer, with the fields `weights` and
+        `gates`, [1, M, N', N'] with padding or None.
+        """
+        batch = self._batch(ids)
+        # The target is padded to the longest possible translation, so that all translations share a
+        # program.
+        room = batch["tokens"].shape[1] + self._translator.search.extra
+        batch["targets"] = np.zeros((1, room), np.int32)
+        batch["targets"][0, : len(target)] = target
+        batch["target_lengths"] = np.array([len(target)], np.int32)
+        with self._lock:
+            weights, selections = jax.device_get(self._look(self._params, batch))
+        return np.stack(weights)[:, :, : len(target), : len(ids)], selections
+
+    def _ids(self, state: State) -> tuple[str, tuple[int, ...]]:
+        """Returns (note, ids): the ids of the pieces of the text of `state`, with the stop token.
+
+        If the text is empty or too long, the note gives the reason and the ids are (); else it is
+        "".
+        """
+        (ids,) = encode(self._translator.bpe, [" ".join(state.text.split())])
+        if len(ids) <= 1:
+            return "No word yet: type a sentence.", ()
+        if len(ids) > self._pieces:
+            return (
+                f"The sentence has {len(ids) - 1:,} pieces, and at most {self._pieces - 1:,} can "
+                "be translated here: shorten it.",
+                (),
+            )
+        return "", tuple(int(piece) for piece in ids)
+
+    def answer(self, state: State) -> Found:
+        """Computes the translation of the text of a state.
+
+        Returns (notes, answer): a list of sentences for the user, and a dict for JSON with the keys
+        of `View.answer`, or None for a text that is empty or too long. "title" is the translation,
+        "lines" has the subword pieces of the text, and "classes" and "probabilities" are empty.
+        """
+        wrong, ids = self._ids(state)
+        if wrong:
+            return [wrong], None
+        translation = self._translator.bpe.decode(self._translating(ids))
+        pieces = self._show_pieces(ids[:-1])
+        is_known = [piece != UNK for piece in ids[:-1]]
+        return [], {
+            "title": translation or "(nothing)",
+            "share": None,
+            "head": None,
+            "classes": [],
+            "probabilities": [],
+            "details": None,
+            "note": "",
+            "lines": [line("The sentence, as pieces", pieces, is_known)],
+        }
+
+    def layers(self, state: State) -> list[Json] | None:
+        """Computes the grids of attention weights for the text of a state, as dicts for JSON.
+
+        A grid, see `grid`, has a row for each word of the translation and a column for each word of
+        the source. The first grid is the mean over the heads of the last decoder layer. Then come
+        the grids of all decoder layers, and those of the encoder layers, which have the subword
+        pieces of the source on both axes. The result is None for a text that is empty or too long.
+        """
+        wrong, ids = self._ids(state)
+        if wrong:
+            return None
+        target = self._translating(ids)
+        weights, selections = self._aligning(ids, target)
+        # A translation that reaches the limit has no stop token.
+        body = target[:-1] if target[-1] == STOP else target
+        rows, row_of = self._words(body)
+        columns, column_of = self._words(ids[:-1])
+        # The last column is that of the stop token, which belongs to no word.
+        into = np.zeros((len(ids), len(columns) + 1), np.float32)
+        into[np.arange(len(ids)), [*column_of, len(columns)]] = 1
+        out = np.zeros((len(rows), len(body)), np.float32)
+        out[row_of, np.arange(len(body))] = 1
+        out /= np.maximum(out.sum(axis=1, keepdims=True), 1)
+        between = out @ weights[:, :, : len(body)] @ into
+        names = [*columns, END]
+        note = "A row is a word of the translation, and what it attends to in the sentence."
+        draw = functools.partial(grid, rows=rows, columns=names, note=note)
+        results = [draw("Alignment: last layer, mean of heads", between[-1].mean(axis=0))]
+        for number, heads in enumerate(between, 1):
+            if number < len(between):
+                results.append(draw(f"Decoder layer {number}, mean of heads", heads.mean(axis=0)))
+            for head, values in enumerate(heads, 1):
+                results.append(draw(f"Decoder layer {number}, head {head}", values))
+        pieces = [*self._show_pieces(ids[:-1]), END]
+        note = "A row is a piece of the sentence, and what it attends to."
+        for number, selection in enumerate(selections, 1):
+            results += grids(f"Encoder layer {number}", selection, pieces, note)
+        return results
+
+    def _show_pieces(self, ids: Sequence[int]) -> list[str]:
+        """Returns the texts of the pieces with the given ids, without the mark of a space."""
+        # A piece may be only the mark of a space, which would be invisible.
+        pieces = [piece.replace(SPACE, "") for piece in self._translator.bpe.pieces(ids)]
+        return [piece or "\u2423" for piece in pieces]
+
+    def _words(self, ids: Sequence[int]) -> tuple[list[str], list[int]]:
+        """Returns the words that pieces form, and for each piece the position of its word.
+
+        `ids` are the ids of the pieces. The positions count from 0 in the list of words.
+        """
+        owner = self._translator.bpe.words(ids)
+        words = [""] * (owner[-1] + 1 if owner else 0)
+        for number, piece in zip(owner, self._translator.bpe.pieces(ids), strict=True):
+            words[number] += piece.replace(SPACE, "")
+        return [word or "\u2423" for word in words], owner
+
+    def warm_up(self, closed: Callable[[], bool]) -> None:
+        """Compiles the programs for short texts.
+
+        `closed` returns True when the explorer has been closed; no further program is then
+        compiled.
+        """
+        ids = (UNK, STOP)
+        if not closed():
+            target = self._translating(ids)
+        if not closed():
+            self._aligning(ids, target)
