@@ -9,8 +9,8 @@ def decode_text(content: bytes, path: str | Path) -> str:
 
     The mark would become a part of the first word.
 
-    >>> decode_text(b"\\xef\\xbb\\xbfAnna saw Emil.", "story.txt")
-    'Anna saw Emil.'
+        >>> decode_text(b"\\xef\\xbb\\xbfAnna saw Emil.", "story.txt")
+        'Anna saw Emil.'
 
     Args:
       content: the bytes of the file.

@@ -7,6 +7,7 @@ are those of its head, see `gatedjax.lexicon.Head`.
 
 import abc
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -349,6 +350,46 @@ class Target(abc.ABC):
         text may belong to several.
         """
         return [self.classes[i] for i in targets.tolist()]
+
+
+class ScoreTarget(Target):
+    """The base class of targets with a single logit: a number, or the score that gives a grade.
+
+    A larger logit means a larger number or a higher grade, so that a word lowers or raises it.
+    """
+
+    is_error: ClassVar[bool] = True
+
+    def rank_columns(self, readings: Readings, row: int) -> list[int]:
+        """Returns [0], the position of the single logit; `readings` and `row` are not used."""
+        return [0]
+
+    def measure_effect(self, parts: np.ndarray, columns: Sequence[int]) -> float:
+        """Returns the absolute value of `parts`, [1], the share of a word in the logit.
+
+        `columns` is not used.
+        """
+        return abs(float(parts[0]))
+
+    def group_words(self, weights: np.ndarray) -> tuple[tuple[Label, ...], np.ndarray]:
+        """Returns ("lower", "higher") and the weight of each word in these two groups: [D, 2].
+
+        `weights`, [D, 1], are the shares of D words in the logit; a group of words lowers it, and
+        the other raises it.
+        """
+        return SIDES, np.concatenate([-weights, weights], 1)
+
+    def name_groups(self, targets: np.ndarray) -> list[Any]:
+        """Returns for each text a frozenset of "lower", "higher" or both.
+
+        `targets`, [n], are the numbers, float64, or the grades from 0, int. A target at most the
+        median is lower, a target at least the median higher, and the median itself is both.
+        """
+        middle = np.median(targets)
+        return [
+            frozenset(itertools.compress(SIDES, (value <= middle, value >= middle)))
+            for value in targets.tolist()
+        ]
 
 
 def allow_points(best: float, count: int) -> float:

@@ -1,7 +1,6 @@
 """The target of a grade for each text, among grades with an order."""
 
 import dataclasses
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -14,8 +13,7 @@ from gatedjax.text._table import Label, parse_number
 from gatedjax.text._target_base import (
     LEAST_LOSS,
     MOST_SHOWN,
-    SIDES,
-    Target,
+    ScoreTarget,
     TargetOptions,
     list_shares,
     predict_class,
@@ -25,7 +23,7 @@ from gatedjax.text._target_metrics import ordinal_metrics
 
 
 @dataclasses.dataclass(frozen=True)
-class OrdinalTarget(Target):
+class OrdinalTarget(ScoreTarget):
     """The target of an ordinal regression, a grade for each text.
 
     It is constructed from `classes`, the tuple of the grades, the lowest grade first.
@@ -37,7 +35,6 @@ class OrdinalTarget(Target):
         "accuracy": "accuracy",
         "kappa": "quadratic kappa",
     }
-    is_error: ClassVar[bool] = True
 
     @classmethod
     def of_labels(
@@ -104,17 +101,6 @@ class OrdinalTarget(Target):
         """
         return predict_class(self, readings, row, open_words, note)
 
-    def rank_columns(self, readings: Readings, row: int) -> list[int]:
-        """Returns [0], the position of the single logit; `readings` and `row` are not used."""
-        return [0]
-
-    def measure_effect(self, parts: np.ndarray, columns: Sequence[int]) -> float:
-        """Returns the absolute value of `parts`, [1], the share of a word in the score.
-
-        `columns` is not used.
-        """
-        return abs(float(parts[0]))
-
     def render_prediction(self, readings: Readings, row: int) -> str:
         """Returns a line with the predicted grade, and the probabilities of the first eight grades.
 
@@ -136,26 +122,6 @@ class OrdinalTarget(Target):
         ]
         shown = ", ".join(steps[:MOST_SHOWN]) + ", ..." * (len(steps) > MOST_SHOWN)
         return f"The grade is {self.classes[0]}, or {shown} of the sum; the parts are exact."
-
-    def group_words(self, weights: np.ndarray) -> tuple[tuple[Label, ...], np.ndarray]:
-        """Returns ("lower", "higher") and the weight of each word in these two groups: [D, 2].
-
-        `weights`, [D, 1], are the shares of D words in the score; a group of words lowers the
-        grade, and the other raises it.
-        """
-        return SIDES, np.concatenate([-weights, weights], 1)
-
-    def name_groups(self, targets: np.ndarray) -> list[Any]:
-        """Returns for each text a frozenset of "lower", "higher" or both.
-
-        `targets`, int [n], are the grades from 0. A grade at most the median is lower, a grade at
-        least the median higher, and the median itself is both.
-        """
-        middle = np.median(targets)
-        return [
-            frozenset(itertools.compress(SIDES, (value <= middle, value >= middle)))
-            for value in targets.tolist()
-        ]
 
 
 def _read_grade(label: Label) -> float:

@@ -1,7 +1,6 @@
 """The target of a real number for each text."""
 
 import dataclasses
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -11,7 +10,7 @@ from gatedjax._utils.types import Json
 from gatedjax.lexicon import Readings, RealHead
 from gatedjax.text._prediction import REGRESSION, ValuePrediction
 from gatedjax.text._table import Label
-from gatedjax.text._target_base import SIDES, Target, TargetOptions
+from gatedjax.text._target_base import ScoreTarget, Target, TargetOptions
 from gatedjax.text._target_metrics import real_metrics
 
 _LEAST_RMSE = 0.01
@@ -20,7 +19,7 @@ _RANGES = 10
 
 
 @dataclasses.dataclass(frozen=True)
-class RealTarget(Target):
+class RealTarget(ScoreTarget):
     """The target of a regression, a real number for each text.
 
     It is constructed from `classes`, which is always ().
@@ -33,7 +32,6 @@ class RealTarget(Target):
         "r2": "R^2",
         "spearman": "Spearman",
     }
-    is_error: ClassVar[bool] = True
 
     @classmethod
     def make_places(cls, model_target: Target | None) -> "Values":
@@ -142,17 +140,6 @@ class RealTarget(Target):
         share = float(np.mean(readings.is_open[row]))
         return ValuePrediction(float(readings.logits[row, 0]), open_words, share, note)
 
-    def rank_columns(self, readings: Readings, row: int) -> list[int]:
-        """Returns [0], the position of the single logit; `readings` and `row` are not used."""
-        return [0]
-
-    def measure_effect(self, parts: np.ndarray, columns: Sequence[int]) -> float:
-        """Returns the absolute value of `parts`, [1], the share of a word in the number.
-
-        `columns` is not used.
-        """
-        return abs(float(parts[0]))
-
     def render_prediction(self, readings: Readings, row: int) -> str:
         """Returns the predicted number of the text `row`, from 0, with up to eight digits.
 
@@ -163,26 +150,6 @@ class RealTarget(Target):
     def render_rule(self, bias: np.ndarray) -> str:
         """Returns the sentence of the rule: the sum is the prediction. `bias` is not used."""
         return "The sum is the prediction, and the parts are exact, in the unit of the target."
-
-    def group_words(self, weights: np.ndarray) -> tuple[tuple[Label, ...], np.ndarray]:
-        """Returns ("lower", "higher") and the weight of each word in these two groups: [D, 2].
-
-        `weights`, [D, 1], are the shares of D words in the number; a group of words lowers it, and
-        the other raises it.
-        """
-        return SIDES, np.concatenate([-weights, weights], 1)
-
-    def name_groups(self, targets: np.ndarray) -> list[Any]:
-        """Returns for each text a frozenset of "lower", "higher" or both.
-
-        `targets`, float64 [n], are the numbers. A number at most the median is lower, a number at
-        least the median higher, and the median itself is both.
-        """
-        middle = np.median(targets)
-        return [
-            frozenset(itertools.compress(SIDES, (value <= middle, value >= middle)))
-            for value in targets.tolist()
-        ]
 
 
 class Values:
