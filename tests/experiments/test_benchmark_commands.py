@@ -26,6 +26,7 @@ OPTIONS = {
         *("--json", "--docs", "--figures"),
     ),
     "lexicon": ("--json", "--docs"),
+    "lexicon_folds": ("--folds", "--json", "--docs"),
     "own_text": ("--models", "--runs", "--minutes", "--json", "--docs"),
     "ssan": (
         *("--layers", "--size", "--repeats", "--clock", "--memory-size", "--json"),
