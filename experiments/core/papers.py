@@ -64,6 +64,7 @@ BENCHMARKS = (
     "ga_net",
     "ga_reader",
     "lexicon",
+    "lexicon_folds",
     "own_text",
     "recurrence",
     "ssan",
