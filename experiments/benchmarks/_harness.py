@@ -30,6 +30,8 @@ from gatedjax._utils.write import write_atomic
 R = TypeVar("R")
 Times = dict[str, list[float]]
 """The milliseconds of each turn, by contestant."""
+_MOST_COLUMNS = 1000
+"""No table is wider."""
 PACKAGES = ("jax", "jaxlib", "flax", "dm-haiku", "equinox", "keras", "torch")
 
 
@@ -213,7 +215,7 @@ def render(
 ) -> None:
     """Prints a table.
 
-    A table that must not wrap has at least 150 columns, because cut numbers are worse than lines
+    A table that must not wrap is as wide as its cells, because cut numbers are worse than lines
     that the terminal wraps.
 
     Args:
@@ -224,12 +226,14 @@ def render(
       wrap: False forbids line breaks in cells.
     """
     console = new_console()
-    console.width = console.width if wrap else max(console.width, 150)
     table = Table(title=title, title_justify="left")
     for place, head in enumerate(heads):
         table.add_column(head, justify="left" if place < texts else "right", no_wrap=not wrap)
     for line in lines:
         table.add_row(*line)
+    if not wrap:
+        terminal, console.width = console.width, _MOST_COLUMNS
+        console.width = max(terminal, console.measure(table).maximum)
     console.print(table)
 
 

@@ -138,7 +138,8 @@ def main(options: Options) -> Records:
     """Measures, prints and returns a row for each set."""
     sets = _harness.parse_sets(options.sets)
     rows = [measure(name, *files) for name, files in sets.items()]
-    _harness.render("a lexicon on labelled texts", HEADS, [cells_of(row) for row in rows])
+    lines = [cells_of(row) for row in rows]
+    _harness.render("a lexicon on labelled texts", HEADS, lines, wrap=False)
     machine = _harness.machine()
     if options.docs is not None:
         _harness.replace_section(options.docs, COMMAND, docs_section(rows, machine))
