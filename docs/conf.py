@@ -76,6 +76,7 @@ html_sidebars = {
         "docs/gallery",
         "docs/notebooks",
         "docs/own_loop",
+        "docs/own_text_measurements",
         "docs/recurrence_measurements",
         "docs/speed",
         "CHANGELOG",

@@ -127,7 +127,7 @@ def docs_section(rows: Records, machine: Json) -> str:
     """Returns the table and a description of the measurement, in Markdown."""
     return "\n\n".join(
         [
-            f"Written by `{COMMAND[:-7]} NAME=TRAIN,TEST ... --docs docs/own_text.md`. "
+            f"Written by `{COMMAND} docs/own_text_measurements.md NAME=TRAIN,TEST ...`. "
             + _harness.about(machine),
             "\n".join(_harness.markdown_table(HEADS, [cells_of(row) for row in rows])),
         ]

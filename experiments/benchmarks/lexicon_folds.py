@@ -138,7 +138,7 @@ def docs_section(rows: Records, folds: int, machine: Json) -> str:
     """Returns the table and a description of the measurement, in Markdown."""
     return "\n\n".join(
         [
-            f"Written by `{COMMAND[:-7]} NAME=FILE ... --docs docs/own_text.md`: {folds} folds, "
+            f"Written by `{COMMAND} docs/own_text_measurements.md NAME=FILE ...`: {folds} folds, "
             "losses with their standard errors. " + _harness.about(machine),
             "\n".join(_harness.markdown_table(HEADS, tabulate(rows))),
         ]
