@@ -1,4 +1,4 @@
-"""Writing of JSON lines to a file or to standard output."""
+"""Reading of lines of standard input, and writing of JSON lines."""
 
 import contextlib
 import sys
@@ -11,6 +11,45 @@ from gatedjax._utils.terminal import say
 from gatedjax._utils.write import open_atomic
 
 Write = Callable[[Any], object]
+Line = tuple[Sequence[str] | None, str]
+"""The texts of a line and "", or None and the reason why the line cannot be used."""
+STANDARD_INPUT = "-"
+"""The word that stands for standard input in place of texts or of a file."""
+
+
+def read_piped(encoding: str, inputs: Sequence[str]) -> Iterator[Line]:
+    """Reads standard input, with a text in each line.
+
+    Args:
+      encoding: the encoding of standard input.
+      inputs: the names of the texts that the model reads at once, such as ("text",).
+
+    Returns:
+      An iterator of ([text], "") for each line, or of (None, the reason) for a line that cannot be
+      used.
+
+    Raises:
+      ValueError: for a model of pairs, or if Python does not have the encoding.
+    """
+    from gatedjax.text._lines import check_encoding
+
+    if len(inputs) > 1:
+        raise ValueError(
+            "pairs of texts must be given as TEXT or in a --file, got standard input, whose lines "
+            "have no columns: give a .csv, .tsv or .jsonl --file"
+        )
+    return _piped_lines(encoding, check_encoding(encoding))
+
+
+def _piped_lines(encoding: str, codec: str) -> Iterator[Line]:
+    """Yields the lines of `read_piped`; `codec` is the name of the encoding for `open`."""
+    from gatedjax.text._lines import limited_lines, line_fault
+
+    # A line with bytes in another encoding gets an error, and the remaining lines are read.
+    sys.stdin.reconfigure(encoding=codec, errors="surrogateescape")  # type: ignore[union-attr]
+    for line in limited_lines(sys.stdin):
+        problem = line_fault(line, encoding)
+        yield ([line.rstrip("\r\n")], "") if problem is None else (None, problem)
 
 
 def json_line(value: Any, encoding: str = "utf-8") -> str:
