@@ -15,6 +15,7 @@ import time
 import numpy as np
 import pytest
 
+import gatedjax.text._lexicon_training as lexicon_module
 import gatedjax.text._training as training_module
 from gatedjax import data, export
 from gatedjax.__main__ import main
@@ -384,6 +385,43 @@ def test_after_ctrl_c_the_same_command_continues_with_the_same_bits(here, tmp_pa
     assert main(args) == 0
     assert names(tmp_path) == ["cut"]
     same_model(tmp_path / "cut", here / "model")
+
+
+@pytest.mark.parametrize(
+    ("model", "module", "name"),
+    [
+        ("lexicon", lexicon_module, "_start_fit"),
+        ("lexicon", lexicon_module, "read_labelled"),
+        ("ganet", training_module, "network_config"),
+    ],
+)
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_leaves_no_folder_if_nothing_can_be_continued(
+    model, module, name, number, status, here, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(module, name, lambda *args, **options: signal.raise_signal(number))
+    out = tmp_path / "new" / "cut"
+    assert main(["train", "reviews.csv", "--model", model, "--out", str(out)]) == status
+    assert capsys.readouterr().err.endswith("stopped\n")
+    assert names(tmp_path) == []
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_after_sigterm_a_network_is_continued_and_a_second_sigterm_ends_the_process(
+    here, tmp_path, capsys
+):
+    def stop():
+        signal.raise_signal(signal.SIGTERM)
+        handlers.append(signal.getsignal(signal.SIGTERM))
+
+    handlers = []
+    args = ["train", "reviews.csv", "--out", str(tmp_path / "cut"), *FAST]
+    with interrupted(3, stop):
+        assert main(args) == 0
+    assert "the same command continues" in capsys.readouterr().err
+    assert names(tmp_path) == ["cut.run"]
+    # The system itself handles the second signal, so that it also ends a process that compiles.
+    assert handlers == [signal.SIG_DFL]
 
 
 KILLED = """
