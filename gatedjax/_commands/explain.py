@@ -52,7 +52,7 @@ def _run(options: ExplainOptions) -> None:
     # A wrong path is reported before the model is loaded and run.
     check_place(options.html, begins=b"<!doctype html>")
     model = load_model(options.model, ("text", "pair", *TARGETS))
-    given = options.texts or ()
+    given: Sequence[str] = options.texts or ()
     reads_states = check_states(model, options.model, options.states, has_texts=bool(given))
     if not given and not reads_states:
         _list_words(model, options)
@@ -97,10 +97,11 @@ def _check_texts(given: Sequence[str], model: Any) -> Sequence[str]:
     from gatedjax.text._table import fault
 
     if given == (STANDARD_INPUT,):
-        texts = []
-        for number, (line, why) in enumerate(read_piped("utf-8", COLUMNS[model.kind].inputs), 1):
+        texts: list[str] = []
+        lines = read_piped("utf-8", COLUMNS[model.kind].inputs)
+        for number, (line, problem) in enumerate(lines, 1):
             if line is None or not line[0].strip():
-                reason = why or "the line is empty"
+                reason = problem or "the line is empty"
                 raise ValueError(f"line {number:,} of standard input must be a text: {reason}")
             texts += line
         if not texts:
