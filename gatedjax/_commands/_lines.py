@@ -17,34 +17,17 @@ STANDARD_INPUT = "-"
 """The word that stands for standard input in place of texts or of a file."""
 
 
-def read_piped(encoding: str, inputs: Sequence[str]) -> Iterator[Line]:
-    """Reads standard input, with a text in each line.
+def read_piped(encoding: str) -> Iterator[Line]:
+    """Yields ([text], "") for each line of standard input, or (None, reason).
 
-    Args:
-      encoding: the encoding of standard input.
-      inputs: the names of the texts that the model reads at once, such as ("text",).
-
-    Returns:
-      An iterator of ([text], "") for each line, or of (None, the reason) for a line that cannot be
-      used.
+    The reason says why the line cannot be used. `encoding` is the encoding of standard input.
 
     Raises:
-      ValueError: for a model of pairs, or if Python does not have the encoding.
+      ValueError: if Python does not have the encoding.
     """
-    from gatedjax.text._lines import check_encoding
+    from gatedjax.text._lines import check_encoding, limited_lines, line_fault
 
-    if len(inputs) > 1:
-        raise ValueError(
-            "pairs of texts must be given as TEXT or in a --file, got standard input, whose lines "
-            "have no columns: give a .csv, .tsv or .jsonl --file"
-        )
-    return _piped_lines(encoding, check_encoding(encoding))
-
-
-def _piped_lines(encoding: str, codec: str) -> Iterator[Line]:
-    """Yields the lines of `read_piped`; `codec` is the name of the encoding for `open`."""
-    from gatedjax.text._lines import limited_lines, line_fault
-
+    codec = check_encoding(encoding)
     # A line with bytes in another encoding gets an error, and the remaining lines are read.
     sys.stdin.reconfigure(encoding=codec, errors="surrogateescape")  # type: ignore[union-attr]
     for line in limited_lines(sys.stdin):

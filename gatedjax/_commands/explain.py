@@ -93,13 +93,16 @@ def _check_texts(given: Sequence[str], model: Any) -> Sequence[str]:
     Raises:
       ValueError: if a text cannot be used, or if a text of a pair is missing.
     """
-    from gatedjax.text._prediction import COLUMNS
     from gatedjax.text._table import fault
 
     if given == (STANDARD_INPUT,):
         texts: list[str] = []
-        lines = read_piped("utf-8", COLUMNS[model.kind].inputs)
-        for number, (line, problem) in enumerate(lines, 1):
+        if model.inputs > 1:
+            raise ValueError(
+                "TEXT must be premise and hypothesis in turns, got standard input, whose lines "
+                "have no columns: give both texts as TEXT"
+            )
+        for number, (line, problem) in enumerate(read_piped("utf-8"), 1):
             if line is None or not line[0].strip():
                 reason = problem or "the line is empty"
                 raise ValueError(f"line {number:,} of standard input must be a text: {reason}")

@@ -128,7 +128,12 @@ def _lines(options: PredictOptions, kind: str) -> Iterable[Line]:
         check_inputs(columns, kind)
         table = open_table(options.file, columns, encoding=options.encoding)
         return ((None, row.reason) if isinstance(row, Aside) else (row.inputs, "") for row in table)
-    return read_piped(options.encoding, inputs)
+    if len(inputs) > 1:
+        raise ValueError(
+            "pairs of texts must be given as TEXT or in a --file, got standard input, whose lines "
+            "have no columns: give a .csv, .tsv or .jsonl --file"
+        )
+    return read_piped(options.encoding)
 
 
 def _without_dash(options: PredictOptions) -> PredictOptions:

@@ -667,6 +667,10 @@ def test_pairs_are_known_by_their_columns(here, tmp_path, capsys):
     assert len(one["kept"]) == 2
     assert "in turns, got 1" in refused(["predict", out, "a dog"], capsys)
     assert "in turns, got 1" in refused(["explain", out, "a dog"], capsys)
+    for command in ("predict", "explain"):
+        assert "got standard input, whose lines have no columns" in refused(
+            [command, out, "-"], capsys
+        )
     assert main(["evaluate", out, str(path), "--text", "s1", "s2", "--label", "verdict"]) == 0
     assert "accuracy" in capsys.readouterr().out
     assert main(["explain", out, "a dog", "a cat", "--json"]) == 0
