@@ -5,6 +5,7 @@ import sys
 
 from gatedjax._utils.cli import choose, program
 from gatedjax._utils.program_cache import take_cache_option, use_program_cache
+from gatedjax._utils.sigterm import STATUS, Terminated
 from gatedjax._utils.terminal import say, while_read
 
 COMMANDS = {
@@ -49,6 +50,9 @@ def main(args: list[str] | None = None) -> int:
     except KeyboardInterrupt:  # in a part of a command that saves no work
         say("stopped", file=sys.stderr)
         return 130
+    except Terminated:
+        say("stopped", file=sys.stderr)
+        return STATUS
 
 
 if __name__ == "__main__":

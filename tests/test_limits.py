@@ -198,7 +198,7 @@ def test_tables_have_a_largest_number_of_columns(tmp_path):
 
 
 def test_a_line_of_standard_input_is_read_as_far_as_a_line_may_be_long(monkeypatch):
-    from gatedjax._commands.predict import _read_piped
+    from gatedjax._commands._lines import read_piped
 
     asked = []
 
@@ -213,7 +213,7 @@ def test_a_line_of_standard_input_is_read_as_far_as_a_line_may_be_long(monkeypat
     monkeypatch.setattr(_lines, "LONGEST", 20)
     lines = "short\n" + "x" * 1000 + "\nlast"
     monkeypatch.setattr(sys, "stdin", Stream(io.BytesIO(lines.encode())))
-    assert list(_read_piped("utf-8")) == [
+    assert list(read_piped("utf-8")) == [
         (["short"], ""),
         (None, "longer than 20 characters"),
         (["last"], ""),

@@ -1,4 +1,4 @@
-"""Writing of JSON lines to a file or to standard output."""
+"""Reading of lines of standard input, and writing of JSON lines."""
 
 import contextlib
 import sys
@@ -11,6 +11,28 @@ from gatedjax._utils.terminal import say
 from gatedjax._utils.write import open_atomic
 
 Write = Callable[[Any], object]
+Line = tuple[Sequence[str] | None, str]
+"""The texts of a line and "", or None and the reason why the line cannot be used."""
+STANDARD_INPUT = "-"
+"""The word that stands for standard input in place of texts or of a file."""
+
+
+def read_piped(encoding: str) -> Iterator[Line]:
+    """Yields ([text], "") for each line of standard input, or (None, reason).
+
+    The reason says why the line cannot be used. `encoding` is the encoding of standard input.
+
+    Raises:
+      ValueError: if Python does not have the encoding.
+    """
+    from gatedjax.text._lines import check_encoding, limited_lines, line_fault
+
+    codec = check_encoding(encoding)
+    # A line with bytes in another encoding gets an error, and the remaining lines are read.
+    sys.stdin.reconfigure(encoding=codec, errors="surrogateescape")  # type: ignore[union-attr]
+    for line in limited_lines(sys.stdin):
+        problem = line_fault(line, encoding)
+        yield ([line.rstrip("\r\n")], "") if problem is None else (None, problem)
 
 
 def json_line(value: Any, encoding: str = "utf-8") -> str:

@@ -1,12 +1,13 @@
 """`gatedjax explain MODEL TEXT`: shows the words that a prediction rests on."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
-from gatedjax._commands._lines import in_turns, say_json
+from gatedjax._commands._lines import STANDARD_INPUT, in_turns, read_piped, say_json
 from gatedjax._commands._states import check_states
 from gatedjax._utils.cli import fail, parse, program, refusals
 from gatedjax._utils.options import Flag, Unset
@@ -29,8 +30,8 @@ class ExplainOptions:
     texts: Annotated[
         Unset[tuple[str, ...]], tyro.conf.Positional, tyro.conf.arg(metavar="[TEXT ...]")
     ] = None
-    """The texts. For pairs of texts, give premise and hypothesis in turns. A network needs at least
-    one text."""
+    """The texts. For pairs of texts, give premise and hypothesis in turns. A single - stands for
+    the lines of standard input. A network needs at least one text."""
     states: Unset[Path] = None
     """A file with the tokens and vectors of the texts (.npz), for a model that was trained with
     --states, in place of TEXT."""
@@ -46,22 +47,17 @@ def _run(options: ExplainOptions) -> None:
     from gatedjax.text._prediction import TARGETS
     from gatedjax.text._saved import load_model
     from gatedjax.text._show import html_page
-    from gatedjax.text._table import fault
     from gatedjax.text._target_show import target_page
 
     # A wrong path is reported before the model is loaded and run.
     check_place(options.html, begins=b"<!doctype html>")
     model = load_model(options.model, ("text", "pair", *TARGETS))
-    given = options.texts or ()
+    given: Sequence[str] = options.texts or ()
     reads_states = check_states(model, options.model, options.states, has_texts=bool(given))
     if not given and not reads_states:
         _list_words(model, options)
         return
-    if len(given) % model.inputs:
-        raise ValueError(f"TEXT must be premise and hypothesis in turns, got {len(given)} texts")
-    for number, text in enumerate(given, 1):
-        if why := fault(text, "utf-8"):
-            raise ValueError(f"text {number} must be a text in UTF-8, got {text!r:.40}: {why}")
+    given = _check_texts(given, model)
     explanations: list[Any]
     if options.states is not None:
         from gatedjax.text._states import read_states
@@ -85,6 +81,44 @@ def _run(options: ExplainOptions) -> None:
             say_json(explanation.to_json())
         else:
             say(explanation.render())
+
+
+def _check_texts(given: Sequence[str], model: Any) -> Sequence[str]:
+    """Returns the texts of the command line, or for - the lines of standard input.
+
+    Args:
+      given: the texts of the command line.
+      model: the loaded model, which reads a text or a pair of texts at once.
+
+    Raises:
+      ValueError: if a text cannot be used, or if a text of a pair is missing.
+    """
+    from gatedjax.text._table import fault
+
+    if given == (STANDARD_INPUT,):
+        texts: list[str] = []
+        if model.inputs > 1:
+            raise ValueError(
+                "TEXT must be premise and hypothesis in turns, got standard input, whose lines "
+                "have no columns: give both texts as TEXT"
+            )
+        for number, (line, problem) in enumerate(read_piped("utf-8"), 1):
+            if line is None or not line[0].strip():
+                reason = problem or "the line is empty"
+                raise ValueError(f"line {number:,} of standard input must be a text: {reason}")
+            texts += line
+        if not texts:
+            raise ValueError(
+                "TEXT - must be lines of standard input, got an empty input: give a text in each "
+                "line"
+            )
+        return texts
+    if len(given) % model.inputs:
+        raise ValueError(f"TEXT must be premise and hypothesis in turns, got {len(given)} texts")
+    for number, text in enumerate(given, 1):
+        if why := fault(text, "utf-8"):
+            raise ValueError(f"text {number} must be a text in UTF-8, got {text!r:.40}: {why}")
+    return given
 
 
 def _list_words(model: Any, options: ExplainOptions) -> None:

@@ -5,13 +5,13 @@ import functools
 import itertools
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
-from gatedjax._commands._lines import in_turns, lines_to
+from gatedjax._commands._lines import STANDARD_INPUT, Line, in_turns, lines_to, read_piped
 from gatedjax._commands._states import check_states
 from gatedjax._commands._thresholds import THRESHOLD_ARGUMENTS, Thresholds, set_thresholds
 from gatedjax._utils.cli import parse, program, refusals
@@ -36,12 +36,13 @@ class PredictOptions:
 
     It writes a line of JSON for each text, with its label, its probability, the words with open
     gates and the density, or with an error. For a tagger the line has words, tags and
-    probabilities, for several labels "labels" and "probabilities", and for a number "value".
+    probabilities, for several labels "labels" and "probabilities", and for a number "value". The
+    exit status is 1 if all lines have an error.
 
     For example:
     $ gatedjax predict model "a dull film"
     $ gatedjax predict model --file in.csv --out out.jsonl
-    $ cat lines.txt | gatedjax predict model
+    $ cat lines.txt | gatedjax predict model -
     """
 
     model: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
@@ -49,11 +50,12 @@ class PredictOptions:
     texts: Annotated[
         Unset[tuple[str, ...]], tyro.conf.Positional, tyro.conf.arg(metavar="[TEXT ...]")
     ] = None
-    """The texts. For pairs of texts, give premise and hypothesis in turns."""
+    """The texts. For pairs of texts, give premise and hypothesis in turns. A single - stands for
+    the lines of standard input."""
     file: Unset[Path] = None
     """A file with the texts: .csv, .tsv or .jsonl, the lines of a .txt file (without fastText's
-    labels), a folder of .txt files, or for a tagger the words of a .conll file (default: the lines
-    of standard input, if no text is given)."""
+    labels), a folder of .txt files, for a tagger the words of a .conll file, or - for the lines of
+    standard input (default: standard input, if no text is given)."""
     states: Unset[Path] = None
     """A file with the tokens and vectors of the texts (.npz), for a model that was trained with
     --states, in place of TEXT and --file."""
@@ -77,10 +79,6 @@ class PredictOptions:
     among two, as spam=0.3 (default: the thresholds of the training)."""
     overwrite: Flag = False
     """Replace the file of --out."""
-
-
-Line = tuple[Sequence[str] | None, str]
-"""The texts of a line and "", or None and the reason why the line cannot be used."""
 
 
 def _sentences(options: PredictOptions) -> Iterable[Line]:
@@ -135,22 +133,17 @@ def _lines(options: PredictOptions, kind: str) -> Iterable[Line]:
             "pairs of texts must be given as TEXT or in a --file, got standard input, whose lines "
             "have no columns: give a .csv, .tsv or .jsonl --file"
         )
-    return _read_piped(options.encoding)
+    return read_piped(options.encoding)
 
 
-def _read_piped(encoding: str) -> Iterator[Line]:
-    """Yields ([text], "") for each line of standard input, or (None, reason).
+def _without_dash(options: PredictOptions) -> PredictOptions:
+    """Returns the options without a - for standard input, which is read without TEXT and --file.
 
-    The reason says why the line cannot be used.
+    A - among other texts is a text.
     """
-    from gatedjax.text._lines import check_encoding, limited_lines, line_fault
-
-    codec = check_encoding(encoding)
-    # A line with bytes in another encoding gets an error, and the remaining lines are predicted.
-    sys.stdin.reconfigure(encoding=codec, errors="surrogateescape")  # type: ignore[union-attr]
-    for line in limited_lines(sys.stdin):
-        problem = line_fault(line, encoding)
-        yield ([line.rstrip("\r\n")], "") if problem is None else (None, problem)
+    if options.texts == (STANDARD_INPUT,) or str(options.file) == STANDARD_INPUT:
+        return dataclasses.replace(options, texts=None, file=None)
+    return options
 
 
 def _abstain(prediction: Any, least: float | None) -> Json:
@@ -173,7 +166,8 @@ def _abstain(prediction: Any, least: float | None) -> Json:
     return {**line, "label": None, "note": "; ".join(notes)}
 
 
-def _run(options: PredictOptions) -> None:
+def _run(options: PredictOptions) -> int:
+    """Predicts the texts and writes a line for each; returns the exit status, see `main`."""
     from gatedjax.export._folder import list_written
     from gatedjax.text._lines import suggest_encoding
     from gatedjax.text._prediction import LABELS, REGRESSION, TARGETS, Failure
@@ -186,6 +180,7 @@ def _run(options: PredictOptions) -> None:
         raise FileExistsError(f"{options.out} exists: --overwrite replaces it")
     if options.texts and options.file is not None:
         raise ValueError("TEXT or --file must be left out, got both: give one of the two")
+    options = _without_dash(options)
     model = load_model(options.model, ("text", "pair", "tags", *TARGETS))
     tagger = model.kind == "tags"
     if options.abstain is not None and (tagger or model.kind in (LABELS, REGRESSION)):
@@ -249,15 +244,18 @@ def _run(options: PredictOptions) -> None:
         say("", file=sys.stderr)
     if failed:
         hint = "" if options.file is None else suggest_encoding(options.file, options.encoding)
-        say(f"{failed:,} of {done:,} lines could not be used (error){hint}", file=sys.stderr)
+        nothing = "" if failed < done else ", so there is no prediction"
+        count = f"{failed:,} of {done:,} lines could not be used (error)"
+        say(f"{count}{nothing}{hint}", file=sys.stderr)
+    # An input without a line has no line that failed.
+    return 1 if failed and failed == done else 0
 
 
 def main(args: list[str]) -> int:
-    """Runs the command and returns 0; errors exit with status 2.
+    """Runs the command; returns 0, or 1 if no line could be used; errors exit with status 2.
 
     `args` are the words of the command line after the name of the command.
     """
     options = parse(PredictOptions, args, f"{program()} predict", words="texts")
     with refusals(_ARGUMENTS):
-        _run(options)
-    return 0
+        return _run(options)

@@ -16,6 +16,7 @@ from gatedjax._utils.cpu import prepare_cpu
 from gatedjax._utils.groups import with_grouped_names
 from gatedjax._utils.options import Flag, Unset
 from gatedjax._utils.removed import without_removed_options
+from gatedjax._utils.sigterm import raise_on_sigterm
 from gatedjax._utils.terminal import say
 from gatedjax.export import ModelCard
 from gatedjax.export._card import title_of
@@ -414,7 +415,9 @@ def _open_data(command: TrainOptions, kind: str, data: str, split: str) -> Data:
 def _train(command: TrainOptions, kind: str, options: TextOptions) -> int:
     """Trains a model, writes it to a folder and returns the exit status.
 
-    It is 0, or after Ctrl-C or SIGTERM the status of a stopped run, such as 130.
+    It is 0, or after Ctrl-C or SIGTERM the status of a stopped run, such as 130. A signal while
+    texts are read, or while a model without a network is fitted, raises KeyboardInterrupt or
+    `Terminated`, and the files of the run are removed.
 
     Args:
       command: the options of the command, with the data and the folder of the model.
@@ -452,7 +455,7 @@ def _train(command: TrainOptions, kind: str, options: TextOptions) -> int:
             "test_states": command.test_states,
         }
     # The model is written only at the end, so that an interrupted training leaves no half model.
-    with WorkFolder(run) as work:
+    with raise_on_sigterm(), WorkFolder(run) as work:
         try:
             trained = train_any(
                 kind,
@@ -524,7 +527,10 @@ def _card(command: TrainOptions, kind: str, report: Any, options: TextOptions) -
 
 
 def main(args: list[str]) -> int:
-    """Runs the command and returns 0, or 130 after Ctrl-C; errors exit with status 2.
+    """Runs the command and returns its exit status; errors exit with status 2.
+
+    It is 0, or after Ctrl-C 130. SIGTERM gives 0 for a network, whose run is saved and can be
+    continued, and raises `Terminated` if there is nothing to continue.
 
     `args` are the words of the command line after the name of the command.
     """

@@ -29,10 +29,11 @@ from gatedjax.explore._lexicon_view import LexiconView
 from gatedjax.explore._open import view_of
 from gatedjax.explore._removal import MOST_REMOVED, Removal
 from gatedjax.explore._state import HARD, Mode, State, check_state
-from gatedjax.explore._views import LONGEST, View, floats, grids
+from gatedjax.explore._views import LONGEST, Found, View, floats, grids
 from gatedjax.models import GANet
 from gatedjax.text._buckets import COARSE, width_of
 from gatedjax.text._model import TextOutput, TrainedModel, take_row
+from gatedjax.text._prediction import LEXICONS
 from gatedjax.text._states import EncodedText
 from gatedjax.text._tokens import Tokenizer
 
@@ -42,6 +43,11 @@ LAYERED = ("agt", "ssan")
 """Names of the networks with layers that the explorer shows."""
 _QUICK = {"xla_backend_optimization_level": 0}
 """Options that halve the time to compile; a text of 256 words then takes 8 ms instead of 2."""
+_OTHER_UNITS = (
+    "The models show different tokens, because each of them learned its units from its training "
+    "texts."
+)
+"""The note for two models whose tokens of a text differ."""
 # Results of texts that stay in memory, because a user goes back and forth between a few texts.
 _KEPT_TEXTS = 64
 
@@ -49,10 +55,24 @@ _KEPT_TEXTS = 64
 def tokenizer_of(model: Any) -> Tokenizer:
     """Returns the rule that splits texts into words, for a trained model of any kind.
 
-    This is the `Tokenizer` of a `TrainedModel`. A `LexiconModel`, a `Reader` or a `Translator` gets
-    the default, `Tokenizer()`, which splits a text into words and punctuation marks.
+    This is the `Tokenizer` of a `TrainedModel` or of a `LexiconModel`. A `StatesModel`, a `Reader`
+    or a `Translator` gets the default, `Tokenizer()`, which splits a text into words and
+    punctuation marks.
     """
+    if getattr(model, "network", None) in LEXICONS:
+        rule: Tokenizer = model.splitter.tokenizer
+        return rule
     return model.tokenizer if isinstance(model, TrainedModel) else Tokenizer()
+
+
+def _differ_in_tokens(answers: Sequence[Found]) -> bool:
+    """Returns True if two lexicons show different tokens for a text, ignoring case.
+
+    `answers` are the results of `LexiconView.answer`, a pair of notes and an answer for each model.
+    """
+    # The first line has the words of the text, and a second line the pairs of open neighbours.
+    shown = [answer["lines"][0]["tokens"] for _, answer in answers if answer is not None]
+    return len({tuple(token.lower() for token in tokens) for tokens in shown}) > 1
 
 
 @dataclasses.dataclass(eq=False)
@@ -69,7 +89,7 @@ class Explorer:
 
     Raises:
       ValueError: if the numbers of models and names differ, or two models have different kinds or
-        split texts in different ways.
+        split texts by different rules.
     """
 
     models: Sequence[Any]
@@ -92,15 +112,35 @@ class Explorer:
                 "models must be of the same kind, such as two classifiers of single texts, got "
                 f"{kinds}"
             )
-        if any(tokenizer_of(model) != self.tokenizer for model in self.models):
-            names = " and ".join(tokenizer_of(model).name for model in self.models)
-            raise ValueError(
-                f"models must split texts in the same way, got models with the tokens {names}"
-            )
+        self._check_tokenizers()
         self.views = [view for view in views if view is not None]
         self.programs = [] if self.views else [Programs(model) for model in self.models]
         self._parts: list[View | Programs] = [*self.views, *self.programs]
         self._closed = False
+
+    def _check_tokenizers(self) -> None:
+        """Raises ValueError if the models split a text by different rules.
+
+        Two networks must have equal rules, because the page shows the words of a text once for both
+        of them. Each lexicon has a line of words, so that two lexicons need only the same kind of
+        tokens, and their learned units may differ.
+        """
+        rules = [tokenizer_of(model) for model in self.models]
+        if len({(rule.kind, rule.function) for rule in rules}) > 1:
+            got = " and ".join(
+                f"{rule.name!r} ({name})" for rule, name in zip(rules, self.names, strict=True)
+            )
+            raise ValueError(
+                "models must have the same kind of tokens, because the page shows their words side "
+                f"by side, got {got}: train one of them again with the tokens of the other"
+            )
+        has_lexicons = all(getattr(model, "network", None) in LEXICONS for model in self.models)
+        if not has_lexicons and any(rule != rules[0] for rule in rules):
+            raise ValueError(
+                "models must split texts into the same tokens, because the page shows them once, "
+                f"got {' and '.join(self.names)}, whose tokens of the kind {rules[0].name!r} were "
+                "learned from different texts: show each of them on its own page"
+            )
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -295,6 +335,8 @@ class Explorer:
         answers = [view.answer(state) for view in self.views]
         # Two models may have the same note, which is shown once.
         notes = list(dict.fromkeys(note for notes_of_view, _ in answers for note in notes_of_view))
+        if isinstance(self.views[0], LexiconView) and _differ_in_tokens(answers):
+            notes.append(_OTHER_UNITS)
         return {
             "words": self.views[0].count_words(state),
             "notes": notes,

@@ -9,7 +9,7 @@ import numpy as np
 
 from gatedjax._utils.types import Json, Output, Params, Tree
 from gatedjax.data.batches._cloze import ClozeBatches, ClozeShape
-from gatedjax.data.batches._encode_cloze import add_markers, encode_cloze
+from gatedjax.data.batches._encode_cloze import add_markers, encode_cloze, find_phrase
 from gatedjax.data.sets._cloze import PLACEHOLDER
 from gatedjax.data.text._tokenize import treebank_tokens
 from gatedjax.data.text._vocabulary import Vocabulary
@@ -126,7 +126,7 @@ class ReaderView(View):
             words=wide + long,
         )
         vocabulary, params = self._build_table((*document, *query), shape.words + 2)
-        encoded = encode_cloze(source, vocabulary)
+        encoded = encode_cloze(source, vocabulary, whole_candidates=True)
         spelling = None
         if self._reader.config.characters.char_dim:
             spelling = self._reader.characters.table(vocabulary)
@@ -195,9 +195,6 @@ class ReaderView(View):
         places = {place.position for place in reading.places}
         is_candidate = [place in places for place in range(len(document))]
         is_known = [word in self._reader.vocabulary for word in document]
-        counts = [
-            sum(place.candidate == i for place in reading.places) for i in range(len(candidates))
-        ]
         lines = [
             line(
                 f"Hop {number}",
@@ -229,7 +226,7 @@ class ReaderView(View):
             "head": "Candidate",
             "classes": list(candidates),
             "probabilities": floats(reading.probabilities),
-            "details": [f"{n} \u00d7" if n else "not in the document" for n in counts],
+            "details": [f"{n} \u00d7" if n else "not in the document" for n in reading.counts],
             "note": "Words with a frame belong to a candidate.",
             "lines": lines,
         }
@@ -254,10 +251,10 @@ class ReaderView(View):
             return "No candidate yet: type them, one on each line."
         if len(candidates) > CANDIDATE_EDGES[-1]:
             return f"There are at most {CANDIDATE_EDGES[-1]} candidates, not {len(candidates)}."
-        tokens = {token for candidate in candidates for token in candidate.split(" ")}
-        if tokens.isdisjoint(document):
+        if not any(find_phrase(document, candidate.split(" ")) for candidate in candidates):
             return (
-                "None of the candidates occurs in the document: they are compared letter by letter."
+                "None of the candidates occurs in the document: a candidate must occur as a whole, "
+                "letter by letter."
             )
         return ""
 

@@ -40,7 +40,8 @@ class AnswerOptions:
     question: str
     """The sentence with @placeholder (or XXXXX) in the place of the answer."""
     candidates: tuple[str, ...]
-    """Possible answers; put a candidate of several words in quotes."""
+    """Possible answers. A candidate of several words stands in quotes, and counts only where all of
+    them follow each other: for each mention of a surname give the surname alone."""
     embeddings: Unset[Path] = None
     """GloVe file with vectors for words that training has not seen (default: random vectors)."""
     tokenized: bool = False
@@ -94,15 +95,15 @@ def answer(options: AnswerOptions, open_reader: Callable[[Path], Reader], consol
     # has no vector yet.
     reader = open_reader(options.folder)
     reader = reader.with_words([*words, *source[0]["query"]], options.embeddings)
-    (reading,) = reader.answer_questions(source)
+    (reading,) = reader.answer_questions(source, whole_candidates=True)
     # The probability of a candidate is the attention to its places, so there is nothing to compare.
     if not reading.places:
         raise ValueError(
-            "candidates must occur in the document letter by letter, got "
+            "candidates must occur in the document as a whole and letter by letter, got "
             f"{', '.join(map(repr, reading.candidates))}, which do not: spell them as the document "
             "does"
         )
-    counts = [sum(p.candidate == i for p in reading.places) for i in range(len(reading.candidates))]
+    counts = reading.counts
     # Candidates of equal probability stay in the order of the command line.
     order = sorted(range(len(counts)), key=lambda i: (-reading.probabilities[i], i))
     for i in order:

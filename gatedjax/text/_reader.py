@@ -11,7 +11,7 @@ import numpy as np
 
 from gatedjax import data as gdata
 from gatedjax._utils.types import Json, Params, Tree
-from gatedjax.data.batches._encode_cloze import add_markers
+from gatedjax.data.batches._encode_cloze import add_markers, find_phrase
 from gatedjax.data.sets import _cloze
 from gatedjax.models import GAReader, GAReaderConfig, GAReaderTask
 from gatedjax.text._folders import CHARACTERS, VOCABULARY, explain_faults, open_folder
@@ -59,6 +59,16 @@ class Reading:
     """The occurrences of all candidates, sorted by candidate, then by position."""
     query: tuple[str, ...]
     """The words of the query with the markers; `Place.hops` has an entry for each."""
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The number of times that each candidate occurs as a whole in the part that was read."""
+        tokens = self.example["tokens"]
+        read = {(place.candidate, place.position) for place in self.places}
+        return tuple(
+            sum((i, start + len(candidate) - 1) in read for start in find_phrase(tokens, candidate))
+            for i, candidate in enumerate(self.example["candidates"])
+        )
 
     @property
     def best(self) -> int:
@@ -150,18 +160,23 @@ class Reader:
             params={**self.params, "embed": embed},
         )
 
-    def answer_questions(self, source: gdata.Source, *, batch_size: int = 8) -> list[Reading]:
+    def answer_questions(
+        self, source: gdata.Source, *, batch_size: int = 8, whole_candidates: bool = False
+    ) -> list[Reading]:
         """Answers the questions of a data set; all unknown words have the same vector.
 
         Args:
           source: the questions, each with its document and its candidates.
           batch_size: number of questions in a batch.
+          whole_candidates: True counts a candidate of several words only where it occurs as a
+            whole; False counts each of its words, as in training.
 
         Returns:
           A list with a `Reading` for each question, in their order: the probabilities of the
           candidates, and the attention at their places.
         """
-        batches, network = self._batches(source, batch_size), self._network()
+        batches = self._batches(source, batch_size, whole_candidates=whole_candidates)
+        network = self._network()
         readings: dict[int, Reading] = {}
         for step in range(len(batches)):
             output: Any = jax.device_get(_forward(network, self.params, batches[step]))
@@ -174,9 +189,16 @@ class Reader:
         letters = len(self.characters) if self.config.characters.char_dim else 0
         return GAReader(self.config, vocab_size=len(self.vocabulary), num_characters=letters)
 
-    def _batches(self, source: gdata.Source, batch_size: int) -> gdata.ClozeBatches:
+    def _batches(
+        self, source: gdata.Source, batch_size: int, *, whole_candidates: bool = False
+    ) -> gdata.ClozeBatches:
         # All batches have a single shape, because each shape costs a compilation.
-        encoded = gdata.encode_cloze(source, self.vocabulary, max_doc_len=self.data["max_doc_len"])
+        encoded = gdata.encode_cloze(
+            source,
+            self.vocabulary,
+            max_doc_len=self.data["max_doc_len"],
+            whole_candidates=whole_candidates,
+        )
         spelling = (
             self.characters.table(self.vocabulary) if self.config.characters.char_dim else None
         )

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from gatedjax._utils.sigterm import default_sigterm
 from gatedjax._utils.types import Json
 from gatedjax._utils.write import write_atomic
 from gatedjax.data import SequenceBatches, load_embeddings, random_embeddings
@@ -524,17 +525,19 @@ def _fit(
         if event == "save":
             write_atomic(clock, f"{watch.seconds():.3f}".encode())
 
-    return fit(
-        task,
-        train,
-        validation,
-        config,
-        folder,
-        settings=facts,
-        on_event=on_event,
-        raise_on_signal=True,
-        stop_when=None if minutes is None else lambda step: watch.seconds() >= 60 * minutes,
-    )
+    # `fit` handles the signals, and a second SIGTERM must end a process that compiles.
+    with default_sigterm():
+        return fit(
+            task,
+            train,
+            validation,
+            config,
+            folder,
+            settings=facts,
+            on_event=on_event,
+            raise_on_signal=True,
+            stop_when=None if minutes is None else lambda step: watch.seconds() >= 60 * minutes,
+        )
 
 
 class Stopwatch:

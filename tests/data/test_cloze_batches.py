@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gatedjax import data
-from gatedjax.data.batches._encode_cloze import occurrences
+from gatedjax.data.batches._encode_cloze import occurrences, whole_occurrences
 from gatedjax.data.sets import _cloze
 from tests.data._same import equal
 
@@ -79,6 +79,31 @@ def test_occurrences_are_the_tokens_that_equal_any_of_a_candidates(source, encod
         assert encoded.occurrences[i].tolist() == want
     assert occurrences(("A", "a"), [("a",)]).tolist() == [[0, 1]]  # case tells them apart
     assert occurrences(("x",), [("a",)]).shape == (0, 2)
+
+
+def test_whole_candidates_count_where_all_of_their_tokens_follow_each_other(source, vocabulary):
+    encoded = data.encode_cloze(source, vocabulary, whole_candidates=True)
+    lengths = set()
+    for example, where in zip(source, encoded.occurrences, strict=True):
+        wanted, tokens = [], example["tokens"]
+        for i, candidate in enumerate(example["candidates"]):
+            n, places = len(candidate), set()
+            for start in range(len(tokens) - n + 1):
+                if all(tokens[start + k] == candidate[k] for k in range(n)):
+                    places.update(range(start, start + n))
+                    lengths.add(n)
+            wanted += [[i, place] for place in sorted(places)]
+        assert where.tolist() == wanted
+    assert lengths == {1, 2}
+    assert encoded.occurrences[0].dtype == np.int32
+    # Places that overlap count once, and the end of a truncated document has no half of a place.
+    assert whole_occurrences(["a"] * 3, [("a", "a")]).tolist() == [[0, 0], [0, 1], [0, 2]]
+    question = _cloze.example(_cloze.question("b a b", "@placeholder", "a b", ["a b"]), 0)
+    for most, count in ((3, 2), (2, 0)):
+        cut = data.encode_cloze(
+            data.Source([question], INFO), vocabulary, max_doc_len=most, whole_candidates=True
+        )
+        assert len(cut.occurrences[0]) == count
 
 
 def test_a_cut_document_may_lose_its_answer(source, vocabulary, encoded):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import gatedjax
+from gatedjax.data.text._units import Units
 from gatedjax.explore import _sentences
 from gatedjax.explore._engine import LONGEST, Explorer, Programs, describe_library
 from gatedjax.explore._gates import gates_of
@@ -370,8 +371,17 @@ def test_the_words_of_a_page_are_those_of_the_tokenizer():
     social = dataclasses.replace(model(), tokenizer=Tokenizer("social"))
     answer = Explorer([social], ["social"]).answer({"text": "#dull film, isn't it", "mode": "open"})
     assert answer["tokens"] == ["#dull", "film", ",", "isn't", "it"]
-    with pytest.raises(ValueError, match="same way, got models with the tokens words and social"):
+    with pytest.raises(ValueError, match=r"kind of tokens.*got 'words' \(a\) and 'social' \(b\)"):
         Explorer([model(), social], ["a", "b"])
+    # The page shows the words of a network once, so that learned units must be equal too.
+    learned = [
+        dataclasses.replace(model(), tokenizer=Tokenizer(units=Units({unit: 3}, 9)))
+        for unit in ("\u597d", "\u770b")
+    ]
+    with pytest.raises(
+        ValueError, match="got a and b, whose tokens of the kind 'words' were learned"
+    ):
+        Explorer(learned, ["a", "b"])
 
 
 def effects_by_hand(made, state, *, soft=False):

@@ -1,11 +1,14 @@
 """The view of a lexicon: its shares are the parts of the logits, and its gates are spellings."""
 
 import dataclasses
+import functools
 import json
 
 import numpy as np
 import pytest
 
+from gatedjax.__main__ import main
+from gatedjax.data.text._units import Units
 from gatedjax.explore._engine import Explorer
 from gatedjax.explore._open import open_model
 from gatedjax.explore._sentences import first_sentence, read_sentences
@@ -101,6 +104,60 @@ def test_the_page_opens_with_the_extract_of_a_training_text_with_the_most_open_w
     assert bare["example"]["text"].split()[0] in model.lexicon.words
     assert "frequent words" in bare["origin"]["note"]
     assert bare["origin"]["label"] is None
+
+
+@pytest.fixture(scope="module")
+def with_tokens():
+    """A function from options of a lexicon to a fitted lexicon with them."""
+    from gatedjax.text import TextClassifier
+
+    texts, labels = zip(*ROWS, strict=True)
+
+    @functools.cache
+    def fit(**options):
+        return TextClassifier("lexicon", **options).fit(list(texts), list(labels)).model_
+
+    return fit
+
+
+def first_letters(text):
+    return [word[:3] for word in text.split()]
+
+
+def test_lexicons_of_different_kinds_of_tokens_are_not_compared(with_tokens, tmp_path, capsys):
+    posts, words = with_tokens(tokens="social"), with_tokens(tokens="words")
+    letters, own = with_tokens(tokens="characters"), with_tokens(tokenizer=first_letters)
+    for other, kind in ((words, "'words'"), (letters, "'characters'"), (own, "first_letters'")):
+        message = rf"same kind of tokens.*got 'social' \(a\) and '?[\w.:]*{kind} \(b\): train one"
+        with pytest.raises(ValueError, match=message):
+            Explorer([posts, other], ["a", "b"])
+        # Two models of a kind are compared, also with a function of the user.
+        assert len(Explorer([other, other], ["a", "b"]).views) == 2
+    for name, model in (("posts", posts), ("words", words)):
+        model.save(tmp_path / name, overwrite=False)
+    args = ["explore", tmp_path / "posts", "--against", tmp_path / "words", "--no-browser"]
+    with pytest.raises(SystemExit) as stop:
+        main(list(map(str, args)))
+    error = capsys.readouterr().err
+    assert (stop.value.code, error.count("\n")) == (2, 1)
+    assert "got 'social' (posts) and 'words' (words): train one of them again" in error
+
+
+def test_lexicons_with_different_learned_units_are_compared_with_a_note(with_tokens):
+    model = with_tokens(tokens="social")
+    learned = {
+        name: dataclasses.replace(
+            model.splitter,
+            tokenizer=dataclasses.replace(model.splitter.tokenizer, units=Units(counts, 10)),
+        )
+        for name, counts in (("one", {"\u597d\u770b": 10}), ("two", {"\u597d": 5, "\u770b": 5}))
+    }
+    models = [dataclasses.replace(model, splitter=splitter) for splitter in learned.values()]
+    assert [m.split("\u597d\u770b") for m in models] == [["\u597d\u770b"], ["\u597d", "\u770b"]]
+    shown = Explorer(models, list(learned))
+    note = "each of them learned its units from its training texts"
+    assert [note in line for line in shown.answer({"text": "dull \u597d\u770b"})["notes"]] == [True]
+    assert shown.answer({"text": TEXT})["notes"] == []
 
 
 def test_labelled_sentences_have_the_predictions_of_the_lexicon(shown):

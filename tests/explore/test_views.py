@@ -79,6 +79,18 @@ def test_a_reader_answers_as_gatedjax_answer_does(readers, runs):
         assert shares[place.position] / total == pytest.approx(place.weight, abs=1e-4)
 
 
+def test_a_candidate_of_several_words_has_a_frame_where_it_occurs_as_a_whole(readers):
+    answer = readers.answer(STATE | {"candidates": "the house\nthe gardener\nEmil"})
+    (one,) = answer["models"]
+    assert one["details"] == ["1 \u00d7", "not in the document", "1 \u00d7"]
+    last = one["lines"][-1]
+    framed = [word for word, kept in zip(last["tokens"], last["kept"], strict=True) if kept]
+    assert framed == ["the", "house", "Emil"]
+    assert one["probabilities"][1] == 0
+    notes = readers.answer(STATE | {"candidates": "house the"})["notes"]
+    assert "a candidate must occur as a whole" in notes[0]
+
+
 def test_edits_of_a_question_compile_nothing(readers):
     view = readers.views[0]
     before = view._program._cache_size()

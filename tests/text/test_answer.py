@@ -10,6 +10,7 @@ from experiments.ga_reader.__main__ import main as of_paper
 from gatedjax import export
 from gatedjax.__main__ import main
 from gatedjax.export._kinds import facts_of
+from gatedjax.text._reader import Reader, question
 from tests._programs import Plugin
 from tests.text._runs import DOCUMENT, QUESTION, reader_run
 
@@ -67,6 +68,44 @@ def test_the_paper_the_run_and_the_export_answer_alike(folders, document, capsys
     # their networks are equal
     assert Plugin.running.counts.total() == compiled
     assert list(tmp_path.iterdir()) == [tmp_path / "d.txt"]
+
+
+def test_a_candidate_of_several_words_counts_where_it_occurs_as_a_whole(
+    folders, document, capsys, tmp_path
+):
+    def ask(*candidates):
+        args = ["answer", str(folders[1]), *document, "--candidates", *candidates]
+        assert main(args) == 0
+        shown = capsys.readouterr().out.split("\n\nWhere")[0].split("\n")
+        return {line[8:]: float(line[:6]) for line in shown}
+
+    text = "The house saw Anna. Then Emil went to the house of the garden."
+    (tmp_path / "d.txt").write_text(text)
+    found = ask("the house", "Emil")
+    source = question(
+        "The house saw Anna . Then Emil went to the house of the garden .",
+        "@placeholder saw the house .",
+        ["Emil", "the", "house"],
+    )
+    reader = Reader.open(folders[1]).with_words([*source[0]["tokens"], *source[0]["query"]])
+    (reading,) = reader.answer_questions(source)
+    weights = {place.position: place.weight for place in reading.places}
+    # The positions of "the house" are 9 and 10; "house" at 1 and "the" at 12 are parts alone.
+    assert sorted(weights) == [1, 6, 9, 10, 12]
+    phrase = weights[9] + weights[10]
+    share = phrase / (phrase + weights[6])
+    assert found == {
+        "the house  (1 x)": pytest.approx(share, abs=1e-4),
+        "Emil  (1 x)": pytest.approx(1 - share, abs=1e-4),
+    }
+    assert ask("the garden of", "Anna") == {
+        "Anna  (1 x)": 1,
+        "the garden of  (not in the document)": 0,
+    }
+    message = "candidates must occur in the document as a whole and letter by letter"
+    assert message in refused(
+        ["answer", str(folders[1]), *document, "--candidates", "house the"], capsys
+    )
 
 
 def changed(folder, tmp_path, **facts):

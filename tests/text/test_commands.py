@@ -15,6 +15,7 @@ import time
 import numpy as np
 import pytest
 
+import gatedjax.text._lexicon_training as lexicon_module
 import gatedjax.text._training as training_module
 from gatedjax import data, export
 from gatedjax.__main__ import main
@@ -128,12 +129,59 @@ def test_standard_input_is_read_line_by_line(here, capsys, monkeypatch):
     assert main(["predict", "model", "dull film", "warm", "bright"]) == 0
     again = jsonl(capsys.readouterr().out)
     assert [found[0], found[2], found[4]] == again
+    # A single dash is standard input, as TEXT and as --file, and a dash among texts is a text.
+    for dash in (["-"], ["--file", "-"]):
+        stream = io.TextIOWrapper(io.BytesIO("\n".join(lines).encode("latin-1")))
+        monkeypatch.setattr(sys, "stdin", stream)
+        assert main(["predict", "model", *dash]) == 0
+        assert jsonl(capsys.readouterr().out) == found
+    assert main(["predict", "model", "-", "dull film"]) == 0
+    assert jsonl(capsys.readouterr().out)[1] == found[0]
+    both = ["predict", "model", "-", "--file", "reviews.csv"]
+    assert "TEXT or --file must be left out, got both" in refused(both, capsys)
     # the same rule for bytes that the shell hands over
     assert main(["predict", "model", "dull film", "caf\udce9"]) == 0
     assert jsonl(capsys.readouterr().out)[1] == {"error": "not utf-8: byte 0xe9"}
     assert "got 'caf\\udce9': not utf-8: byte 0xe9" in refused(
         ["explain", "model", "caf\udce9"], capsys
     )
+
+
+def test_explanations_of_the_lines_of_standard_input(here, capsys, monkeypatch):
+    def explain(content, *options):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+        return main(["explain", "model", "-", *options])
+
+    assert explain(b"dull film\nwarm\r\n", "--json") == 0
+    found = jsonl(capsys.readouterr().out)
+    assert [one["tokens"] for one in found] == [["dull", "film"], ["warm"]]
+    assert main(["explain", "model", "dull film", "warm", "--json"]) == 0
+    assert jsonl(capsys.readouterr().out) == found
+    for content, message in (
+        (b"", "TEXT - must be lines of standard input, got an empty input"),
+        (b"dull\n\nwarm\n", "line 2 of standard input must be a text: the line is empty"),
+        (b"dull\ncaf\xe9\n", "line 2 of standard input must be a text: not utf-8: byte 0xe9"),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            explain(content)
+        assert message in capsys.readouterr().err
+
+
+def test_predictions_of_no_line_have_another_exit_status(here, tmp_path, capsys, monkeypatch):
+    said = "2 of 2 lines could not be used (error), so there is no prediction"
+    out = tmp_path / "out.jsonl"
+    assert main(["predict", "model", "", " ", "--out", str(out)]) == 1
+    assert capsys.readouterr() == ("", f"{said}\n")
+    assert jsonl(out.read_text()) == [{"error": "the text has no word"}] * 2
+    path = tmp_path / "in.txt"
+    path.write_bytes("\u201cdull\u201d\n\u201cwarm\u201d\n".encode("cp1252"))
+    assert main(["predict", "model", "--file", str(path)]) == 1
+    hint = "; these bytes are characters of cp1252: --encoding cp1252"
+    assert capsys.readouterr().err == f"{said}{hint}\n"
+    # An empty input has no line that could fail.
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    assert main(["predict", "model", "-"]) == 0
+    assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "txt"])
@@ -337,6 +385,43 @@ def test_after_ctrl_c_the_same_command_continues_with_the_same_bits(here, tmp_pa
     assert main(args) == 0
     assert names(tmp_path) == ["cut"]
     same_model(tmp_path / "cut", here / "model")
+
+
+@pytest.mark.parametrize(
+    ("model", "module", "name"),
+    [
+        ("lexicon", lexicon_module, "_start_fit"),
+        ("lexicon", lexicon_module, "read_labelled"),
+        ("ganet", training_module, "network_config"),
+    ],
+)
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_leaves_no_folder_if_nothing_can_be_continued(
+    model, module, name, number, status, here, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(module, name, lambda *args, **options: signal.raise_signal(number))
+    out = tmp_path / "new" / "cut"
+    assert main(["train", "reviews.csv", "--model", model, "--out", str(out)]) == status
+    assert capsys.readouterr().err.endswith("stopped\n")
+    assert names(tmp_path) == []
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_after_sigterm_a_network_is_continued_and_a_second_sigterm_ends_the_process(
+    here, tmp_path, capsys
+):
+    def stop():
+        signal.raise_signal(signal.SIGTERM)
+        handlers.append(signal.getsignal(signal.SIGTERM))
+
+    handlers = []
+    args = ["train", "reviews.csv", "--out", str(tmp_path / "cut"), *FAST]
+    with interrupted(3, stop):
+        assert main(args) == 0
+    assert "the same command continues" in capsys.readouterr().err
+    assert names(tmp_path) == ["cut.run"]
+    # The system itself handles the second signal, so that it also ends a process that compiles.
+    assert handlers == [signal.SIG_DFL]
 
 
 KILLED = """
@@ -582,6 +667,10 @@ def test_pairs_are_known_by_their_columns(here, tmp_path, capsys):
     assert len(one["kept"]) == 2
     assert "in turns, got 1" in refused(["predict", out, "a dog"], capsys)
     assert "in turns, got 1" in refused(["explain", out, "a dog"], capsys)
+    for command in ("predict", "explain"):
+        assert "got standard input, whose lines have no columns" in refused(
+            [command, out, "-"], capsys
+        )
     assert main(["evaluate", out, str(path), "--text", "s1", "s2", "--label", "verdict"]) == 0
     assert "accuracy" in capsys.readouterr().out
     assert main(["explain", out, "a dog", "a cat", "--json"]) == 0

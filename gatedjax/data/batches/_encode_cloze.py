@@ -173,8 +173,41 @@ def occurrences(document: Sequence[str], candidates: Sequence[tuple[str, ...]]) 
     return np.array(sorted(places), np.int32).reshape(-1, 2)
 
 
+def whole_occurrences(document: Sequence[str], candidates: Sequence[tuple[str, ...]]) -> np.ndarray:
+    """Finds the places in a document where all tokens of a candidate follow each other.
+
+    Args:
+      document: the tokens of the document.
+      candidates: the tokens of each candidate.
+
+    Returns:
+      int32 [m, 2]: (index of the candidate, position in the document) of each token of each place,
+      sorted. For a candidate of a single token the rows are those of `occurrences`.
+    """
+    places = set()
+    for i, candidate in enumerate(candidates):
+        for start in find_phrase(document, candidate):
+            places |= {(i, start + offset) for offset in range(len(candidate))}
+    return np.array(sorted(places), np.int32).reshape(-1, 2)
+
+
+def find_phrase(document: Sequence[str], phrase: Sequence[str]) -> list[int]:
+    """Finds the positions in a document, from 0, at which the tokens of a phrase follow each other.
+
+    >>> find_phrase("the old man saw the old house".split(), ("the", "old"))
+    [0, 4]
+    """
+    words, phrase = tuple(document), tuple(phrase)
+    starts = [at for at, word in enumerate(words) if phrase and word == phrase[0]]
+    return [at for at in starts if words[at : at + len(phrase)] == phrase]
+
+
 def encode_cloze(
-    source: Source, vocabulary: Vocabulary, *, max_doc_len: int | None = None
+    source: Source,
+    vocabulary: Vocabulary,
+    *,
+    max_doc_len: int | None = None,
+    whole_candidates: bool = False,
 ) -> EncodedCloze:
     """Encodes cloze questions and finds their placeholder and candidates.
 
@@ -190,6 +223,9 @@ def encode_cloze(
       vocabulary: maps tokens to ids, for example the result of `cloze_vocabulary`.
       max_doc_len: keep at most this many tokens from the beginning of a document; None keeps all.
         An answer that occurs only in the truncated part is lost (`EncodedCloze.answerable`).
+      whole_candidates: True counts a candidate of several tokens only where all of them follow each
+        other. False counts each token of the document that is equal to any token of the candidate,
+        as the paper does for names, so that a surname counts for the full name.
 
     Returns:
       The questions as ids, in the order of the source.
@@ -199,6 +235,7 @@ def encode_cloze(
     """
     if max_doc_len is not None and max_doc_len < 1:
         raise ValueError(f"max_doc_len must be at least 1, got {max_doc_len}")
+    find = whole_occurrences if whole_candidates else occurrences
     n, cut = len(source), 0
     cloze, candidates, labels, example_ids = (np.empty(n, np.int32) for _ in range(4))
     documents, queries, places = [], [], []
@@ -214,7 +251,7 @@ def encode_cloze(
             )
         documents.append(np.array(vocabulary.encode(words), np.int32))
         queries.append(np.array(vocabulary.encode(query), np.int32))
-        places.append(occurrences(words, example["candidates"]))
+        places.append(find(words, example["candidates"]))
         cloze[i] = query.index(PLACEHOLDER)
         candidates[i], labels[i] = len(example["candidates"]), example["label"]
         example_ids[i] = example["example_id"]
