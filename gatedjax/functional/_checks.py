@@ -18,7 +18,7 @@ def check_floating(**arrays: ArrayLike) -> None:
 
     The message contains the keyword of the array as its name.
     """
-    _check_dtype(jnp.floating, "floating point", arrays)
+    check_dtype(jnp.floating, "floating point", arrays)
 
 
 def check_integers(**arrays: ArrayLike) -> None:
@@ -28,7 +28,7 @@ def check_integers(**arrays: ArrayLike) -> None:
     Values of traced arrays are not checked. The message contains the keyword of the array as its
     name.
     """
-    _check_dtype(jnp.integer, "integers", arrays)
+    check_dtype(jnp.integer, "integers", arrays)
     for name, array in arrays.items():
         dtype = jnp.result_type(array)
         # Only a dtype that JAX narrows can lose values. Python integers have no dtype and count as
@@ -53,7 +53,7 @@ def dtype_of(name: str, array: ArrayLike, wanted_kind: str) -> np.dtype:
         raise TypeError(f"{name} must be an array of {wanted_kind}, got {kind}") from error
 
 
-def _check_dtype(kind: type, kind_name: str, arrays: dict[str, ArrayLike]) -> None:
+def check_dtype(kind: type, kind_name: str, arrays: dict[str, ArrayLike]) -> None:
     """Raises TypeError unless all arrays have a dtype of `kind`, such as `jnp.floating`.
 
     `kind_name`, such as "integers", and the keys of `arrays`, the names of the arguments, are in

@@ -10,6 +10,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Key
 
 from gatedjax._utils.old_calls import accepts_positional
+from gatedjax._utils.random_keys import check_key
 from gatedjax.functional._checks import (
     check_axis,
     check_choice,
@@ -47,6 +48,7 @@ def logistic_noise(key: Key[Array, ""], shape: tuple[int, ...]) -> Float[Array, 
 
     Reference: Xue et al. 2020 (GA-Net), eq. 8, rewritten for two classes.
     """
+    check_key(key=key)
     u = jnp.clip(jax.random.uniform(key, shape, jnp.float32), _TINY, 1.0 - _TINY)
     # log1p keeps the digits of u for small u, which 1 - u would round away.
     return jnp.log(u) - jnp.log1p(-u)
@@ -65,6 +67,7 @@ def gumbel_noise(key: Key[Array, ""], shape: tuple[int, ...]) -> Float[Array, ".
     Returns:
       float32 noise, finite for every draw.
     """
+    check_key(key=key)
     u = jnp.clip(jax.random.uniform(key, shape, jnp.float32), _TINY, 1.0 - _TINY)
     return -jnp.log(-jnp.log(u))
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from gatedjax._utils.random_keys import check_key
 from gatedjax.functional import gumbel_sigmoid, logistic_noise, threshold_gates
 from gatedjax.functional._checks import check_positive, wide_dtype
 from gatedjax.functional._export import exportable
@@ -185,6 +186,8 @@ def enumerate(
     """
     check_positive(temperature=temperature, draws=draws)
     check_row(logits, mask)
+    if key is not None:
+        check_key(key=key)
     logits = jnp.asarray(logits)
     n = logits.shape[0]
     check_known(n)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
+from gatedjax._utils.random_keys import check_key
 from gatedjax.functional import example_keys, logistic_noise
 from gatedjax.functional._checks import (
     check_floating,
@@ -104,6 +105,7 @@ def expectation(loss: Loss, estimator: Estimator) -> Callable[..., Float[Array, 
           mask: True at real gates; None means all.
         """
         logits = mask_logits(logits, mask)
+        check_key(key=key)
         n = logits.shape[0]
         objective = Objective(loss, args, logits.dtype)
         if estimator.needs_gradient and not has_derivative(objective, n):

@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
+from gatedjax._utils.random_keys import check_keys
 from gatedjax.functional import log_gumbel_sigmoid
-from gatedjax.functional._checks import wide_dtype
+from gatedjax.functional._checks import check_floating, check_that, wide_dtype
 from gatedjax.functional._export import exportable
 from gatedjax.gates._estimator import (
     ByValues,
@@ -135,7 +136,10 @@ def train(
       ValueError: if the estimator lacks a member of `Estimator`.
     """
     check_estimator(estimator)
-    a = logits if mask is None else jax.vmap(mask_logits)(logits, mask)
+    check_floating(logits=logits)
+    check_that(jnp.ndim(logits) == 2, "logits must have shape [B, n]", logits)
+    check_keys(jnp.shape(logits)[0], keys=keys)
+    a = jnp.asarray(logits) if mask is None else jax.vmap(mask_logits)(logits, mask)
     wide, n = a.astype(wide_dtype(a)), a.shape[-1]
     # An estimator without noise gets a row as well, because `draw` takes noise.
     noise = jax.vmap(lambda key: draw_noise_rows(key, max(estimator.rows, 1), n))(keys)

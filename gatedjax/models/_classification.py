@@ -9,6 +9,7 @@ import optax
 from jaxtyping import Array, Float, Int
 
 from gatedjax import nn as gnn
+from gatedjax._utils.random_keys import check_key
 from gatedjax._utils.types import Output, Params, Tree
 from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.training import Ratio
@@ -129,6 +130,7 @@ class ClassifierTask:
         Returns:
           The parameters, a nested dict of arrays.
         """
+        check_key(key=key)
         # A network that is initialised in training mode creates all parameters, and needs a key for
         # dropout.
         streams = dict(zip(("params", "dropout"), jax.random.split(key), strict=True))

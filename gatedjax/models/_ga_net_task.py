@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from gatedjax import functional as F
+from gatedjax._utils.random_keys import check_key
 from gatedjax._utils.types import Output, Params, Tree
 from gatedjax.functional._devices import on_rows
 from gatedjax.functional._tracing import is_traced
@@ -134,6 +135,7 @@ class GANetTask:
         Returns:
           The parameters, a nested dict of arrays.
         """
+        check_key(key=key)
         streams = dict(zip(("params", "dropout", "gate"), jax.random.split(key, 3), strict=True))
         # The schedule is not used, because the batch may have no step.
         tau = self.model.config.gates.temperature

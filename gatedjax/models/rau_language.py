@@ -16,6 +16,7 @@ from flax import struct
 from jaxtyping import Array, Float
 
 from gatedjax import functional as F
+from gatedjax._utils.random_keys import check_key
 from gatedjax._utils.types import Params, Tree
 from gatedjax.functional._devices import rows_like, take_rows
 from gatedjax.functional._export import exportable
@@ -227,6 +228,7 @@ class RAULanguageTask:
         Returns:
           The parameters, a nested dict of arrays.
         """
+        check_key(key=key)
         streams = dict(zip(("params", "dropout"), jax.random.split(key), strict=True))
         return self.model.init(streams, batch, train=True)["params"]
 

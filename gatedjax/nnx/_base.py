@@ -88,6 +88,8 @@ class Module(nnx.Module):
         streams: Sequence[str] = (),
         **more: Tree,
     ) -> None:
+        if not isinstance(rngs, nnx.Rngs):
+            raise TypeError(f"rngs must be an nnx.Rngs, such as nnx.Rngs(0), got {rngs!r}")
         self._function = function
         variables = _initialize(function, rngs.params(), tuple(inputs), more)
         set_params(self, bridge.variables.linen_vars_to_nnx_attrs(variables))
