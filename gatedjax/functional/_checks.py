@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from gatedjax._utils.numbers import check_type
 from gatedjax.functional._tracing import is_known, is_traced
 from gatedjax.functional._types import ArrayLike
 
@@ -107,10 +108,16 @@ def check_not_both(**arguments: object) -> None:
 
 
 def check_rate(rate: float, name: str = "rate") -> None:
-    """Raises ValueError unless a dropout rate is in [0, 1).
+    """Raises ValueError unless a dropout rate is in [0, 1), and TypeError for no known number.
 
     The message contains `name`, the name of the argument.
     """
+    if is_traced(rate):
+        raise TypeError(
+            f"{name} must be a number that is known while tracing, got {rate}: pass it as a static "
+            "argument of jax.jit"
+        )
+    check_type(name, rate, float)
     if not 0.0 <= rate < 1.0:
         raise ValueError(f"{name} must be in [0, 1), got {rate}")
 
@@ -165,12 +172,15 @@ def check_axis(axis: int, ndim: int, name: str = "axis") -> int:
 def check_positive(**numbers: ArrayLike) -> None:
     """Raises ValueError unless all numbers that are known while tracing are positive and finite.
 
-    A traced number passes, because its value is not known. For an array all entries are checked.
-    The message contains the keyword of the number as its name.
+    Raises TypeError for another value, such as a text. A traced number passes, because its value is
+    not known. For an array all entries are checked. The message contains the keyword of the number
+    as its name.
     """
     for name, number in numbers.items():
         if is_traced(number):
             continue
+        if not np.ndim(number):
+            check_type(name, number, float)
         # NumPy, because a call of JAX would be traced.
         values = np.ravel(np.asarray(number, np.float64)).tolist()
         if not all(math.isfinite(value) and value > 0 for value in values):

@@ -18,8 +18,11 @@ from gatedjax.training import Ratio
 def cross_entropy(logits: Float[Array, "B C"], label: Int[Array, " B"]) -> Float[Array, " B"]:
     """Computes the negative log-likelihood of each label, in nats.
 
-    logits are class scores, and a label is the index of a class, 0 .. C - 1.
+    logits are class scores, and a label is the index of a class, 0 .. C - 1. Raises ValueError for
+    a single class.
     """
+    if logits.shape[-1] < 2:  # the loss would be 0 for all parameters
+        raise ValueError(f"num_classes must be at least 2, got {logits.shape[-1]}")
     return optax.softmax_cross_entropy_with_integer_labels(logits, label)
 
 

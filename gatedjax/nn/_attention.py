@@ -9,6 +9,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
 from gatedjax._utils.deprecation import warn_deprecated
+from gatedjax._utils.field_checks import check_fields
+from gatedjax._utils.numbers import check_type
 from gatedjax._utils.types import Keywords
 from gatedjax.functional._checks import check_choice, check_mask, check_not_both, wide_dtype
 from gatedjax.functional._types import Dtype
@@ -57,6 +59,7 @@ class TokenScore(nn.Module):
         Raises:
           ValueError: for an unknown `kind`.
         """
+        check_fields(self)
         check_choice(("zhou", "mlp1"), kind=self.kind)
         if self.kind == "mlp1":
             states = nn.Dense(
@@ -141,6 +144,7 @@ class AttentionPool(nn.Module):
         Raises:
           ValueError: if both `gates` and `log_gates` are given, or for an unknown `score`.
         """
+        check_fields(self)
         # `TokenScore` would report a wrong name under its argument `kind`.
         check_choice(("zhou", "mlp1"), score=self.score)
         check_not_both(gates=gates, log_gates=log_gates)
@@ -208,6 +212,7 @@ class GatePredictor(nn.Module):
 
     def __post_init__(self) -> None:
         if not callable(self.bias_init):
+            check_type("bias_init", self.bias_init, float)
             warn_deprecated(
                 "A number as bias_init of GatePredictor",
                 f"pass flax.linen.initializers.constant({self.bias_init!r})",
@@ -234,6 +239,7 @@ class GatePredictor(nn.Module):
         Raises:
           ValueError: for an unknown `kind`.
         """
+        check_fields(self)
         check_mask(mask, xs.shape[:-1])
         xs = jnp.where(mask[..., None], xs, jnp.zeros_like(xs))
         types: Keywords = {"dtype": self.dtype, "param_dtype": self.param_dtype}
@@ -372,6 +378,7 @@ class SourceToToken(nn.Module):
         Returns:
           s, a vector of width D per text; 0 for a text without tokens.
         """
+        check_fields(self)
         check_mask(mask, states.shape[:-1])
         if mask is not None:
             states = jnp.where(mask[..., None], states, jnp.zeros_like(states))

@@ -6,6 +6,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from gatedjax._utils.deprecation import warn_deprecated
+from gatedjax._utils.field_checks import check_fields
 from gatedjax.functional._checks import check_integers, wide_integers
 from gatedjax.functional._devices import take_rows
 from gatedjax.functional._types import Carry, Dtype
@@ -69,6 +70,7 @@ class WordEmbedding(nn.Module):
           TypeError: if tokens are not integers.
           ValueError: if `initial` has another shape than the table.
         """
+        check_fields(self)
         check_integers(tokens=tokens)
         # The size of the vocabulary, which replaces negative ids below, need not fit in int8.
         tokens = wide_integers(tokens)
