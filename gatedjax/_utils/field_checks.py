@@ -2,7 +2,7 @@
 
 import functools
 import math
-from typing import Any
+from typing import Any, get_type_hints
 
 from gatedjax._utils.limits import (
     MOST_LAYERS,
@@ -49,15 +49,19 @@ def check_fields(module: object, **least: int) -> None:
     """Raises unless the fields of a module of this library have values that it can use.
 
     A field of type int is an integer of at least 1, a rate of dropout is in [0, 1), any other field
-    of type float is finite, and a field of type bool is True or False. Fields of other types are
-    not checked, nor are the fields that a subclass of a user adds. Raises TypeError for a value of
-    another type, and ValueError for a number out of range.
+    of type float is finite, a field of type bool is True or False, and the field `config` has the
+    class of its annotation. Fields of other types are not checked, nor are the fields that a
+    subclass of a user adds. Raises TypeError for a value of another type, and ValueError for a
+    number out of range.
 
     Args:
       module: the module, a dataclass.
       **least: by field, the least number: of an integer if it is not 1, of a float if it has one.
     """
     kind = next(c for c in type(module).__mro__ if c.__module__.startswith("gatedjax."))
+    config_class, config = _config_class(kind), getattr(module, "config", None)
+    if config_class is not None and not isinstance(config, config_class):
+        raise TypeError(f"config must be an instance of {config_class.__name__}, got {config!r}")
     for name, (wanted, is_optional) in _number_fields(kind).items():
         value: Any = getattr(module, name)
         if is_traced(value) or (value is None and is_optional):
@@ -72,6 +76,13 @@ def check_fields(module: object, **least: int) -> None:
             check_rate(value, name)
         elif wanted is float and not math.isfinite(value):
             raise ValueError(f"{name} must be finite, got {value}")
+
+
+@functools.cache
+def _config_class(kind: Any) -> type | None:
+    """Returns the class of the field `config` of the class `kind`; None without such a field."""
+    hint = get_type_hints(kind).get("config")
+    return hint if isinstance(hint, type) else None
 
 
 @functools.cache

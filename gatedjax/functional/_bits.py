@@ -196,6 +196,8 @@ def byte_dropout(
     """
     check_rate(rate)
     check_shape(jnp.shape(inputs), draws=draws)
+    if jnp.result_type(draws) != jnp.uint8:
+        raise TypeError(f"draws must be uint8, got dtype {jnp.result_type(draws)}")
     # A rate near 1 would round to 256, which no byte reaches, and the scale would divide by 0.
     threshold = min(round(256 * rate), 255)
     if threshold == 0:

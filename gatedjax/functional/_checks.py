@@ -48,6 +48,8 @@ def dtype_of(name: str, array: ArrayLike, wanted_kind: str) -> np.dtype:
     type of the object.
     """
     try:
+        if array is None:  # for JAX it has the dtype float32
+            raise TypeError("None is not an array")
         return jnp.result_type(array)
     except (TypeError, ValueError) as error:
         kind = type(array).__name__
@@ -64,6 +66,25 @@ def check_dtype(kind: type, kind_name: str, arrays: dict[str, ArrayLike]) -> Non
         dtype = dtype_of(name, array, kind_name)
         if not jnp.issubdtype(dtype, kind):
             raise TypeError(f"{name} must be {kind_name}, got dtype {dtype}")
+
+
+def check_numbers(**values: ArrayLike) -> None:
+    """Raises TypeError unless all values are numbers, or arrays of numbers.
+
+    The message contains the keyword of the value as its name.
+    """
+    for name, value in values.items():
+        if isinstance(value, str) or not _is_numeric(name, value):
+            raise TypeError(f"{name} must be a number, got {value!r}")
+
+
+def _is_numeric(name: str, value: ArrayLike) -> bool:
+    """Returns True if a value has a dtype of numbers or bool; raises TypeError for no array.
+
+    `name` is the name of the argument in the message.
+    """
+    dtype = dtype_of(name, value, "numbers")
+    return jnp.issubdtype(dtype, jnp.number) or dtype == jnp.bool_
 
 
 def check_that(fits: bool, message: str, *got: ArrayLike) -> None:
@@ -162,8 +183,10 @@ def check_broadcasts(shape: tuple[int, ...], **arrays: ArrayLike) -> None:
 def check_axis(axis: int, ndim: int, name: str = "axis") -> int:
     """Returns the axis counted from the left, in [0, ndim), for an axis in [-ndim, ndim).
 
-    Raises ValueError for another axis, with `name`, the name of the argument, in the message.
+    Raises ValueError for another axis, and TypeError for a value that is no integer, with `name`,
+    the name of the argument, in the message.
     """
+    check_type(name, axis, int)
     if not -ndim <= axis < ndim:
         raise ValueError(f"{name} must be in [{-ndim}, {ndim}), got {axis}")
     return axis % ndim
@@ -185,6 +208,31 @@ def check_positive(**numbers: ArrayLike) -> None:
         values = np.ravel(np.asarray(number, np.float64)).tolist()
         if not all(math.isfinite(value) and value > 0 for value in values):
             raise ValueError(f"{name} must be positive and finite, got {number}")
+
+
+def check_temperature(temperature: ArrayLike, shape: tuple[int, ...]) -> None:
+    """Raises unless a temperature is positive and finite, and broadcasts to `shape`.
+
+    `shape` is the shape of the logits. Raises TypeError for a value that is no number, and
+    ValueError otherwise. A traced temperature passes the check of its value.
+    """
+    check_positive(temperature=temperature)
+    got = jnp.shape(temperature)
+    fits = len(got) <= len(shape) and all(
+        g in (1, s) for g, s in zip(got[::-1], shape[::-1], strict=False)
+    )
+    check_that(fits, f"temperature must be a number, or broadcast to {shape}", temperature)
+
+
+def check_share(values: ArrayLike, mask: ArrayLike = None, *, name: str) -> None:
+    """Raises ValueError if a known value at a real position is outside [0, 1].
+
+    Values broadcast against the mask, which is True at real positions; None means all. Traced
+    values pass. The message contains `name`, the name of the argument.
+    """
+    bad = _known_and_real(values, mask, lambda numbers: (numbers < 0) | (numbers > 1))
+    if bad.size:
+        raise ValueError(f"{name} must be in [0, 1], got {bad[0]}")
 
 
 def check_not_negative(

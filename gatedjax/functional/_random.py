@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
 from gatedjax._utils.random_keys import check_key, check_keys
-from gatedjax.functional._checks import check_dtype, check_rate, check_that
+from gatedjax.functional._checks import check_dtype, check_floating, check_rate, check_that
 from gatedjax.functional._relaxations import logistic_noise
 
 
@@ -69,6 +69,7 @@ def example_dropout(
     check_rate(rate)
     if rate == 0.0:
         return inputs
+    check_floating(inputs=inputs)
     rows, *shape = jnp.shape(inputs)
     check_keys(rows, keys=keys)
     keep = jax.vmap(lambda key: jax.random.bernoulli(key, 1.0 - rate, shape))(keys)

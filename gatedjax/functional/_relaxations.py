@@ -16,8 +16,8 @@ from gatedjax.functional._checks import (
     check_choice,
     check_floating,
     check_mask,
-    check_positive,
     check_same_shape,
+    check_temperature,
     promote,
     wide_dtype,
 )
@@ -186,7 +186,7 @@ def gumbel_sigmoid(
     """
     check_floating(logits=logits, noise=noise)
     check_same_shape(logits=logits, noise=noise)
-    check_positive(temperature=temperature)
+    check_temperature(temperature, jnp.shape(logits))
     dtype = wide_dtype(logits, noise)
     perturbed = jnp.asarray(logits, dtype) + jnp.asarray(noise, dtype)
     soft = relax_or_limit(jax.nn.sigmoid, perturbed, temperature, binarize(perturbed))
@@ -223,7 +223,7 @@ def log_gumbel_sigmoid(
     """
     check_floating(logits=logits, noise=noise)
     check_same_shape(logits=logits, noise=noise)
-    check_positive(temperature=temperature)
+    check_temperature(temperature, jnp.shape(logits))
     dtype = wide_dtype(logits, noise)
     perturbed = jnp.asarray(logits, dtype) + jnp.asarray(noise, dtype)
     return relax_or_limit(jax.nn.log_sigmoid, perturbed, temperature, jnp.log(binarize(perturbed)))
@@ -261,7 +261,7 @@ def gumbel_softmax(
     """
     check_floating(logits=logits, noise=noise)
     check_same_shape(logits=logits, noise=noise)
-    check_positive(temperature=temperature)
+    check_temperature(temperature, jnp.shape(logits))
     axis = check_axis(axis, jnp.ndim(logits))
     dtype = wide_dtype(logits, noise)
     perturbed = jnp.asarray(logits, dtype) + jnp.asarray(noise, dtype)
@@ -351,6 +351,7 @@ def ensure_open(
 
     Reference: decision of this library (the paper's eq. 2 is 0/0 there).
     """
+    check_floating(logits=logits)
     check_same_shape(gates=gates, logits=logits, mask=mask)
     check_mask(mask, jnp.shape(gates))
     gates = jnp.where(mask, gates, 0)

@@ -17,7 +17,7 @@ from gatedjax.functional._checks import (
 )
 from gatedjax.functional._types import ArrayLike
 from gatedjax.gates._estimator import Estimator, check_estimator
-from gatedjax.gates._objective import Loss, Objective, has_derivative
+from gatedjax.gates._objective import Loss, Objective, check_loss, has_derivative
 
 
 def check_row(logits: ArrayLike, mask: ArrayLike) -> None:
@@ -86,6 +86,7 @@ def expectation(loss: Loss, estimator: Estimator) -> Callable[..., Float[Array, 
     Reference: Mohamed et al. 2020, "Monte Carlo Gradient Estimation in Machine Learning".
     """
 
+    check_loss(loss)
     check_estimator(estimator)
 
     def estimate_loss(

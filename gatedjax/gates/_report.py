@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
+from gatedjax._utils.numbers import check_type
 from gatedjax._utils.old_calls import accepts_positional
 from gatedjax._utils.random_keys import check_key, is_typed_or_raw_key
 from gatedjax._utils.types import Json
@@ -328,6 +329,7 @@ def report(
       TypeError: if estimators are not a sequence, or not hashable.
       ValueError: if draws is below 2, and as `enumerate` and `expectation`.
     """
+    check_type("draws", draws, int)
     if draws < 2:
         raise ValueError(f"draws must be at least 2, got {draws}")
     if not isinstance(estimators, Iterable):

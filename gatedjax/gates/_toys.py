@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 
+from gatedjax._utils.numbers import check_type
 from gatedjax._utils.random_keys import check_key
 from gatedjax.functional import sample_gates
 from gatedjax.gates._enumerate import Truth, enumerate
@@ -141,6 +142,7 @@ def toys(
     References: Tucker et al. 2017, "REBAR"; Liu et al. 2019, "Rao-Blackwellized Stochastic
       Gradients for Discrete Distributions".
     """
+    check_type("draws", draws, int)
     if draws < 2:
         raise ValueError(f"draws must be at least 2, got {draws}")
     key = jax.random.key(0) if key is None else key

@@ -11,6 +11,8 @@ from jaxtyping import Array, Float, Int
 from gatedjax import nn as gnn
 from gatedjax._utils.random_keys import check_key
 from gatedjax._utils.types import Output, Params, Tree
+from gatedjax.functional._checks import check_integers, check_shape
+from gatedjax.models._checks import check_batch
 from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.training import Ratio
 
@@ -23,6 +25,8 @@ def cross_entropy(logits: Float[Array, "B C"], label: Int[Array, " B"]) -> Float
     """
     if logits.shape[-1] < 2:  # the loss would be 0 for all parameters
         raise ValueError(f"num_classes must be at least 2, got {logits.shape[-1]}")
+    check_integers(label=label)
+    check_shape(logits.shape[:-1], label=label)
     return optax.softmax_cross_entropy_with_integer_labels(logits, label)
 
 
@@ -152,6 +156,7 @@ class ClassifierTask:
           with "loss" and "accuracy", each a `Ratio` of a sum and a count.
         """
         output: Output = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
+        check_batch(batch, label="B", weight="B")
         label, weight = batch["label"], batch["weight"]
         metrics = class_metrics(output.logits, label, weight)
         return jnp.sum(cross_entropy(output.logits, label) * weight), metrics
@@ -169,5 +174,6 @@ class ClassifierTask:
           "predicted" and "correct".
         """
         output: Output = self.model.apply({"params": params}, batch)
+        check_batch(batch, label="B", weight="B", example_id="B")
         metrics = class_metrics(output.logits, batch["label"], batch["weight"])
         return metrics, class_predictions(output.logits, batch)

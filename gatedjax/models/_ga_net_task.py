@@ -17,6 +17,7 @@ from gatedjax.gates import Estimator, Pathwise
 from gatedjax.gates import train as train_gates
 from gatedjax.gates._estimator import check_estimator
 from gatedjax.gates._named import takes_temperature
+from gatedjax.models._checks import check_batch
 from gatedjax.models._classification import (
     accuracy,
     class_metrics,
@@ -156,6 +157,7 @@ class GANetTask:
           "density" (the mean gate) and, with a prescribed density, "multiplier" (lambda, the
           Lagrange multiplier of the constraint).
         """
+        check_batch(batch, tokens="B T", lengths="B", label="B", weight="B")
         config, weight = self.model.config, batch["weight"]
         estimator = self._estimator(batch)
         output: Output
@@ -273,6 +275,7 @@ class GANetTask:
           of texts with all gates closed). The predictions are "example_id", "label", "predicted",
           "correct", "attended" (the number of tokens that attention sees) and "length".
         """
+        check_batch(batch, tokens="B T", lengths="B", label="B", weight="B", example_id="B")
         config, label, weight = self.model.config, batch["label"], batch["weight"]
         rngs = {"gate": jax.random.key(self.eval_seed)}
         variables = {"params": params}

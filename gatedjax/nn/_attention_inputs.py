@@ -8,7 +8,12 @@ from jaxtyping import Array
 
 from gatedjax import functional as F
 from gatedjax._utils.field_checks import check_fields
-from gatedjax.functional._checks import check_positive, check_shape, check_that
+from gatedjax.functional._checks import (
+    check_floating,
+    check_positive,
+    check_shape,
+    check_that,
+)
 from gatedjax.functional._pairs import check_key_mask
 from gatedjax.functional._types import Dtype
 from gatedjax.nn._relative import check_relative
@@ -43,6 +48,7 @@ def check_attention(
     """
     check_fields(module, cap=0)
     check_positive(temperature=module.temperature)
+    check_floating(inputs=inputs)
     check_that(inputs.ndim == 3, "inputs must be [B, N, D]", inputs)
     check_key_mask(mask, inputs.shape[:2])
     features = module.features or inputs.shape[-1]
@@ -75,6 +81,7 @@ def check_attention(
                 f"source.selector_key must be {wanted} for selector={module.selector!r}, got {got}"
             )
     else:
+        check_floating(source=source)
         fits = source.ndim == 3 and source.shape[0] == rows
         check_that(fits, f"source must be [{rows}, N, D]", source)
         check_key_mask(source_mask, source.shape[:2], "source_mask")

@@ -13,7 +13,7 @@ from gatedjax import functional as F
 from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.parameter_names import PARAMETERS
 from gatedjax._utils.types import Tree
-from gatedjax.functional._checks import wide_dtype
+from gatedjax.functional._checks import check_floating, wide_dtype
 from gatedjax.functional._rau_step import initial_state
 from gatedjax.functional._recurrence import check_width
 from gatedjax.functional._types import Carry, Dtype
@@ -107,6 +107,8 @@ class Cell(nn.RNNCellBase):
           `LSTMState`. It is float32, or float64 for a float64 `dtype`.
         """
         del rng
+        if not isinstance(input_shape, tuple | list):
+            raise TypeError(f"input_shape must be a tuple of sizes, got {input_shape!r}")
         check_fields(self, attn_hidden=0)
         wide = wide_dtype(self.dtype or self.param_dtype)
         return jax.tree.map(
@@ -217,6 +219,7 @@ class Cell(nn.RNNCellBase):
           (carry, output): the next carry, in the form and the dtypes of the given carry, and the
           hidden state of width H in the dtype of the products.
         """
+        check_floating(inputs=inputs)
         inputs = jnp.asarray(inputs)
         inputs = inputs.astype(self.dtype or inputs.dtype)
         lead = inputs.shape[:-1]

@@ -2,6 +2,7 @@
 
 import flax.linen as nn
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int
 
@@ -75,8 +76,8 @@ class WordEmbedding(nn.Module):
         # The size of the vocabulary, which replaces negative ids below, need not fit in int8.
         tokens = wide_integers(tokens)
         shape = (self.num_embeddings, self.features)
-        if self.initial is not None and self.initial.shape != shape:
-            raise ValueError(f"initial must have shape {shape}, got {self.initial.shape}")
+        if self.initial is not None and (got := np.shape(self.initial)) != shape:
+            raise ValueError(f"initial must have shape {shape}, got {got}")
 
         def start(key: Array) -> Array:
             """Returns the initial table [num_embeddings, features].

@@ -12,7 +12,7 @@ from gatedjax import functional as F
 from gatedjax._utils.deprecation import warn_deprecated
 from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.types import Keywords, Tree
-from gatedjax.functional._checks import check_positive
+from gatedjax.functional._checks import check_floating, check_positive
 from gatedjax.functional._devices import rows_like
 from gatedjax.functional._directions import run_both, split_carries
 from gatedjax.functional._recurrence import step_mask
@@ -275,6 +275,7 @@ class _Recurrent(nn.Module):
         if gates is not None and resets is not None:
             raise ValueError("resets must be None for gates, got an array")
         check_fields(self, attn_hidden=0)
+        check_floating(xs=xs)
         for argument, its in {"initial": initial, "reset_to": reset_to}.items():
             if its is not None and len(its) != self.num_layers:
                 raise ValueError(

@@ -115,12 +115,14 @@ class GatePredictor(Module):
         inputs = [example_inputs(in_features=in_features), jnp.ones((1, 1), bool)]
         super().__init__(function, inputs, rngs=rngs)
 
-    def __call__(self, xs: Float[Array, "B T D"], mask: Bool[Array, "B T"]) -> Float[Array, "B T"]:
+    def __call__(
+        self, xs: Float[Array, "B T D"], mask: Bool[Array, "B T"] | None = None
+    ) -> Float[Array, "B T"]:
         """Computes the log-odds [B, T] that each gate is open, in nats; -inf (closed) at padding.
 
         Args:
           xs: a vector of width D for each of T tokens of B texts.
-          mask: True at real tokens.
+          mask: True at real tokens; None means all.
         """
         return self._apply(xs, mask)
 
