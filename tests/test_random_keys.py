@@ -11,7 +11,7 @@ from flax import nnx
 from gatedjax import analysis, gates, models, training
 from gatedjax import functional as F
 from gatedjax import nnx as gnnx
-from gatedjax._utils.random_keys import check_key, check_keys
+from gatedjax._utils.tracing import check_key, check_keys
 from tests.refusals import refused
 
 LOGITS, MASK, INPUTS = np.zeros((2, 3), np.float32), np.ones((2, 3), bool), np.ones((2, 3, 4))

@@ -48,7 +48,8 @@ def make_plain(config: object) -> None:
       TypeError: if a field of type int, float, bool or tuple has a value of another type. A whole
         number such as 1e3 is an integer.
     """
-    for name, kind, is_optional in field_types(type(config)):
+    config_class: Any = type(config)  # because mypy takes a metaclass for unhashable
+    for name, kind, is_optional in field_types(config_class):
         original = getattr(config, name)
         value = plain(original)
         if kind is int and isinstance(value, float) and value.is_integer():

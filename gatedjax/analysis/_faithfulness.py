@@ -248,7 +248,7 @@ def faithfulness(
             "network pass model_.module and model_.params"
         )
     # Imported here because both import JAX.
-    from gatedjax._utils.random_keys import check_key
+    from gatedjax._utils.tracing import check_key
     from gatedjax.analysis import _passes
 
     if key is not None:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, UInt
 
-from gatedjax._utils.random_keys import check_keys
+from gatedjax._utils.tracing import check_keys
 from gatedjax.functional._checks import check_rate, check_shape
 
 # The draws are multiples of 2**-23, so this bound moves only the draw 0, which has no logarithm.

@@ -1,6 +1,7 @@
 """Checks of arguments while tracing: of shapes and dtypes, and of values outside `jit`."""
 
 import math
+import numbers
 from collections.abc import Callable
 from typing import Any, get_args
 
@@ -9,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from gatedjax._utils.numbers import check_type
 from gatedjax.functional._tracing import is_known, is_traced
 from gatedjax.functional._types import ArrayLike
 
@@ -47,9 +47,9 @@ def dtype_of(name: str, array: ArrayLike, wanted_kind: str) -> np.dtype:
     The message consists of the `name` of the argument, `wanted_kind`, such as "integers", and the
     type of the object.
     """
+    if array is None:  # which has the dtype float32 for JAX
+        raise TypeError(f"{name} must be an array of {wanted_kind}, got NoneType")
     try:
-        if array is None:  # for JAX it has the dtype float32
-            raise TypeError("None is not an array")
         return jnp.result_type(array)
     except (TypeError, ValueError) as error:
         kind = type(array).__name__
@@ -138,7 +138,8 @@ def check_rate(rate: float, name: str = "rate") -> None:
             f"{name} must be a number that is known while tracing, got {rate}: pass it as a static "
             "argument of jax.jit"
         )
-    check_type(name, rate, float)
+    check_numbers(**{name: rate})
+    check_that(jnp.ndim(rate) == 0, f"{name} must be a single number", rate)
     if not 0.0 <= rate < 1.0:
         raise ValueError(f"{name} must be in [0, 1), got {rate}")
 
@@ -186,27 +187,27 @@ def check_axis(axis: int, ndim: int, name: str = "axis") -> int:
     Raises ValueError for another axis, and TypeError for a value that is no integer, with `name`,
     the name of the argument, in the message.
     """
-    check_type(name, axis, int)
+    if not isinstance(axis, numbers.Integral):
+        raise TypeError(f"{name} must be an integer, got {axis!r}")
     if not -ndim <= axis < ndim:
         raise ValueError(f"{name} must be in [{-ndim}, {ndim}), got {axis}")
     return axis % ndim
 
 
-def check_positive(**numbers: ArrayLike) -> None:
+def check_positive(**values: ArrayLike) -> None:
     """Raises ValueError unless all numbers that are known while tracing are positive and finite.
 
     Raises TypeError for another value, such as a text. A traced number passes, because its value is
     not known. For an array all entries are checked. The message contains the keyword of the number
     as its name.
     """
-    for name, number in numbers.items():
+    for name, number in values.items():
         if is_traced(number):
             continue
-        if not np.ndim(number):
-            check_type(name, number, float)
+        check_numbers(**{name: number})
         # NumPy, because a call of JAX would be traced.
-        values = np.ravel(np.asarray(number, np.float64)).tolist()
-        if not all(math.isfinite(value) and value > 0 for value in values):
+        entries = np.ravel(np.asarray(number, np.float64)).tolist()
+        if not all(math.isfinite(entry) and entry > 0 for entry in entries):
             raise ValueError(f"{name} must be positive and finite, got {number}")
 
 
@@ -230,7 +231,7 @@ def check_share(values: ArrayLike, mask: ArrayLike = None, *, name: str) -> None
     Values broadcast against the mask, which is True at real positions; None means all. Traced
     values pass. The message contains `name`, the name of the argument.
     """
-    bad = _known_and_real(values, mask, lambda numbers: (numbers < 0) | (numbers > 1))
+    bad = _known_and_real(values, mask, lambda x: (x < 0) | (x > 1))
     if bad.size:
         raise ValueError(f"{name} must be in [0, 1], got {bad[0]}")
 
@@ -243,7 +244,7 @@ def check_not_negative(
     Values broadcast against the mask, which is True at real positions; None means all. Traced
     values pass. The message contains `name`, the name of the argument, and ends with `hint`.
     """
-    bad = _known_and_real(values, mask, lambda numbers: numbers < 0)
+    bad = _known_and_real(values, mask, lambda x: x < 0)
     if bad.size:
         raise ValueError(f"{name} must not be negative, got {bad.min()}{hint}")
 
@@ -256,7 +257,7 @@ def check_not_positive(
     Values broadcast against the mask, which is True at real positions; None means all. Traced
     values pass. The message contains `name`, the name of the argument, and ends with `hint`.
     """
-    bad = _known_and_real(values, mask, lambda numbers: numbers > 0)
+    bad = _known_and_real(values, mask, lambda x: x > 0)
     if bad.size:
         raise ValueError(f"{name} must not be positive, got {bad.max()}{hint}")
 
@@ -269,7 +270,7 @@ def check_lengths(lengths: ArrayLike, size: int) -> None:
     """
     check_integers(lengths=lengths)
     most = size if isinstance(size, int) else math.inf  # jax.export may leave the size open
-    bad = _known_and_real(lengths, None, lambda numbers: (numbers < 0) | (numbers > most))
+    bad = _known_and_real(lengths, None, lambda x: (x < 0) | (x > most))
     if bad.size:
         raise ValueError(f"lengths must be in [0, {size}], got {bad[0]}")
 
@@ -280,7 +281,7 @@ def check_hard(values: ArrayLike, mask: ArrayLike = None, *, name: str, hint: st
     Values broadcast against the mask, which is True at real positions; None means all. Traced
     values pass. The message contains `name`, the name of the argument, and ends with `hint`.
     """
-    bad = _known_and_real(values, mask, lambda numbers: (numbers != 0) & (numbers != 1))
+    bad = _known_and_real(values, mask, lambda x: (x != 0) & (x != 1))
     if bad.size:
         raise ValueError(f"{name} must be 0 or 1, got {bad[0]}{hint}")
 

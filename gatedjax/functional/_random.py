@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
-from gatedjax._utils.random_keys import check_key, check_keys
+from gatedjax._utils.tracing import check_key, check_keys
 from gatedjax.functional._checks import check_dtype, check_floating, check_rate, check_that
 from gatedjax.functional._relaxations import logistic_noise
 

@@ -10,7 +10,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Key
 
 from gatedjax._utils.old_calls import accepts_positional
-from gatedjax._utils.random_keys import check_key
+from gatedjax._utils.tracing import check_key
 from gatedjax.functional._checks import (
     check_axis,
     check_choice,

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from gatedjax._utils.numbers import check_type
-from gatedjax._utils.random_keys import check_key
+from gatedjax._utils.tracing import check_key
 from gatedjax.functional import gumbel_sigmoid, logistic_noise, threshold_gates
 from gatedjax.functional._checks import check_positive, wide_dtype
 from gatedjax.functional._export import exportable

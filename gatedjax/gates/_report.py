@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Key
 
 from gatedjax._utils.numbers import check_type
 from gatedjax._utils.old_calls import accepts_positional
-from gatedjax._utils.random_keys import check_key, is_typed_or_raw_key
+from gatedjax._utils.tracing import check_key, is_typed_or_raw_key
 from gatedjax._utils.types import Json
 from gatedjax.analysis import render_table
 from gatedjax.functional._checks import wide_dtype

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from gatedjax._utils.numbers import check_type
-from gatedjax._utils.random_keys import check_key
+from gatedjax._utils.tracing import check_key
 from gatedjax.functional import sample_gates
 from gatedjax.gates._enumerate import Truth, enumerate
 from gatedjax.gates._estimator import Estimator

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
-from gatedjax._utils.random_keys import check_keys
+from gatedjax._utils.tracing import check_keys
 from gatedjax.functional import log_gumbel_sigmoid
 from gatedjax.functional._checks import (
     check_floating,

@@ -9,7 +9,7 @@ import optax
 from jaxtyping import Array, Float, Int
 
 from gatedjax import nn as gnn
-from gatedjax._utils.random_keys import check_key
+from gatedjax._utils.tracing import check_key
 from gatedjax._utils.types import Output, Params, Tree
 from gatedjax.functional._checks import check_integers, check_shape
 from gatedjax.models._checks import check_batch

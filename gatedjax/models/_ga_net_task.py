@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from gatedjax import functional as F
-from gatedjax._utils.random_keys import check_key
+from gatedjax._utils.tracing import check_key
 from gatedjax._utils.types import Output, Params, Tree
 from gatedjax.functional._devices import on_rows
 from gatedjax.functional._tracing import is_traced

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax._utils.field_checks import check_fields
-from gatedjax._utils.random_keys import check_key
+from gatedjax._utils.tracing import check_key
 from gatedjax._utils.types import Params, Tree
 from gatedjax.functional._devices import rows_like, take_rows
 from gatedjax.functional._export import exportable

@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 from gatedjax import functional as F
 from gatedjax._utils.deprecation import warn_deprecated
 from gatedjax._utils.field_checks import check_fields
+from gatedjax._utils.numbers import check_type
 from gatedjax._utils.types import Keywords, Tree
 from gatedjax.functional._checks import check_floating, check_positive
 from gatedjax.functional._devices import rows_like
@@ -113,6 +114,7 @@ class _Recurrent(nn.Module):
         `scale`, the option `init_scale`, is the half-width of the distribution if
         `init_distribution` is "uniform", or the standard deviation if it is "normal".
         """
+        check_type("init_scale", scale, float)
         check_positive(init_scale=scale)
         draws: Keywords = {"uniform": symmetric_uniform, "normal": normal}
         if self.init_distribution not in draws:

@@ -10,7 +10,7 @@ import numpy as np
 import optax
 from flax import struct
 
-from gatedjax._utils.random_keys import check_key
+from gatedjax._utils.tracing import check_key
 from gatedjax.training._transforms import call_update
 from gatedjax.training.metrics import Metrics, Ratio
 from gatedjax.training.task import (

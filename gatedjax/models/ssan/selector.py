@@ -13,7 +13,7 @@ from gatedjax import nn as gnn
 from gatedjax._utils.choices import check_choices
 from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.numbers import make_plain
-from gatedjax._utils.random_keys import check_key
+from gatedjax._utils.tracing import check_key
 from gatedjax._utils.types import Output, Params, Tree
 from gatedjax.functional._checks import check_positive
 from gatedjax.functional._selective import Empty
