@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
@@ -188,7 +189,7 @@ class _Cell(Module, nnx.RNNCellBase):
     """
 
     def __init__(self, function: Any, in_features: int, rngs: nnx.Rngs) -> None:
-        row = example_inputs(in_features=in_features)[0]
+        row = jnp.squeeze(example_inputs(in_features=in_features), axis=0)
         # Only the widths matter for the parameters, so that a single row is enough.
         inputs = (function.initialize_carry(None, row.shape), row)
         super().__init__(function, inputs, rngs=rngs)
