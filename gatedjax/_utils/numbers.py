@@ -2,8 +2,10 @@
 
 import dataclasses
 import functools
+import numbers
 import sys
-from typing import Any, get_args, get_type_hints
+import types
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -43,26 +45,60 @@ def make_plain(config: object) -> None:
       config: the dataclass, which may be frozen.
 
     Raises:
-      TypeError: if a field of type int has a number that is not whole; 1e3 is whole.
+      TypeError: if a field of type int, float, bool or tuple has a value of another type. A whole
+        number such as 1e3 is an integer.
     """
-    kind: Any = type(config)  # because mypy takes a metaclass for unhashable
-    for name, is_whole in _fields(kind):
+    config_class: Any = type(config)  # because mypy takes a metaclass for unhashable
+    for name, kind, is_optional in field_types(config_class):
         original = getattr(config, name)
         value = plain(original)
-        if is_whole and isinstance(value, float):
-            if not value.is_integer():
-                raise TypeError(f"{name} must be an integer, got {value!r}")
+        if kind is int and isinstance(value, float) and value.is_integer():
             value = int(value)
+        if value is not None or not is_optional:
+            check_type(name, value, kind)
         if value is not original:
             object.__setattr__(config, name, value)
 
 
-@functools.cache
-def _fields(kind: Any) -> tuple[tuple[str, bool], ...]:
-    """Returns a tuple of (name, is_whole) for each field of the dataclass `kind`.
+def check_type(name: str, value: Any, kind: type | None) -> None:
+    """Raises TypeError unless a value has the type `kind`; `name` is the name of the field.
 
-    `is_whole` is True if the type of the field is int or `int | None`.
+    An integer or a number must not be a bool, a number may be an array without axes, a bool may be
+    0 or 1, and a tuple may be a list. Only int, float, bool and tuple are checked.
+    """
+    is_bool = isinstance(value, bool | np.bool_)
+    fits, wanted = True, ""
+    if kind is int:
+        fits, wanted = isinstance(value, numbers.Integral) and not is_bool, "an integer"
+    elif kind is float:
+        is_number = isinstance(value, numbers.Real) or getattr(value, "shape", None) == ()
+        fits, wanted = is_number and not is_bool, "a number"
+    elif kind is bool:
+        is_bit = isinstance(value, numbers.Integral) and value in (0, 1)
+        fits, wanted = is_bool or is_bit, "True or False"
+    elif kind is tuple:
+        fits, wanted = isinstance(value, tuple | list), "a tuple"
+    if not fits:
+        raise TypeError(f"{name} must be {wanted}, got {value!r}")
+
+
+@functools.cache
+def field_types(kind: Any) -> tuple[tuple[str, type | None, bool], ...]:
+    """Returns a tuple of (name, type, is_optional) for each field of the dataclass `kind`.
+
+    The type is int, float, bool or tuple, and None for any other. `is_optional` is True if the
+    field may be None, such as a field of type `int | None`.
     """
     hints = get_type_hints(kind)
     names = [field.name for field in dataclasses.fields(kind)]
-    return tuple((n, {*(get_args(hints[n]) or (hints[n],))} - {type(None)} == {int}) for n in names)
+    return tuple((name, *_simplify(hints[name])) for name in names)
+
+
+def _simplify(hint: Any) -> tuple[type | None, bool]:
+    """Returns (type, is_optional) of a type hint, see `field_types`."""
+    is_union = get_origin(hint) in (Union, types.UnionType)
+    parts = set(get_args(hint)) if is_union else {hint}
+    is_optional = types.NoneType in parts
+    kinds = {get_origin(part) or part for part in parts - {types.NoneType}}
+    kind = kinds.pop() if len(kinds) == 1 else None
+    return (kind if kind in (int, float, bool, tuple) else None), is_optional

@@ -5,7 +5,6 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-import jax
 import numpy as np
 
 from gatedjax._utils.deprecation import warn_deprecated
@@ -75,14 +74,6 @@ def is_mask(value: object) -> bool:
         return True
     dtype = value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype
     return bool(dtype == np.bool_)
-
-
-def is_typed_or_raw_key(value: object) -> bool:
-    """Returns True if an argument has the dtype of a PRNG key, typed or raw (uint32)."""
-    dtype = getattr(value, "dtype", None)
-    return dtype is not None and (
-        jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key) or dtype == np.uint32
-    )
 
 
 def _warn(function: Callable[..., Any], old_form: str) -> None:

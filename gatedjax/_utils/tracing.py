@@ -1,8 +1,13 @@
-"""The test for arrays that JAX is tracing; the only module that uses JAX's tracer class."""
+"""Tests for arrays that JAX is tracing, and checks of PRNG keys, which may be traced.
 
+No other module uses the tracer class of JAX. The messages of the checks name the argument.
+"""
+
+import functools
 from typing import Any
 
 import jax
+import numpy as np
 
 
 def is_traced(value: Any) -> bool:
@@ -11,3 +16,81 @@ def is_traced(value: Any) -> bool:
     A tree of arrays is not searched and gives False.
     """
     return isinstance(value, jax.core.Tracer)
+
+
+def is_typed_or_raw_key(value: object) -> bool:
+    """Returns True if an argument has the dtype of a PRNG key, typed or raw (uint32)."""
+    dtype = getattr(value, "dtype", None)
+    return dtype is not None and (_is_typed(value) or dtype == np.uint32)
+
+
+def check_key(**keys: Any) -> None:
+    """Raises unless each argument is a single PRNG key; its keyword is its name in the message.
+
+    A key is typed, from `jax.random.key`, or raw, from `jax.random.PRNGKey`. Both may be traced.
+    Raises TypeError for a value that is no key, and ValueError for an array of keys.
+    """
+    for name, key in keys.items():
+        shape = _key_shape(key)
+        if shape is None:
+            raise TypeError(
+                f"{name} must be a PRNG key, such as jax.random.key(0), got {_describe(key)}"
+            )
+        if shape != ():
+            raise ValueError(
+                f"{name} must be a single PRNG key, such as jax.random.key(0), got keys of shape "
+                f"{shape}: pass one of them, or map the call over them with jax.vmap"
+            )
+
+
+def check_keys(rows: int | None = None, **keys: Any) -> None:
+    """Raises unless each argument is an array [rows] of PRNG keys; its keyword is its name.
+
+    The keys may be typed or raw, as for `check_key`. `rows` is the number of keys; None allows any
+    number. Raises TypeError for a value that is no key, and ValueError for another shape.
+    """
+    count = rows if isinstance(rows, int) else "B"  # jax.export may leave the number open
+    example = f"jax.random.split(jax.random.key(0), {count})"
+    for name, key in keys.items():
+        shape = _key_shape(key)
+        if shape is None:
+            raise TypeError(f"{name} must be PRNG keys, such as {example}, got {_describe(key)}")
+        if len(shape) != 1 or (rows is not None and shape[0] != rows):
+            raise ValueError(
+                f"{name} must be PRNG keys of shape ({count},), such as {example}, got "
+                f"{f'keys of shape {shape}' if shape else 'a single key'}"
+            )
+
+
+def _is_typed(value: Any) -> bool:
+    """Returns True if an array, which may be traced, has the dtype of typed PRNG keys."""
+    return bool(jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key))
+
+
+def _key_shape(value: Any) -> tuple[int, ...] | None:
+    """Returns the shape of an array of PRNG keys, () for a single key, and None for another value.
+
+    The last axis of raw keys, which holds the words of a key, is not in the shape.
+    """
+    if not (hasattr(value, "dtype") and hasattr(value, "shape")):
+        return None
+    shape = tuple(value.shape)
+    if _is_typed(value):
+        return shape
+    words = _count_words(str(jax.config.jax_default_prng_impl))  # type: ignore[attr-defined]
+    return shape[:-1] if value.dtype == np.uint32 and shape[-1:] == (words,) else None
+
+
+@functools.cache
+def _count_words(implementation: str) -> int:
+    """Returns the number of words of 32 bits in a raw key of an implementation like "rbg"."""
+    key = jax.eval_shape(lambda: jax.random.key_data(jax.random.key(0, impl=implementation)))
+    return int(key.shape[0])
+
+
+def _describe(value: Any) -> str:
+    """Describes a value in a message: an array by its shape and dtype, other values by `repr`."""
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and hasattr(value, "dtype") and (shape or is_traced(value)):
+        return f"an array of shape {shape} and dtype {value.dtype}"
+    return repr(value)

@@ -247,9 +247,12 @@ def faithfulness(
             "texts with the same probabilities from the open words alone, and for a trained "
             "network pass model_.module and model_.params"
         )
-    # Imported here because `_passes` imports JAX.
+    # Imported here because both import JAX.
+    from gatedjax._utils.tracing import check_key
     from gatedjax.analysis import _passes
 
+    if key is not None:
+        check_key(key=key)
     shares, names = tuple(float(q) for q in shares), None if against is None else tuple(against)
     if not shares or not all(0 <= q <= 1 for q in shares):
         raise ValueError(f"shares must be one or more numbers in [0, 1], got {shares}")

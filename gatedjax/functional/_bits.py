@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, UInt
 
+from gatedjax._utils.tracing import check_keys
 from gatedjax.functional._checks import check_rate, check_shape
 
 # The draws are multiples of 2**-23, so this bound moves only the draw 0, which has no logarithm.
@@ -24,6 +25,7 @@ def _words(keys: Key[Array, " B"], rows: Int[Array, " R"], size: int) -> tuple[A
     numbers of its R rows, such as the positions of tokens, and size is the number N of its columns.
     Returns two uint32 arrays [B, R, N], the first and the second word.
     """
+    check_keys(keys=keys)
     shape = (keys.shape[0], rows.shape[0], size)
     typed = jnp.issubdtype(keys.dtype, jax.dtypes.prng_key)
     if typed and str(jax.random.key_impl(keys)) != "threefry2x32":
@@ -81,8 +83,8 @@ def _pairs(
     words. Returns two uint32 arrays [B, G, Q, N].
     """
     rows = jnp.arange(groups)[:, None] * _QUERIES + queries[None, :]
-    shape = (keys.shape[0], groups, queries.shape[0], size)
     high, low = _words(keys, rows.reshape(-1), size)
+    shape = (keys.shape[0], groups, queries.shape[0], size)
     return high.reshape(shape), low.reshape(shape)
 
 
@@ -194,6 +196,8 @@ def byte_dropout(
     """
     check_rate(rate)
     check_shape(jnp.shape(inputs), draws=draws)
+    if jnp.result_type(draws) != jnp.uint8:
+        raise TypeError(f"draws must be uint8, got dtype {jnp.result_type(draws)}")
     # A rate near 1 would round to 256, which no byte reaches, and the scale would divide by 0.
     threshold = min(round(256 * rate), 255)
     if threshold == 0:

@@ -1,6 +1,7 @@
 """Checks of arguments while tracing: of shapes and dtypes, and of values outside `jit`."""
 
 import math
+import numbers
 from collections.abc import Callable
 from typing import Any, get_args
 
@@ -18,7 +19,7 @@ def check_floating(**arrays: ArrayLike) -> None:
 
     The message contains the keyword of the array as its name.
     """
-    _check_dtype(jnp.floating, "floating point", arrays)
+    check_dtype(jnp.floating, "floating point", arrays)
 
 
 def check_integers(**arrays: ArrayLike) -> None:
@@ -28,7 +29,7 @@ def check_integers(**arrays: ArrayLike) -> None:
     Values of traced arrays are not checked. The message contains the keyword of the array as its
     name.
     """
-    _check_dtype(jnp.integer, "integers", arrays)
+    check_dtype(jnp.integer, "integers", arrays)
     for name, array in arrays.items():
         dtype = jnp.result_type(array)
         # Only a dtype that JAX narrows can lose values. Python integers have no dtype and count as
@@ -46,6 +47,8 @@ def dtype_of(name: str, array: ArrayLike, wanted_kind: str) -> np.dtype:
     The message consists of the `name` of the argument, `wanted_kind`, such as "integers", and the
     type of the object.
     """
+    if array is None:  # which has the dtype float32 for JAX
+        raise TypeError(f"{name} must be an array of {wanted_kind}, got NoneType")
     try:
         return jnp.result_type(array)
     except (TypeError, ValueError) as error:
@@ -53,7 +56,7 @@ def dtype_of(name: str, array: ArrayLike, wanted_kind: str) -> np.dtype:
         raise TypeError(f"{name} must be an array of {wanted_kind}, got {kind}") from error
 
 
-def _check_dtype(kind: type, kind_name: str, arrays: dict[str, ArrayLike]) -> None:
+def check_dtype(kind: type, kind_name: str, arrays: dict[str, ArrayLike]) -> None:
     """Raises TypeError unless all arrays have a dtype of `kind`, such as `jnp.floating`.
 
     `kind_name`, such as "integers", and the keys of `arrays`, the names of the arguments, are in
@@ -63,6 +66,25 @@ def _check_dtype(kind: type, kind_name: str, arrays: dict[str, ArrayLike]) -> No
         dtype = dtype_of(name, array, kind_name)
         if not jnp.issubdtype(dtype, kind):
             raise TypeError(f"{name} must be {kind_name}, got dtype {dtype}")
+
+
+def check_numbers(**values: ArrayLike) -> None:
+    """Raises TypeError unless all values are numbers, or arrays of numbers.
+
+    The message contains the keyword of the value as its name.
+    """
+    for name, value in values.items():
+        if isinstance(value, str) or not _is_numeric(name, value):
+            raise TypeError(f"{name} must be a number, got {value!r}")
+
+
+def _is_numeric(name: str, value: ArrayLike) -> bool:
+    """Returns True if a value has a dtype of numbers or bool; raises TypeError for no array.
+
+    `name` is the name of the argument in the message.
+    """
+    dtype = dtype_of(name, value, "numbers")
+    return jnp.issubdtype(dtype, jnp.number) or dtype == jnp.bool_
 
 
 def check_that(fits: bool, message: str, *got: ArrayLike) -> None:
@@ -107,10 +129,17 @@ def check_not_both(**arguments: object) -> None:
 
 
 def check_rate(rate: float, name: str = "rate") -> None:
-    """Raises ValueError unless a dropout rate is in [0, 1).
+    """Raises ValueError unless a dropout rate is in [0, 1), and TypeError for no known number.
 
     The message contains `name`, the name of the argument.
     """
+    if is_traced(rate):
+        raise TypeError(
+            f"{name} must be a number that is known while tracing, got {rate}: pass it as a static "
+            "argument of jax.jit"
+        )
+    check_numbers(**{name: rate})
+    check_that(jnp.ndim(rate) == 0, f"{name} must be a single number", rate)
     if not 0.0 <= rate < 1.0:
         raise ValueError(f"{name} must be in [0, 1), got {rate}")
 
@@ -155,26 +184,56 @@ def check_broadcasts(shape: tuple[int, ...], **arrays: ArrayLike) -> None:
 def check_axis(axis: int, ndim: int, name: str = "axis") -> int:
     """Returns the axis counted from the left, in [0, ndim), for an axis in [-ndim, ndim).
 
-    Raises ValueError for another axis, with `name`, the name of the argument, in the message.
+    Raises ValueError for another axis, and TypeError for a value that is no integer, with `name`,
+    the name of the argument, in the message.
     """
+    if not isinstance(axis, numbers.Integral):
+        raise TypeError(f"{name} must be an integer, got {axis!r}")
     if not -ndim <= axis < ndim:
         raise ValueError(f"{name} must be in [{-ndim}, {ndim}), got {axis}")
     return axis % ndim
 
 
-def check_positive(**numbers: ArrayLike) -> None:
+def check_positive(**values: ArrayLike) -> None:
     """Raises ValueError unless all numbers that are known while tracing are positive and finite.
 
-    A traced number passes, because its value is not known. For an array all entries are checked.
-    The message contains the keyword of the number as its name.
+    Raises TypeError for another value, such as a text. A traced number passes, because its value is
+    not known. For an array all entries are checked. The message contains the keyword of the number
+    as its name.
     """
-    for name, number in numbers.items():
+    for name, number in values.items():
         if is_traced(number):
             continue
+        check_numbers(**{name: number})
         # NumPy, because a call of JAX would be traced.
-        values = np.ravel(np.asarray(number, np.float64)).tolist()
-        if not all(math.isfinite(value) and value > 0 for value in values):
+        entries = np.ravel(np.asarray(number, np.float64)).tolist()
+        if not all(math.isfinite(entry) and entry > 0 for entry in entries):
             raise ValueError(f"{name} must be positive and finite, got {number}")
+
+
+def check_temperature(temperature: ArrayLike, shape: tuple[int, ...]) -> None:
+    """Raises unless a temperature is positive and finite, and broadcasts to `shape`.
+
+    `shape` is the shape of the logits. Raises TypeError for a value that is no number, and
+    ValueError otherwise. A traced temperature passes the check of its value.
+    """
+    check_positive(temperature=temperature)
+    got = jnp.shape(temperature)
+    fits = len(got) <= len(shape) and all(
+        g in (1, s) for g, s in zip(got[::-1], shape[::-1], strict=False)
+    )
+    check_that(fits, f"temperature must be a number, or broadcast to {shape}", temperature)
+
+
+def check_share(values: ArrayLike, mask: ArrayLike = None, *, name: str) -> None:
+    """Raises ValueError if a known value at a real position is outside [0, 1].
+
+    Values broadcast against the mask, which is True at real positions; None means all. Traced
+    values pass. The message contains `name`, the name of the argument.
+    """
+    bad = _known_and_real(values, mask, lambda x: (x < 0) | (x > 1))
+    if bad.size:
+        raise ValueError(f"{name} must be in [0, 1], got {bad[0]}")
 
 
 def check_not_negative(
@@ -185,7 +244,7 @@ def check_not_negative(
     Values broadcast against the mask, which is True at real positions; None means all. Traced
     values pass. The message contains `name`, the name of the argument, and ends with `hint`.
     """
-    bad = _known_and_real(values, mask, lambda numbers: numbers < 0)
+    bad = _known_and_real(values, mask, lambda x: x < 0)
     if bad.size:
         raise ValueError(f"{name} must not be negative, got {bad.min()}{hint}")
 
@@ -198,7 +257,7 @@ def check_not_positive(
     Values broadcast against the mask, which is True at real positions; None means all. Traced
     values pass. The message contains `name`, the name of the argument, and ends with `hint`.
     """
-    bad = _known_and_real(values, mask, lambda numbers: numbers > 0)
+    bad = _known_and_real(values, mask, lambda x: x > 0)
     if bad.size:
         raise ValueError(f"{name} must not be positive, got {bad.max()}{hint}")
 
@@ -211,7 +270,7 @@ def check_lengths(lengths: ArrayLike, size: int) -> None:
     """
     check_integers(lengths=lengths)
     most = size if isinstance(size, int) else math.inf  # jax.export may leave the size open
-    bad = _known_and_real(lengths, None, lambda numbers: (numbers < 0) | (numbers > most))
+    bad = _known_and_real(lengths, None, lambda x: (x < 0) | (x > most))
     if bad.size:
         raise ValueError(f"lengths must be in [0, {size}], got {bad[0]}")
 
@@ -222,7 +281,7 @@ def check_hard(values: ArrayLike, mask: ArrayLike = None, *, name: str, hint: st
     Values broadcast against the mask, which is True at real positions; None means all. Traced
     values pass. The message contains `name`, the name of the argument, and ends with `hint`.
     """
-    bad = _known_and_real(values, mask, lambda numbers: (numbers != 0) & (numbers != 1))
+    bad = _known_and_real(values, mask, lambda x: (x != 0) & (x != 1))
     if bad.size:
         raise ValueError(f"{name} must be 0 or 1, got {bad[0]}{hint}")
 

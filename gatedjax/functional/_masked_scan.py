@@ -70,6 +70,8 @@ def masked_scan(
         initial, or an output has not as many rows.
       TypeError: if the step returns no pair, or a carry of another structure or dtype.
     """
+    if not callable(step):
+        raise TypeError(f"step must be a function (carry, x) -> (carry, output), got {step!r}")
     shape = _leading(xs)
     initial = jax.tree.map(jnp.asarray, initial)
     for leaf in jax.tree.leaves(initial):

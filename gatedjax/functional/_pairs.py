@@ -151,6 +151,8 @@ def append_to_cache(
       ValueError: also if the cache is known to have no room. If its position is traced, the values
         of the surplus tokens, and all outputs that attend to them, become NaN.
     """
+    if not isinstance(cache, AttentionCache):
+        raise TypeError(f"cache must be an AttentionCache, got {type(cache).__name__}")
     check_floating(key=key, value=value)
     rows, count, size = cache.mask.shape[0], jnp.shape(key)[-2], cache.mask.shape[1]
     check_shape((*cache.key.shape[:2], count, cache.key.shape[3]), key=key)

@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
-from gatedjax.functional._checks import check_rate
+from gatedjax._utils.tracing import check_key, check_keys
+from gatedjax.functional._checks import check_dtype, check_floating, check_rate, check_that
 from gatedjax.functional._relaxations import logistic_noise
 
 
@@ -21,6 +22,10 @@ def example_keys(key: Key[Array, ""], example_id: Int[Array, " B"]) -> Key[Array
     Returns:
       A typed PRNG key for each example.
     """
+    check_key(key=key)
+    # Ids of 64 bits, such as hashes, are allowed: JAX takes their lower half.
+    check_dtype(jnp.integer, "integers", {"example_id": example_id})
+    check_that(jnp.ndim(example_id) == 1, "example_id must have shape [B]", example_id)
     return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, example_id)
 
 
@@ -38,6 +43,7 @@ def example_noise(keys: Key[Array, " B"], size: int) -> Float[Array, "B size"]:
     Returns:
       float32 noise, log u - log(1 - u) for uniform u, at each of the T positions.
     """
+    check_keys(keys=keys)
     return jax.vmap(lambda key: logistic_noise(key, (size,)))(keys)
 
 
@@ -63,6 +69,8 @@ def example_dropout(
     check_rate(rate)
     if rate == 0.0:
         return inputs
-    shape = jnp.shape(inputs)[1:]
+    check_floating(inputs=inputs)
+    rows, *shape = jnp.shape(inputs)
+    check_keys(rows, keys=keys)
     keep = jax.vmap(lambda key: jax.random.bernoulli(key, 1.0 - rate, shape))(keys)
     return jnp.where(keep, inputs / (1.0 - rate), jnp.zeros_like(inputs))

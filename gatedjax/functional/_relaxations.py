@@ -10,13 +10,14 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Key
 
 from gatedjax._utils.old_calls import accepts_positional
+from gatedjax._utils.tracing import check_key
 from gatedjax.functional._checks import (
     check_axis,
     check_choice,
     check_floating,
     check_mask,
-    check_positive,
     check_same_shape,
+    check_temperature,
     promote,
     wide_dtype,
 )
@@ -47,6 +48,7 @@ def logistic_noise(key: Key[Array, ""], shape: tuple[int, ...]) -> Float[Array, 
 
     Reference: Xue et al. 2020 (GA-Net), eq. 8, rewritten for two classes.
     """
+    check_key(key=key)
     u = jnp.clip(jax.random.uniform(key, shape, jnp.float32), _TINY, 1.0 - _TINY)
     # log1p keeps the digits of u for small u, which 1 - u would round away.
     return jnp.log(u) - jnp.log1p(-u)
@@ -65,6 +67,7 @@ def gumbel_noise(key: Key[Array, ""], shape: tuple[int, ...]) -> Float[Array, ".
     Returns:
       float32 noise, finite for every draw.
     """
+    check_key(key=key)
     u = jnp.clip(jax.random.uniform(key, shape, jnp.float32), _TINY, 1.0 - _TINY)
     return -jnp.log(-jnp.log(u))
 
@@ -183,7 +186,7 @@ def gumbel_sigmoid(
     """
     check_floating(logits=logits, noise=noise)
     check_same_shape(logits=logits, noise=noise)
-    check_positive(temperature=temperature)
+    check_temperature(temperature, jnp.shape(logits))
     dtype = wide_dtype(logits, noise)
     perturbed = jnp.asarray(logits, dtype) + jnp.asarray(noise, dtype)
     soft = relax_or_limit(jax.nn.sigmoid, perturbed, temperature, binarize(perturbed))
@@ -220,7 +223,7 @@ def log_gumbel_sigmoid(
     """
     check_floating(logits=logits, noise=noise)
     check_same_shape(logits=logits, noise=noise)
-    check_positive(temperature=temperature)
+    check_temperature(temperature, jnp.shape(logits))
     dtype = wide_dtype(logits, noise)
     perturbed = jnp.asarray(logits, dtype) + jnp.asarray(noise, dtype)
     return relax_or_limit(jax.nn.log_sigmoid, perturbed, temperature, jnp.log(binarize(perturbed)))
@@ -258,7 +261,7 @@ def gumbel_softmax(
     """
     check_floating(logits=logits, noise=noise)
     check_same_shape(logits=logits, noise=noise)
-    check_positive(temperature=temperature)
+    check_temperature(temperature, jnp.shape(logits))
     axis = check_axis(axis, jnp.ndim(logits))
     dtype = wide_dtype(logits, noise)
     perturbed = jnp.asarray(logits, dtype) + jnp.asarray(noise, dtype)
@@ -348,6 +351,7 @@ def ensure_open(
 
     Reference: decision of this library (the paper's eq. 2 is 0/0 there).
     """
+    check_floating(logits=logits)
     check_same_shape(gates=gates, logits=logits, mask=mask)
     check_mask(mask, jnp.shape(gates))
     gates = jnp.where(mask, gates, 0)

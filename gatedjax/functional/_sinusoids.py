@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from gatedjax.functional._checks import check_that
 from gatedjax.functional._tracing import is_known
 
 
@@ -29,6 +30,7 @@ def sinusoids(
     Reference: Vaswani et al. 2017, "Attention Is All You Need", section 3.5.
     Deviation: none in the numbers; sines and cosines alternate along the features.
     """
+    check_that(np.ndim(positions) == 1, "positions must have shape [N]", positions)
     feature = np.arange(width)
     rates = 10_000.0 ** (-2.0 * (feature // 2) / width)
     even = (feature % 2 == 0)[None, :]

@@ -3,10 +3,10 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from gatedjax.functional._checks import check_that
+from gatedjax.functional._checks import check_numbers, check_share, check_that
 from gatedjax.functional._lstm import LSTMState, LSTMWeights, lstm_step
 from gatedjax.functional._masked_scan import masked_scan
-from gatedjax.functional._recurrence import wide_of
+from gatedjax.functional._recurrence import step_mask, wide_of
 
 
 def skip_lstm(
@@ -61,8 +61,12 @@ def skip_lstm(
     Reference: Campos et al. 2018, "Skip RNN", eq. 6, with gates that are given.
     Deviations: the output of a skipped step is the new state and not the old one.
     """
-    xs, gates = jnp.asarray(xs), jnp.asarray(gates)
-    check_that(gates.shape == xs.shape[:2], f"gates must have shape {xs.shape[:2]}", gates)
+    xs = jnp.asarray(xs)
+    check_numbers(gates=gates)
+    check_that(jnp.shape(gates) == xs.shape[:2], f"gates must have shape {xs.shape[:2]}", gates)
+    # The check comes before the conversion, after which no value is known under `jit`.
+    check_share(gates, step_mask(xs.shape[:2], mask, lengths), name="gates")
+    gates = jnp.asarray(gates)
     wide = wide_of(xs.dtype)
     if initial is None:
         zeros = jnp.zeros((xs.shape[0], jnp.shape(weights.recurrent)[0]), wide)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from gatedjax._utils.numbers import check_type
 from gatedjax.functional._checks import check_positive, promote
 from gatedjax.functional._relaxations import divide_by_temperature
 from gatedjax.gates._estimator import draw_gates
@@ -171,6 +172,7 @@ class Rebar:
 
     def __post_init__(self) -> None:
         check_positive(tau=self.tau)
+        check_type("eta", self.eta, float)
 
     def evaluations(self, n: int) -> int:
         """Returns 3 for any number n of gates: the loss of the draw and of two relaxations."""

@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from gatedjax._utils.numbers import check_type
+from gatedjax._utils.tracing import check_key
 from gatedjax.functional import gumbel_sigmoid, logistic_noise, threshold_gates
 from gatedjax.functional._checks import check_positive, wide_dtype
 from gatedjax.functional._export import exportable
@@ -23,7 +25,7 @@ from gatedjax.gates._exact import (
     decode_pattern,
 )
 from gatedjax.gates._expectation import check_row
-from gatedjax.gates._objective import Loss, Objective
+from gatedjax.gates._objective import Loss, Objective, check_loss
 
 
 @exportable
@@ -183,8 +185,12 @@ def enumerate(
         leaves open (the number of rows of a `vmap` may be open), for a loss that is not a scalar,
         and for a loss that is NaN or infinite at a pattern, which the message names.
     """
+    check_loss(loss)
     check_positive(temperature=temperature, draws=draws)
+    check_type("draws", draws, int)
     check_row(logits, mask)
+    if key is not None:
+        check_key(key=key)
     logits = jnp.asarray(logits)
     n = logits.shape[0]
     check_known(n)

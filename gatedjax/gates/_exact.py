@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from gatedjax._utils.numbers import check_type
 from gatedjax.gates._objective import Objective
 
 LARGEST = 20
@@ -88,8 +89,10 @@ def count_chunks(bits: int, chunks: int | None, itemsize: int = 4) -> int:
     most 2^bits; None means the fewest chunks of at most 4096 patterns.
     itemsize is the number of bytes of a loss, for the message.
     """
-    if chunks is not None and chunks < 1:
-        raise ValueError(f"chunks must be at least 1, got {chunks}")
+    if chunks is not None:
+        check_type("chunks", chunks, int)
+        if chunks < 1:
+            raise ValueError(f"chunks must be at least 1, got {chunks}")
     if bits > _INDEX_BITS or (bits > LARGEST and chunks is None):
         cost = f"2^{bits} = {2**bits:,} evaluations of the loss and {itemsize * 2**bits:,} bytes"
         way = "; set chunks to allow it" if bits <= _INDEX_BITS else ""

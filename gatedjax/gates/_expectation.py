@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
+from gatedjax._utils.tracing import check_key
 from gatedjax.functional import example_keys, logistic_noise
 from gatedjax.functional._checks import (
     check_floating,
@@ -16,7 +17,7 @@ from gatedjax.functional._checks import (
 )
 from gatedjax.functional._types import ArrayLike
 from gatedjax.gates._estimator import Estimator, check_estimator
-from gatedjax.gates._objective import Loss, Objective, has_derivative
+from gatedjax.gates._objective import Loss, Objective, check_loss, has_derivative
 
 
 def check_row(logits: ArrayLike, mask: ArrayLike) -> None:
@@ -85,6 +86,7 @@ def expectation(loss: Loss, estimator: Estimator) -> Callable[..., Float[Array, 
     Reference: Mohamed et al. 2020, "Monte Carlo Gradient Estimation in Machine Learning".
     """
 
+    check_loss(loss)
     check_estimator(estimator)
 
     def estimate_loss(
@@ -104,6 +106,7 @@ def expectation(loss: Loss, estimator: Estimator) -> Callable[..., Float[Array, 
           mask: True at real gates; None means all.
         """
         logits = mask_logits(logits, mask)
+        check_key(key=key)
         n = logits.shape[0]
         objective = Objective(loss, args, logits.dtype)
         if estimator.needs_gradient and not has_derivative(objective, n):

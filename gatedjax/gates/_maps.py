@@ -14,6 +14,7 @@ from gatedjax.functional._checks import (
     check_floating,
     check_integers,
     check_mask,
+    check_numbers,
     check_positive,
     check_shape,
     wide_dtype,
@@ -136,6 +137,7 @@ def entmax(
     Reference: Peters et al. 2019, eq. 10; Correia et al. 2019, proposition 1 (d p / d alpha).
     """
     axis = _check_arguments(scores, mask, axis)
+    check_numbers(alpha=alpha)
     if is_known(alpha) and not np.all((np.asarray(alpha) >= 1) & np.isfinite(np.asarray(alpha))):
         raise ValueError(f"alpha must be at least 1 and finite, got {alpha}")
     if isinstance(alpha, int | float):
@@ -349,6 +351,7 @@ def _check_counts(k: ArrayLike, scores: ArrayLike, axis: int) -> Array:
     size = jnp.shape(scores)[axis]
     # A size that `jax.export` leaves open is not known; k is then clipped at run time.
     most = size if isinstance(size, int) else np.inf
+    check_numbers(k=k)
     if is_known(k) and not np.all((np.asarray(k) >= 0) & (np.asarray(k) <= most)):
         raise ValueError(f"k must be in [0, {size}], got {k}")
     return _align_with_rows("k", k, scores, axis)

@@ -16,6 +16,12 @@ Loss = Callable[..., Any]
 """loss(gates, *args) -> scalar; gates [n]."""
 
 
+def check_loss(loss: object) -> None:
+    """Raises TypeError unless the loss is a function."""
+    if not callable(loss):
+        raise TypeError(f"loss must be a function of gates [n] that returns a scalar, got {loss!r}")
+
+
 @dataclasses.dataclass(frozen=True)
 class Objective:
     """The loss as a function of the gates only: loss(gates, *args) with the other arguments bound.

@@ -10,7 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
-from gatedjax._utils.old_calls import accepts_positional, is_typed_or_raw_key
+from gatedjax._utils.numbers import check_type
+from gatedjax._utils.old_calls import accepts_positional
+from gatedjax._utils.tracing import check_key, is_typed_or_raw_key
 from gatedjax._utils.types import Json
 from gatedjax.analysis import render_table
 from gatedjax.functional._checks import wide_dtype
@@ -327,6 +329,7 @@ def report(
       TypeError: if estimators are not a sequence, or not hashable.
       ValueError: if draws is below 2, and as `enumerate` and `expectation`.
     """
+    check_type("draws", draws, int)
     if draws < 2:
         raise ValueError(f"draws must be at least 2, got {draws}")
     if not isinstance(estimators, Iterable):
@@ -342,6 +345,7 @@ def report(
                 "@dataclasses.dataclass(frozen=True), and its fields numbers instead of arrays"
             ) from error
     check_row(logits, mask)
+    check_key(key=key)
     logits = jnp.asarray(logits, wide_dtype(logits))
     truth = enumerate(loss, logits, *args, mask=mask, chunks=chunks)
     keys = jax.random.split(key, draws)

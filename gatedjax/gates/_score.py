@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from gatedjax.functional._checks import promote
+from gatedjax._utils.numbers import check_type
+from gatedjax.functional._checks import check_numbers, promote
 from gatedjax.gates._estimator import ByValues, Noise, Patterns, PerGate, Values, draw_gates
 
 
@@ -47,6 +48,9 @@ class Reinforce(ByValues):
     """
 
     baseline: float | Float[Array, ""] = 0.0
+
+    def __post_init__(self) -> None:
+        check_numbers(baseline=self.baseline)
 
     def gradient(
         self, logits: PerGate, noise: Noise, patterns: Patterns, values: Values
@@ -113,6 +117,7 @@ class LeaveOneOut(MultiPass):
     k: int = 2
 
     def __post_init__(self) -> None:
+        check_type("k", self.k, int)
         if self.k < 2:
             raise ValueError(f"k must be at least 2, got {self.k}")
 

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from gatedjax._utils.numbers import check_type
 from gatedjax.functional import gumbel_sigmoid
 from gatedjax.functional._checks import check_positive, wide_dtype
 from gatedjax.functional._types import ArrayLike
@@ -31,6 +32,8 @@ class _Stretched(Pathwise):
     high: float = 1.1
 
     def __post_init__(self) -> None:
+        check_type("low", self.low, float)
+        check_type("high", self.high, float)
         if not self.low < 0 < 1 < self.high:
             raise ValueError(
                 f"low must be below 0 and high above 1, got {self.low} and {self.high}"

@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 
+from gatedjax._utils.numbers import check_type
+from gatedjax._utils.tracing import check_key
 from gatedjax.functional import sample_gates
 from gatedjax.gates._enumerate import Truth, enumerate
 from gatedjax.gates._estimator import Estimator
@@ -140,9 +142,12 @@ def toys(
     References: Tucker et al. 2017, "REBAR"; Liu et al. 2019, "Rao-Blackwellized Stochastic
       Gradients for Discrete Distributions".
     """
+    check_type("draws", draws, int)
     if draws < 2:
         raise ValueError(f"draws must be at least 2, got {draws}")
-    keys = jax.random.split(jax.random.key(0) if key is None else key, draws)
+    key = jax.random.key(0) if key is None else key
+    check_key(key=key)
+    keys = jax.random.split(key, draws)
     estimators = standard_estimators(_TAU) if estimators is None else estimators
     for problem in problems:
         logits: Any = np.asarray(problem.logits, np.float32)

@@ -11,8 +11,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
+from gatedjax._utils.tracing import check_keys
 from gatedjax.functional import log_gumbel_sigmoid
-from gatedjax.functional._checks import wide_dtype
+from gatedjax.functional._checks import (
+    check_floating,
+    check_mask,
+    check_same_shape,
+    check_that,
+    wide_dtype,
+)
 from gatedjax.functional._export import exportable
 from gatedjax.gates._estimator import (
     ByValues,
@@ -81,10 +88,12 @@ def draw(
       A `Gates`: `values`, the gates with the shape of the logits; `logarithms`, their logarithms
       for `SoftGumbel`, else None; and `hard`, True if they are 0 or 1.
     """
+    check_floating(logits=logits, noise=noise)
+    check_same_shape(logits=logits, noise=noise, mask=mask)
     if isinstance(estimator, SoftGumbel):
         log_gates = log_gumbel_sigmoid(logits, noise, temperature=estimator.tau)
         return Gates(jnp.exp(log_gates), log_gates)
-    wide = logits.astype(wide_dtype(logits))
+    wide = jnp.asarray(logits, wide_dtype(logits))
     if not isinstance(estimator, Pathwise):
         return Gates(draw_gates(wide, noise), hard=True)
     values = estimator.gates(wide, noise)
@@ -135,7 +144,14 @@ def train(
       ValueError: if the estimator lacks a member of `Estimator`.
     """
     check_estimator(estimator)
-    a = logits if mask is None else jax.vmap(mask_logits)(logits, mask)
+    check_floating(logits=logits)
+    check_that(jnp.ndim(logits) == 2, "logits must have shape [B, n]", logits)
+    check_same_shape(logits=logits, mask=mask)
+    check_mask(mask, jnp.shape(logits))
+    check_keys(jnp.shape(logits)[0], keys=keys)
+    if not isinstance(rows, tuple):
+        raise TypeError(f"rows must be a tuple of arrays, got {type(rows).__name__}")
+    a = jnp.asarray(logits) if mask is None else jax.vmap(mask_logits)(logits, mask)
     wide, n = a.astype(wide_dtype(a)), a.shape[-1]
     # An estimator without noise gets a row as well, because `draw` takes noise.
     noise = jax.vmap(lambda key: draw_noise_rows(key, max(estimator.rows, 1), n))(keys)

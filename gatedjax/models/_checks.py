@@ -5,14 +5,9 @@ from collections.abc import Mapping, Sequence
 
 from jaxtyping import Array
 
-from gatedjax._utils.limits import MOST_LAYERS, MOST_LENGTH, MOST_STEPS, MOST_WIDTH, check_most
+from gatedjax._utils.field_checks import check_range
+from gatedjax._utils.limits import MOST_LAYERS, MOST_WIDTH, check_most
 from gatedjax.functional._checks import check_rate
-
-_MOST = {
-    **dict.fromkeys(("num_layers", "decoder_layers", "hops"), MOST_LAYERS),
-    **dict.fromkeys(("max_length", "cap", "extra"), MOST_LENGTH),
-    "temperature_steps": MOST_STEPS,
-}
 
 
 def check_at_least(config: object, least: int, *names: str) -> None:
@@ -23,10 +18,7 @@ def check_at_least(config: object, least: int, *names: str) -> None:
     widths and 1,000 for the number of layers.
     """
     for name in names:
-        value = getattr(config, name)
-        if value < least:
-            raise ValueError(f"{name} must be at least {least}, got {value}")
-        check_most(name, value, _MOST.get(name, MOST_WIDTH))
+        check_range(name, getattr(config, name), least)
 
 
 def check_widths(name: str, widths: Sequence[int]) -> None:

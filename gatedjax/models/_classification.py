@@ -9,7 +9,10 @@ import optax
 from jaxtyping import Array, Float, Int
 
 from gatedjax import nn as gnn
+from gatedjax._utils.tracing import check_key
 from gatedjax._utils.types import Output, Params, Tree
+from gatedjax.functional._checks import check_integers, check_shape
+from gatedjax.models._checks import check_batch
 from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.training import Ratio
 
@@ -17,8 +20,13 @@ from gatedjax.training import Ratio
 def cross_entropy(logits: Float[Array, "B C"], label: Int[Array, " B"]) -> Float[Array, " B"]:
     """Computes the negative log-likelihood of each label, in nats.
 
-    logits are class scores, and a label is the index of a class, 0 .. C - 1.
+    logits are class scores, and a label is the index of a class, 0 .. C - 1. Raises ValueError for
+    a single class.
     """
+    if logits.shape[-1] < 2:  # the loss would be 0 for all parameters
+        raise ValueError(f"num_classes must be at least 2, got {logits.shape[-1]}")
+    check_integers(label=label)
+    check_shape(logits.shape[:-1], label=label)
     return optax.softmax_cross_entropy_with_integer_labels(logits, label)
 
 
@@ -129,6 +137,7 @@ class ClassifierTask:
         Returns:
           The parameters, a nested dict of arrays.
         """
+        check_key(key=key)
         # A network that is initialised in training mode creates all parameters, and needs a key for
         # dropout.
         streams = dict(zip(("params", "dropout"), jax.random.split(key), strict=True))
@@ -147,6 +156,7 @@ class ClassifierTask:
           with "loss" and "accuracy", each a `Ratio` of a sum and a count.
         """
         output: Output = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
+        check_batch(batch, label="B", weight="B")
         label, weight = batch["label"], batch["weight"]
         metrics = class_metrics(output.logits, label, weight)
         return jnp.sum(cross_entropy(output.logits, label) * weight), metrics
@@ -164,5 +174,6 @@ class ClassifierTask:
           "predicted" and "correct".
         """
         output: Output = self.model.apply({"params": params}, batch)
+        check_batch(batch, label="B", weight="B", example_id="B")
         metrics = class_metrics(output.logits, batch["label"], batch["weight"])
         return metrics, class_predictions(output.logits, batch)

@@ -10,7 +10,7 @@ from gatedjax import functional as F
 from gatedjax._utils.types import Output, Params
 from gatedjax.functional._checks import check_shape
 from gatedjax.functional._tracing import is_known
-from gatedjax.models._checks import check_dict
+from gatedjax.models._checks import check_batch, check_dict
 from gatedjax.models._classification import ClassifierTask
 from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.training import Ratio
@@ -205,6 +205,7 @@ class ClozeTask(ClassifierTask):
           candidate or does not occur), each a `Ratio` of a sum and a count.
         """
         output: Output = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
+        check_batch(batch, label="B", weight="B")
         losses, _ = _answers(output.logits, batch["label"])
         weight = batch["weight"]
         return jnp.sum(jnp.where(weight > 0, losses, 0) * weight), _score(output.logits, batch)[0]
@@ -224,6 +225,7 @@ class ClozeTask(ClassifierTask):
           examples whose answer is no candidate or does not occur.
         """
         output: Output = self.model.apply({"params": params}, batch)
+        check_batch(batch, label="B", weight="B", example_id="B")
         return _score(output.logits, batch)
 
 

@@ -13,7 +13,7 @@ from gatedjax._utils.numbers import make_plain
 from gatedjax.functional._checks import check_positive
 from gatedjax.gates import Estimator
 from gatedjax.gates._named import KINDS, EstimatorName, create_estimator, current_name
-from gatedjax.models._checks import check_at_least, check_rates
+from gatedjax.models._checks import check_at_least, check_finite, check_rates
 from gatedjax.models._schedule import check_schedule
 
 
@@ -110,6 +110,7 @@ class GateConfig:
         check_at_least(self, 2, "estimator_draws")
         check_schedule(self)
         check_positive(temperature=self.temperature)
+        check_finite(self, "gate_bias_init")
         if not 0 <= self.penalty < float("inf"):
             raise ValueError(f"penalty must be at least 0 and finite, got {self.penalty}")
         if self.density is not None and not 0 < self.density < 1:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from gatedjax import functional as F
+from gatedjax._utils.tracing import check_key
 from gatedjax._utils.types import Output, Params, Tree
 from gatedjax.functional._devices import on_rows
 from gatedjax.functional._tracing import is_traced
@@ -16,6 +17,7 @@ from gatedjax.gates import Estimator, Pathwise
 from gatedjax.gates import train as train_gates
 from gatedjax.gates._estimator import check_estimator
 from gatedjax.gates._named import takes_temperature
+from gatedjax.models._checks import check_batch
 from gatedjax.models._classification import (
     accuracy,
     class_metrics,
@@ -134,6 +136,7 @@ class GANetTask:
         Returns:
           The parameters, a nested dict of arrays.
         """
+        check_key(key=key)
         streams = dict(zip(("params", "dropout", "gate"), jax.random.split(key, 3), strict=True))
         # The schedule is not used, because the batch may have no step.
         tau = self.model.config.gates.temperature
@@ -154,6 +157,7 @@ class GANetTask:
           "density" (the mean gate) and, with a prescribed density, "multiplier" (lambda, the
           Lagrange multiplier of the constraint).
         """
+        check_batch(batch, tokens="B T", lengths="B", label="B", weight="B")
         config, weight = self.model.config, batch["weight"]
         estimator = self._estimator(batch)
         output: Output
@@ -271,6 +275,7 @@ class GANetTask:
           of texts with all gates closed). The predictions are "example_id", "label", "predicted",
           "correct", "attended" (the number of tokens that attention sees) and "length".
         """
+        check_batch(batch, tokens="B T", lengths="B", label="B", weight="B", example_id="B")
         config, label, weight = self.model.config, batch["label"], batch["weight"]
         rngs = {"gate": jax.random.key(self.eval_seed)}
         variables = {"params": params}

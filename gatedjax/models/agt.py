@@ -19,6 +19,7 @@ from jaxtyping import Array, Float
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._utils.choices import check_choices
+from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.numbers import make_plain
 from gatedjax._utils.types import Keywords
@@ -176,6 +177,7 @@ class AGT(nn.Module):
 
     def setup(self) -> None:
         """Creates the embedding, the projection, the gated layers and the head as attributes."""
+        check_fields(self)
         c = self.config
         types: Keywords = {"dtype": jnp.dtype(c.dtype)}
         dense: Keywords = types | {"kernel_init": nn.initializers.glorot_uniform()}

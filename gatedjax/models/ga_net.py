@@ -23,6 +23,7 @@ from jaxtyping import Array, Float, Key
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.removed import removed_from
 from gatedjax._utils.types import Keywords, Output
 from gatedjax.functional._checks import wide_dtype
@@ -103,6 +104,7 @@ class GANet(nn.Module):
 
     def setup(self) -> None:
         """Creates the layers of `config.system`: embedding, LSTM, scores, gates, classifier."""
+        check_fields(self)
         c = self.config
         types: Keywords = {"dtype": jnp.dtype(c.dtype)}
         self.embed = word_vectors(self)

@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._utils.choices import check_choices
+from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.groups import with_groups
 from gatedjax._utils.numbers import make_plain
@@ -223,6 +224,7 @@ class GAReader(nn.Module):
 
     def setup(self) -> None:
         """Creates the embeddings, the hops and the layers of the scores as attributes."""
+        check_fields(self, num_characters=0)
         c = self.config
         types: Keywords = {"dtype": jnp.dtype(c.dtype)}
         gru = c.gru_options()

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._utils.choices import check_choices
+from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.groups import with_groups
 from gatedjax._utils.numbers import make_plain
@@ -232,6 +233,7 @@ class RAUClassifier(nn.Module):
 
     def setup(self) -> None:
         """Creates the word embedding, if it is used, the recurrent layers and the classifier."""
+        check_fields(self)
         c = self.config
         types: Keywords = {"dtype": jnp.dtype(c.dtype)}
         if self.vocab_size is not None:

@@ -16,6 +16,8 @@ from flax import struct
 from jaxtyping import Array, Float
 
 from gatedjax import functional as F
+from gatedjax._utils.field_checks import check_fields
+from gatedjax._utils.tracing import check_key
 from gatedjax._utils.types import Params, Tree
 from gatedjax.functional._devices import rows_like, take_rows
 from gatedjax.functional._export import exportable
@@ -78,6 +80,7 @@ class RAULanguageModel(nn.Module):
 
     def setup(self) -> None:
         """Creates the embedding, the recurrent layers, and the kernel and bias of the softmax."""
+        check_fields(self)
         c = self.config
         uniform = symmetric_uniform(0.1 if c.init_scale is None else c.init_scale)
         self.embed = nn.Embed(
@@ -227,6 +230,7 @@ class RAULanguageTask:
         Returns:
           The parameters, a nested dict of arrays.
         """
+        check_key(key=key)
         streams = dict(zip(("params", "dropout"), jax.random.split(key), strict=True))
         return self.model.init(streams, batch, train=True)["params"]
 

@@ -9,8 +9,19 @@ from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
 from gatedjax._utils.deprecation import warn_deprecated
+from gatedjax._utils.field_checks import check_fields
+from gatedjax._utils.numbers import check_type
 from gatedjax._utils.types import Keywords
-from gatedjax.functional._checks import check_choice, check_mask, check_not_both, wide_dtype
+from gatedjax.functional._checks import (
+    check_choice,
+    check_floating,
+    check_integers,
+    check_mask,
+    check_not_both,
+    check_shape,
+    check_that,
+    wide_dtype,
+)
 from gatedjax.functional._types import Dtype
 from gatedjax.nn._initializers import GLOROT, LECUN, ORTHOGONAL, ZEROS
 from gatedjax.nn._recurrent import LSTM
@@ -57,7 +68,9 @@ class TokenScore(nn.Module):
         Raises:
           ValueError: for an unknown `kind`.
         """
+        check_fields(self)
         check_choice(("zhou", "mlp1"), kind=self.kind)
+        check_floating(states=states)
         if self.kind == "mlp1":
             states = nn.Dense(
                 self.features or states.shape[-1],
@@ -141,9 +154,11 @@ class AttentionPool(nn.Module):
         Raises:
           ValueError: if both `gates` and `log_gates` are given, or for an unknown `score`.
         """
+        check_fields(self)
         # `TokenScore` would report a wrong name under its argument `kind`.
         check_choice(("zhou", "mlp1"), score=self.score)
         check_not_both(gates=gates, log_gates=log_gates)
+        check_that(jnp.ndim(states) >= 2, "states must be [..., T, D]", states)
         check_mask(mask, states.shape[:-1])
         # Padding must be finite, because the derivatives of the scores multiply it with 0.
         if mask is not None:
@@ -208,6 +223,7 @@ class GatePredictor(nn.Module):
 
     def __post_init__(self) -> None:
         if not callable(self.bias_init):
+            check_type("bias_init", self.bias_init, float)
             warn_deprecated(
                 "A number as bias_init of GatePredictor",
                 f"pass flax.linen.initializers.constant({self.bias_init!r})",
@@ -217,7 +233,9 @@ class GatePredictor(nn.Module):
         super().__post_init__()
 
     @nn.compact
-    def __call__(self, xs: Float[Array, "B T D"], mask: Bool[Array, "B T"]) -> Float[Array, "B T"]:
+    def __call__(
+        self, xs: Float[Array, "B T D"], mask: Bool[Array, "B T"] | None = None
+    ) -> Float[Array, "B T"]:
         """Computes the logits of the gates.
 
         In training `functional.log_gumbel_sigmoid` turns them into soft gates, and at test time
@@ -225,7 +243,8 @@ class GatePredictor(nn.Module):
 
         Args:
           xs: x, a vector of width D for each of T tokens of B texts.
-          mask: True at real tokens. Vectors at padding, NaN included, have no effect.
+          mask: True at real tokens; None means all. Vectors at padding, NaN included, have no
+            effect.
 
         Returns:
           a, the log-odds that the gate of each token is open, in float32 or wider; -inf (closed) at
@@ -234,6 +253,9 @@ class GatePredictor(nn.Module):
         Raises:
           ValueError: for an unknown `kind`.
         """
+        check_fields(self)
+        check_floating(xs=xs)
+        mask = jnp.ones(xs.shape[:-1], bool) if mask is None else mask
         check_mask(mask, xs.shape[:-1])
         xs = jnp.where(mask[..., None], xs, jnp.zeros_like(xs))
         types: Keywords = {"dtype": self.dtype, "param_dtype": self.param_dtype}
@@ -317,6 +339,9 @@ class LocalPosition(nn.Module):
           The centre of each row, a real number in [0, len - 1], in float32 or wider; 0 for a length
           of 0.
         """
+        check_floating(last=last)
+        check_integers(lengths=lengths)
+        check_shape(jnp.shape(last)[:-1], lengths=lengths)
         types: Keywords = {
             "kernel_init": self.kernel_init,
             "dtype": self.dtype,
@@ -372,6 +397,7 @@ class SourceToToken(nn.Module):
         Returns:
           s, a vector of width D per text; 0 for a text without tokens.
         """
+        check_fields(self)
         check_mask(mask, states.shape[:-1])
         if mask is not None:
             states = jnp.where(mask[..., None], states, jnp.zeros_like(states))

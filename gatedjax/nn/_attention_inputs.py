@@ -7,7 +7,13 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from gatedjax import functional as F
-from gatedjax.functional._checks import check_shape, check_that
+from gatedjax._utils.field_checks import check_fields
+from gatedjax.functional._checks import (
+    check_floating,
+    check_positive,
+    check_shape,
+    check_that,
+)
 from gatedjax.functional._pairs import check_key_mask
 from gatedjax.functional._types import Dtype
 from gatedjax.nn._relative import check_relative
@@ -40,15 +46,16 @@ def check_attention(
       ValueError: if an option is out of range, a shape does not fit, or arguments exclude each
         other.
     """
+    check_fields(module, cap=0)
+    check_positive(temperature=module.temperature)
+    check_floating(inputs=inputs)
     check_that(inputs.ndim == 3, "inputs must be [B, N, D]", inputs)
     check_key_mask(mask, inputs.shape[:2])
     features = module.features or inputs.shape[-1]
-    if module.num_heads < 1 or features % module.num_heads:
+    if features % module.num_heads:
         raise ValueError(f"num_heads must divide features={features}, got {module.num_heads}")
     check_selector(module.selector)
     check_relative(module.relative, module.max_offset, module.num_heads)
-    if module.block is not None and module.block < 1:
-        raise ValueError(f"block must be at least 1, got {module.block}")
     # Without a source the mask of the inputs is also that of the keys, and a cache contains its
     # mask.
     excludes_mask = source is None or isinstance(source, F.AttentionCache)
@@ -74,6 +81,7 @@ def check_attention(
                 f"source.selector_key must be {wanted} for selector={module.selector!r}, got {got}"
             )
     else:
+        check_floating(source=source)
         fits = source.ndim == 3 and source.shape[0] == rows
         check_that(fits, f"source must be [{rows}, N, D]", source)
         check_key_mask(source_mask, source.shape[:2], "source_mask")

@@ -1,7 +1,6 @@
 """Recurrent cells in the form of Flax, with the parameters of the recurrent layers."""
 
 import functools
-import numbers
 from collections.abc import Callable
 from typing import Any
 
@@ -11,26 +10,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from gatedjax import functional as F
+from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.parameter_names import PARAMETERS
 from gatedjax._utils.types import Tree
-from gatedjax.functional._checks import wide_dtype
+from gatedjax.functional._checks import check_floating, wide_dtype
 from gatedjax.functional._rau_step import initial_state
 from gatedjax.functional._recurrence import check_width
 from gatedjax.functional._types import Carry, Dtype
 from gatedjax.nn._initializers import GLOROT, ORTHOGONAL, ZEROS, per_gate
 from gatedjax.nn._types import Initializer
-
-
-def check_size(**sizes: Any) -> None:
-    """Raises unless each argument is an integer of at least 1; the keyword is its name.
-
-    Raises TypeError for another type, and ValueError for a number below 1.
-    """
-    for name, size in sizes.items():
-        if not isinstance(size, numbers.Integral):
-            raise TypeError(f"{name} must be an integer, got {size!r}")
-        if size < 1:
-            raise ValueError(f"{name} must be at least 1, got {size}")
 
 
 class Cell(nn.RNNCellBase):
@@ -119,6 +107,9 @@ class Cell(nn.RNNCellBase):
           `LSTMState`. It is float32, or float64 for a float64 `dtype`.
         """
         del rng
+        if not isinstance(input_shape, tuple | list):
+            raise TypeError(f"input_shape must be a tuple of sizes, got {input_shape!r}")
+        check_fields(self, attn_hidden=0)
         wide = wide_dtype(self.dtype or self.param_dtype)
         return jax.tree.map(
             lambda leaf: jnp.broadcast_to(leaf[0], (*input_shape[:-1], leaf.shape[-1])),
@@ -154,7 +145,7 @@ class Cell(nn.RNNCellBase):
             are parameters that the options do not use, such as the recurrent bias of a GRU with
             reset_after=False.
         """
-        check_size(features=self.features)
+        check_fields(self, attn_hidden=0)
         # The check comes first, because the message of Flax would blame the parameter.
         if self.has_variable("params", "kernel"):
             kernel = nn.meta.unbox(self.get_variable("params", "kernel"))
@@ -228,6 +219,7 @@ class Cell(nn.RNNCellBase):
           (carry, output): the next carry, in the form and the dtypes of the given carry, and the
           hidden state of width H in the dtype of the products.
         """
+        check_floating(inputs=inputs)
         inputs = jnp.asarray(inputs)
         inputs = inputs.astype(self.dtype or inputs.dtype)
         lead = inputs.shape[:-1]
@@ -460,8 +452,6 @@ class RAUCell(Cell):
         Raises ValueError if `attn_hidden` does not fit the form of the attention.
         """
         h, joined = self.features, width + self.features
-        if self.attn_hidden < 0:
-            raise ValueError(f"attn_hidden must be at least 0, got {self.attn_hidden}")
         if self.attn_hidden and self.attention in ("concat", "matrix"):
             raise ValueError(
                 f"attn_hidden must be 0 for attention={self.attention!r}, got {self.attn_hidden}"

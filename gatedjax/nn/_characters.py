@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from gatedjax import functional as F
+from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.types import Keywords
 from gatedjax.functional._devices import take_rows
 from gatedjax.functional._types import Dtype
@@ -76,10 +77,8 @@ class CharacterEncoder(nn.Module):
           TypeError: if an argument has another dtype than integers.
           ValueError: if shapes do not fit, or `num_characters` is below 2.
         """
-        if self.num_characters < 2:
-            raise ValueError(
-                f"num_characters must be at least 2, padding included, got {self.num_characters}"
-            )
+        # The smallest alphabet has the padding and a character.
+        check_fields(self, num_characters=2)
         for name, values in {"characters": characters, "lengths": lengths}.items():
             if not jnp.issubdtype(values.dtype, jnp.integer):
                 raise TypeError(f"{name} must be integers, got dtype {values.dtype}")

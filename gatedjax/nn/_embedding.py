@@ -2,10 +2,12 @@
 
 import flax.linen as nn
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int
 
 from gatedjax._utils.deprecation import warn_deprecated
+from gatedjax._utils.field_checks import check_fields
 from gatedjax.functional._checks import check_integers, wide_integers
 from gatedjax.functional._devices import take_rows
 from gatedjax.functional._types import Carry, Dtype
@@ -69,12 +71,13 @@ class WordEmbedding(nn.Module):
           TypeError: if tokens are not integers.
           ValueError: if `initial` has another shape than the table.
         """
+        check_fields(self)
         check_integers(tokens=tokens)
         # The size of the vocabulary, which replaces negative ids below, need not fit in int8.
         tokens = wide_integers(tokens)
         shape = (self.num_embeddings, self.features)
-        if self.initial is not None and self.initial.shape != shape:
-            raise ValueError(f"initial must have shape {shape}, got {self.initial.shape}")
+        if self.initial is not None and (got := np.shape(self.initial)) != shape:
+            raise ValueError(f"initial must have shape {shape}, got {got}")
 
         def start(key: Array) -> Array:
             """Returns the initial table [num_embeddings, features].

@@ -7,6 +7,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from gatedjax import functional as F
+from gatedjax._utils.field_checks import check_fields
+from gatedjax.functional._checks import check_floating, check_mask
 from gatedjax.functional._export import exportable
 from gatedjax.functional._types import Dtype
 from gatedjax.nn._initializers import GLOROT, ORTHOGONAL, ZEROS
@@ -93,6 +95,10 @@ class GatedAttentionHop(nn.Module):
           `gated`, the gated document [B, N, 2H or 4H]; and `attention` [B, N, Q], with the sum 1
           over the query tokens. The last two are None without gating.
         """
+        check_fields(self)
+        check_floating(document=document, query=query)
+        check_mask(document_mask, document.shape[:-1], "document_mask")
+        check_mask(query_mask, query.shape[:-1], "query_mask")
         names = ("dtype", "param_dtype", "kernel_init", "recurrent_kernel_init", "bias_init")
         options = {**{name: getattr(self, name) for name in names}, **(self.gru or {})}
         grus = {

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Int, Key
 
 from gatedjax import functional as F
+from gatedjax.functional._checks import check_shape
 
 
 def example_keys(
@@ -27,6 +28,7 @@ def example_keys(
     Returns:
       A PRNG key for each row.
     """
+    check_shape((rows,), example_id=example_id)
     ids = jnp.arange(rows) if example_id is None else example_id
     return F.example_keys(module.make_rng(stream), ids)
 

@@ -10,14 +10,16 @@ from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
 from gatedjax._utils.deprecation import warn_deprecated
+from gatedjax._utils.field_checks import check_fields
+from gatedjax._utils.numbers import check_type
 from gatedjax._utils.types import Keywords, Tree
-from gatedjax.functional._checks import check_positive, check_rate
+from gatedjax.functional._checks import check_floating, check_positive
 from gatedjax.functional._devices import rows_like
 from gatedjax.functional._directions import run_both, split_carries
 from gatedjax.functional._recurrence import step_mask
 from gatedjax.functional._recurrence import time_major as swap_time
 from gatedjax.functional._types import Carry, Dtype
-from gatedjax.nn._cells import Cell, GRUCell, LSTMCell, RAUCell, check_size
+from gatedjax.nn._cells import Cell, GRUCell, LSTMCell, RAUCell
 from gatedjax.nn._initializers import GLOROT, ORTHOGONAL, ZEROS, normal, symmetric_uniform
 from gatedjax.nn._keys import example_keys, fold_keys, warn_unused
 from gatedjax.nn._types import Initializer
@@ -112,6 +114,7 @@ class _Recurrent(nn.Module):
         `scale`, the option `init_scale`, is the half-width of the distribution if
         `init_distribution` is "uniform", or the standard deviation if it is "normal".
         """
+        check_type("init_scale", scale, float)
         check_positive(init_scale=scale)
         draws: Keywords = {"uniform": symmetric_uniform, "normal": normal}
         if self.init_distribution not in draws:
@@ -169,6 +172,7 @@ class _Recurrent(nn.Module):
         Args:
           rows: B, the number of rows of the batch.
         """
+        check_fields(self, attn_hidden=0)
         ways = 2 if self.bidirectional else 1
         # Carries are float32 in all dtypes, because they add up small changes over many steps.
         zeros = self._create_cell()(parent=None)._zeros(rows)
@@ -272,9 +276,8 @@ class _Recurrent(nn.Module):
         """
         if gates is not None and resets is not None:
             raise ValueError("resets must be None for gates, got an array")
-        check_size(features=self.features, num_layers=self.num_layers)
-        check_rate(self.dropout, "dropout")
-        check_rate(self.recurrent_dropout, "recurrent_dropout")
+        check_fields(self, attn_hidden=0)
+        check_floating(xs=xs)
         for argument, its in {"initial": initial, "reset_to": reset_to}.items():
             if its is not None and len(its) != self.num_layers:
                 raise ValueError(

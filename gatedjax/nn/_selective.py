@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, UInt
 
 from gatedjax import functional as F
 from gatedjax._utils.types import Keywords, Tree
-from gatedjax.functional._checks import check_that
+from gatedjax.functional._checks import check_positive, check_that
 from gatedjax.functional._pairs import both_allow, causal_pairs, check_key_mask, pair_mask_of
 from gatedjax.functional._selective import Empty, attention_scores, weighted_values
 from gatedjax.functional._types import Dtype
@@ -179,6 +179,8 @@ class SelectiveSelfAttention(nn.Module):
             read_mask = source_mask
         else:
             heads |= self._heads(queries, features, "key")
+        if temperature is not None:
+            check_positive(temperature=temperature)
         estimator, draws_bytes = None, dropout_bytes is None or self.block is not None
         if not deterministic:
             tau = self.temperature if temperature is None else temperature

@@ -9,7 +9,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from gatedjax import functional as F
-from gatedjax.functional._checks import check_choice, wide_dtype
+from gatedjax._utils.field_checks import check_fields
+from gatedjax.functional._checks import check_choice, check_floating, wide_dtype
 from gatedjax.functional._types import Dtype
 from gatedjax.nn._initializers import ZEROS, per_layer
 from gatedjax.nn._types import Initializer
@@ -88,13 +89,13 @@ class AttentionGatedTransform(nn.Module):
         Raises:
           ValueError: if an option is out of range.
         """
+        check_fields(self, ablate_above=0)
         top = self.num_layers - 1
         last = top if self.ablate_above is None else self.ablate_above
-        if self.num_layers < 1:
-            raise ValueError(f"num_layers must be at least 1, got {self.num_layers}")
         if not 0 <= last <= top:
             raise ValueError(f"ablate_above must be in [0, {top}], got {last}")
         check_choice(("highway", "reuse_last_s", "zero"), ablate_mode=self.ablate_mode)
+        check_floating(words=words, **({} if keys is None else {"keys": keys}))
         words, keys = nn.dtypes.promote_dtype(words, keys, dtype=self.dtype)
         kernels, vectors = self._attentions(last + 1, (words if keys is None else keys).shape[-1])
         selected, attention = F.selection_vectors(

@@ -5,6 +5,10 @@ parameters have the same paths: the state of `nnx.LSTM` is the "params" of `nn.L
 the inputs and `rngs` are arguments of the constructor, so that no example inputs are needed.
 `train()` and `eval()` switch dropout and drawn gates on and off; as in `flax.nnx`, a new module is
 in training mode. A module draws from a stream of its own, which starts from `rngs`.
+
+The arguments have the names of `gatedjax.nn`: `features` is the `hidden_features` or
+`out_features` of `flax.nnx`, and `in_features` is the same in both. In the calls of `LSTM`, `GRU`
+and `RAU`, `lengths` is the `seq_lengths` of `flax.nnx.RNN`, and `initial` its `initial_carry`.
 """
 
 from gatedjax.nnx._attention import AttentionGatedTransform as AttentionGatedTransform

@@ -9,9 +9,10 @@ from jaxtyping import Array, Bool, Float, Int, UInt
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax._utils.field_checks import check_fields
 from gatedjax.functional._types import Dtype
 from gatedjax.nn._selection import selector_estimator
-from gatedjax.nnx._base import Module
+from gatedjax.nnx._base import Module, example_inputs
 
 
 class TokenScore(Module):
@@ -35,7 +36,7 @@ class TokenScore(Module):
         self, in_features: int, kind: Any = "zhou", *, rngs: nnx.Rngs, **options: Any
     ) -> None:
         function = gnn.TokenScore(kind, **options, parent=None)
-        super().__init__(function, [jnp.zeros((1, 1, in_features))], rngs=rngs)
+        super().__init__(function, [example_inputs(in_features=in_features)], rngs=rngs)
 
     def __call__(self, states: Float[Array, "*B T D"]) -> Float[Array, "*B T"]:
         """Computes the scores e [*B, T], in float32 or wider, of states h.
@@ -64,7 +65,7 @@ class AttentionPool(Module):
         self, in_features: int, score: Any = "zhou", *, rngs: nnx.Rngs, **options: Any
     ) -> None:
         function = gnn.AttentionPool(score, **options, parent=None)
-        super().__init__(function, [jnp.zeros((1, 1, in_features))], rngs=rngs)
+        super().__init__(function, [example_inputs(in_features=in_features)], rngs=rngs)
 
     def __call__(
         self,
@@ -111,15 +112,17 @@ class GatePredictor(Module):
         self, in_features: int, kind: Any = "lstm", *, rngs: nnx.Rngs, **options: Any
     ) -> None:
         function = gnn.GatePredictor(kind, **options, parent=None)
-        inputs = [jnp.zeros((1, 1, in_features)), jnp.ones((1, 1), bool)]
+        inputs = [example_inputs(in_features=in_features), jnp.ones((1, 1), bool)]
         super().__init__(function, inputs, rngs=rngs)
 
-    def __call__(self, xs: Float[Array, "B T D"], mask: Bool[Array, "B T"]) -> Float[Array, "B T"]:
+    def __call__(
+        self, xs: Float[Array, "B T D"], mask: Bool[Array, "B T"] | None = None
+    ) -> Float[Array, "B T"]:
         """Computes the log-odds [B, T] that each gate is open, in nats; -inf (closed) at padding.
 
         Args:
           xs: a vector of width D for each of T tokens of B texts.
-          mask: True at real tokens.
+          mask: True at real tokens; None means all.
         """
         return self._apply(xs, mask)
 
@@ -141,7 +144,7 @@ class LocalPosition(Module):
     """
 
     def __init__(self, in_features: int, *, rngs: nnx.Rngs, **options: Any) -> None:
-        inputs = [jnp.zeros((1, in_features)), jnp.ones((1,), jnp.int32)]
+        inputs = [example_inputs(in_features=in_features)[0], jnp.ones((1,), jnp.int32)]
         super().__init__(gnn.LocalPosition(**options, parent=None), inputs, rngs=rngs)
 
     def __call__(self, last: Float[Array, "*B D"], lengths: Int[Array, "*B"]) -> Float[Array, "*B"]:
@@ -169,7 +172,7 @@ class SourceToToken(Module):
 
     def __init__(self, in_features: int, *, rngs: nnx.Rngs, **options: Any) -> None:
         function = gnn.SourceToToken(**options, parent=None)
-        super().__init__(function, [jnp.zeros((1, 1, in_features))], rngs=rngs)
+        super().__init__(function, [example_inputs(in_features=in_features)], rngs=rngs)
 
     def __call__(
         self, states: Float[Array, "*B N D"], mask: Bool[Array, "*B N"] | None = None
@@ -212,17 +215,18 @@ class SelectiveSelfAttention(Module):
         **options: Any,
     ) -> None:
         function = gnn.SelectiveSelfAttention(num_heads, **options, parent=None)
+        check_fields(function, cap=0)
         # Some estimators, such as the mean field, draw no noise, so that they need no stream.
         estimator = selector_estimator(function.selector, function.temperature)
         is_drawn = {
             "gate": estimator is not None and estimator.rows > 0,
             "dropout": function.dropout > 0,
         }
-        inputs = [jnp.zeros((1, 1, in_features))]
+        inputs = [example_inputs(in_features=in_features)]
         streams = [name for name, is_needed in is_drawn.items() if is_needed]
         given = {}
         if source_features is not None:
-            given = {"source": jnp.zeros((1, 1, source_features))}
+            given = {"source": example_inputs(source_features=source_features)}
         super().__init__(function, inputs, rngs=rngs, streams=streams, **given)
         self._in_features = in_features
 
@@ -345,8 +349,9 @@ class AttentionGatedTransform(Module):
     ) -> None:
         function = gnn.AttentionGatedTransform(num_layers, **options, parent=None)
         # Keys are passed even without `key_features`, because their width shapes the kernels.
-        keys = jnp.zeros((1, 1, key_features or in_features))
-        super().__init__(function, [jnp.zeros((1, 1, in_features))], rngs=rngs, keys=keys)
+        width = in_features if key_features is None else key_features
+        keys = example_inputs(key_features=width)
+        super().__init__(function, [example_inputs(in_features=in_features)], rngs=rngs, keys=keys)
 
     def __call__(
         self,
@@ -403,7 +408,10 @@ class GatedAttentionHop(Module):
         # The options are static in compiled programs and must be hashable, which a dict is not.
         options |= {"gru": freeze(options.get("gru") or {})}
         function = gnn.GatedAttentionHop(features, **options, parent=None)
-        inputs = [jnp.zeros((1, 1, width)) for width in (document_features, query_features)]
+        inputs = [
+            example_inputs(document_features=document_features),
+            example_inputs(query_features=query_features),
+        ]
         super().__init__(function, inputs, rngs=rngs)
 
     def __call__(

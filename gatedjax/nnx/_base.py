@@ -6,9 +6,11 @@ from typing import Any
 
 import flax.linen as linen
 import jax
+import jax.numpy as jnp
 from flax import nnx
 from flax.nnx import bridge
 
+from gatedjax._utils.field_checks import check_size
 from gatedjax._utils.types import Tree
 
 
@@ -59,6 +61,16 @@ def _initialize(
     return module.init(key, *inputs, **more)
 
 
+def example_inputs(**width: int) -> jax.Array:
+    """Returns zeros [1, 1, width], a sequence of one vector from which a module is initialised.
+
+    The width is given by the name of the argument of the constructor, such as `in_features`, which
+    is in the message if it is not an integer of at least 1.
+    """
+    check_size(**width)
+    return jnp.zeros((1, 1, *width.values()))
+
+
 class Module(nnx.Module):
     """The base class of the NNX modules.
 
@@ -88,6 +100,8 @@ class Module(nnx.Module):
         streams: Sequence[str] = (),
         **more: Tree,
     ) -> None:
+        if not isinstance(rngs, nnx.Rngs):
+            raise TypeError(f"rngs must be an nnx.Rngs, such as nnx.Rngs(0), got {rngs!r}")
         self._function = function
         variables = _initialize(function, rngs.params(), tuple(inputs), more)
         set_params(self, bridge.variables.linen_vars_to_nnx_attrs(variables))

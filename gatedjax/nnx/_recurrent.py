@@ -7,9 +7,9 @@ from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import nn as gnn
+from gatedjax._utils.field_checks import check_fields
 from gatedjax.functional._types import Carry
-from gatedjax.nn._cells import check_size
-from gatedjax.nnx._base import Module
+from gatedjax.nnx._base import Module, example_inputs
 
 
 class _Recurrent(Module):
@@ -25,9 +25,9 @@ class _Recurrent(Module):
     """
 
     def __init__(self, function: Any, in_features: int, rngs: nnx.Rngs) -> None:
+        check_fields(function, attn_hidden=0)
         is_noisy = function.dropout > 0 or function.recurrent_dropout > 0
-        check_size(in_features=in_features)
-        inputs = (jnp.zeros((1, 1, in_features)),)
+        inputs = (example_inputs(in_features=in_features),)
         super().__init__(function, inputs, rngs=rngs, streams=("dropout",) if is_noisy else ())
 
     def initial_carry(self, rows: int) -> Any:
@@ -189,9 +189,9 @@ class _Cell(Module, nnx.RNNCellBase):
     """
 
     def __init__(self, function: Any, in_features: int, rngs: nnx.Rngs) -> None:
-        shape = (1, in_features)
+        row = jnp.squeeze(example_inputs(in_features=in_features), axis=0)
         # Only the widths matter for the parameters, so that a single row is enough.
-        inputs = (function.initialize_carry(None, shape), jnp.zeros(shape))
+        inputs = (function.initialize_carry(None, row.shape), row)
         super().__init__(function, inputs, rngs=rngs)
 
     def initialize_carry(

@@ -10,6 +10,7 @@ import numpy as np
 import optax
 from flax import struct
 
+from gatedjax._utils.tracing import check_key
 from gatedjax.training._transforms import call_update
 from gatedjax.training.metrics import Metrics, Ratio
 from gatedjax.training.task import (
@@ -93,6 +94,7 @@ def step_rngs(seed_key: jax.Array, step: jax.Array | int) -> dict[str, jax.Array
     Returns:
       A key for each stream, by name.
     """
+    check_key(seed_key=seed_key)
     key = jax.random.fold_in(seed_key, step)
     return {name: jax.random.fold_in(key, number) for number, name in enumerate(STREAMS)}
 

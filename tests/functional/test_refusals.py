@@ -80,6 +80,33 @@ def of_form(attention, **fields):
 
 
 TABLE = {
+    "natural mistakes": [
+        (lambda: F.masked_softmax(FLOATS, axis="last"), "axis|integer|'last'", TypeError),
+        (
+            lambda: F.gumbel_sigmoid(FLOATS, FLOATS, temperature=ones(4, 1, 1)),
+            "temperature|(2, 3)|(4, 1, 1)",
+        ),
+        (
+            lambda: F.gumbel_softmax(FLOATS, FLOATS, temperature="low"),
+            "temperature|number|'low'",
+            TypeError,
+        ),
+        (lambda: F.ensure_open(FLOATS, INTS, BOOLS), "logits|int32", TypeError),
+        (lambda: F.example_dropout(INTS, 0.5, KEYS), "inputs|int32", TypeError),
+        (
+            lambda: jax.jit(lambda rate: F.example_dropout(FLOATS, rate, KEYS))(0.5),
+            "rate|static|jax.jit",
+            TypeError,
+        ),
+        (lambda: F.example_dropout(FLOATS, "0.5", KEYS), "rate|number|'0.5'", TypeError),
+        (lambda: F.sinusoids(5, 4), "positions|[N]|()"),
+        (lambda: F.skip_lstm(LSTM, XS, 2 * ones(4, 5)), "gates|[0, 1]|2.0"),
+        (lambda: F.skip_lstm(LSTM, XS, -ones(4, 5)), "gates|[0, 1]|-1.0"),
+        (lambda: F.masked_scan(H, lambda h, x: (h, h), STEPS), "step|function", TypeError),
+        (lambda: F.byte_dropout(FLOATS, 0.5, FLOATS), "draws|uint8|float32", TypeError),
+        (lambda: F.append_to_cache(None, HEADS, HEADS), "cache|AttentionCache|NoneType", TypeError),
+        (lambda: F.gru(GRU, None), "xs|NoneType", TypeError),
+    ],
     "length_mask": [
         (lambda: F.length_mask(ONE, 3), "lengths|float32", TypeError),
         (lambda: F.length_mask(LENGTHS, 3.0), "size|float", TypeError),

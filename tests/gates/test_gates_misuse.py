@@ -222,3 +222,43 @@ def test_logits_and_masks_of_another_kind_are_refused_by_name():
             call(np.zeros(3, np.int32))
         with pytest.raises(ValueError, match=r"logits must have shape \[n\].*got \(2, 3\)"):
             call(np.zeros((2, 3), np.float32))
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: gates.expectation(3, gates.DisARM()), "loss must be a function"),
+        (lambda: gates.enumerate(ZEROS, ZEROS), "loss must be a function"),
+        (lambda: gates.enumerate(total, ZEROS, draws=2.5), "draws must be an integer, got 2.5"),
+        (lambda: gates.enumerate(total, ZEROS, chunks="2"), "chunks must be an integer, got '2'"),
+        (
+            lambda: gates.report(total, ZEROS, [], key=KEY, draws="3"),
+            "draws must be an integer, got '3'",
+        ),
+        (lambda: gates.LeaveOneOut(2.5), "k must be an integer, got 2.5"),
+        (lambda: gates.HardKuma(low="a"), "low must be a number, got 'a'"),
+        (lambda: gates.Rebar(eta="a"), "eta must be a number, got 'a'"),
+        (lambda: gates.Reinforce(baseline=None), "baseline must be an array of numbers"),
+        (lambda: gates.SoftGumbel(tau="a"), "tau must be a number, got 'a'"),
+        (lambda: gates.entmax(ZEROS, "a"), "alpha must be a number, got 'a'"),
+        (lambda: gates.budget(ZEROS, None), "k must be an array of numbers, got NoneType"),
+        (lambda: gates.draw(gates.DisARM(), [0.0], ZEROS), "logits must be an array"),
+    ],
+)
+def test_values_of_another_type_are_refused_by_name(call, words):
+    with pytest.raises(TypeError, match=words):
+        call()
+
+
+def test_arguments_of_rows_that_do_not_fit_are_refused():
+    rows, keys = np.zeros((2, 3), np.float32), jax.random.split(KEY, 2)
+
+    def reader(g):
+        return jnp.sum(g, axis=-1), None
+
+    with pytest.raises(ValueError, match=r"logits and noise must have the same shape"):
+        gates.draw(gates.DisARM(), rows, ZEROS)
+    with pytest.raises(ValueError, match=r"same shape, got logits \(2, 3\), mask \(3,\)"):
+        gates.train(gates.DisARM(), rows, keys, reader, np.ones(3, bool))
+    with pytest.raises(TypeError, match="rows must be a tuple of arrays"):
+        gates.train(gates.DisARM(), rows, keys, reader, rows=ZEROS)

@@ -102,6 +102,14 @@ def cloze(place):
 
 
 TABLE = {
+    "labels and weights": [
+        (batch(test_agt, label=None), "label"),
+        (batch(test_agt, weight=None), "weight"),
+        (batch(test_agt, label=ones(3, kind=np.float32)), "label|integers|float32", TypeError),
+        (batch(test_agt, label=ones(3, 3)), "label|[B]|(3, 3)"),
+        (batch(test_agt, weight=ones(3, 1)), "weight|[B]|(3, 1)"),
+        (batch(test_ga_reader, label=None), "label"),
+    ],
     "AGTConfig": [
         (agt(num_layers=0), "num_layers|1|0"),
         (agt(hidden=0), "hidden|1|0"),

@@ -13,6 +13,7 @@ from tests.refusals import each_row, refused
 NAN, INF = float("nan"), float("inf")
 # 3 texts of 5 words of width 6; 2 heads; sources of 4 words
 XS, MASK = np.zeros((3, 5, 6), np.float32), np.arange(5) < np.array([5, 3, 0])[:, None]
+INTS = np.ones((3, 5, 6), np.int32)
 SOURCE_MASK = np.ones((3, 4), bool)
 CACHE = F.AttentionCache(*[np.zeros((3, 2, 4, 3), np.float32)] * 2, SOURCE_MASK, np.int32(4))
 HEADS, PAIRS = np.ones((3, 2, 5, 4), np.float32), np.ones((3, 2, 5, 5), np.float32)
@@ -79,6 +80,39 @@ TABLE["RAU"] += [
     (cell(gnn.RAU, attention="other"), "attention|'other'"),
 ]
 TABLE |= {
+    "integers where numbers are wanted": [
+        (made(module, *inputs), f"{argument}|int32", TypeError)
+        for module, argument, inputs in (
+            (gnn.GRU(4), "xs", (INTS,)),
+            (gnn.TokenScore(), "states", (INTS,)),
+            (gnn.GatePredictor("fnn", 3), "xs", (INTS, MASK)),
+            (gnn.LocalPosition(), "last", (INTS[:, 0], np.ones(3, np.int32))),
+            (gnn.GatedAttentionHop(4), "document", (INTS, XS)),
+            (gnn.AttentionGatedTransform(2), "words", (INTS,)),
+            (gnn.SelectiveSelfAttention(2), "inputs", (INTS,)),
+        )
+    ],
+    "natural mistakes": [
+        (made(gnn.GRU(4), XS.tolist()), "xs|list", TypeError),
+        (made(gnn.GRU(4), None), "xs|NoneType", TypeError),
+        (
+            made(gnn.AttentionPool(), XS[0, 0]),
+            "states|[..., T, D]|(6,)",
+        ),
+        (made(gnn.LocalPosition(), XS[:, 0], XS[:, 0, 0]), "lengths|float32", TypeError),
+        (made(gnn.LocalPosition(), XS[:, 0], LENGTHS[:2]), "lengths|(3,)|(2,)"),
+        (made(gnn.LocalPosition(), XS[:, 0], LENGTHS[:3, None]), "lengths|(3,)|(3, 1)"),
+        (made(gnn.GatedAttentionHop(4), XS, XS, MASK[:, :4]), "document_mask|(3, 5)|(3, 4)"),
+        (made(gnn.GatedAttentionHop(4), XS, XS, MASK, MASK[:, :4]), "query_mask|(3, 4)"),
+        (selective(temperature=NAN), "temperature|nan"),
+        (selective(given={"temperature": 0.0}), "temperature|0.0"),
+        (selective(XS, given={"source": INTS}), "source|int32", TypeError),
+        (lambda: gnn.GRUCell(4).initialize_carry((3, 6), 0), "input_shape|tuple|0", TypeError),
+        (
+            made(gnn.WordEmbedding(2, 2, initial=[[0.0, 1.0]]), IDS),
+            "initial|(2, 2)|(1, 2)",
+        ),
+    ],
     "kinds": [
         (made(gnn.GatePredictor("bad"), XS, MASK), "kind|'lstm'|'bad'"),
         (made(gnn.TokenScore("bad"), XS), "kind|'mlp1'|'bad'"),

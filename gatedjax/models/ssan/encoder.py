@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Float
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._utils.choices import check_choices
+from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.groups import with_groups
 from gatedjax._utils.limits import MOST_WIDTH, check_most
@@ -68,7 +69,7 @@ class SSANOrder:
     def __post_init__(self) -> None:
         make_plain(self)
         check_choices(self)
-        check_at_least(self, 1, "max_length")
+        check_at_least(self, 1, "max_length", "max_offset")
         check_most("max_offset", self.max_offset, MOST_WIDTH)
 
 
@@ -254,6 +255,7 @@ class SSANEncoder(nn.Module):
         Raises:
           ValueError: also if a text is longer than the table of learned positions.
         """
+        check_fields(self)
         c = self.config
         check_batch(batch, tokens="B N", lengths="B")
         tokens = batch["tokens"]

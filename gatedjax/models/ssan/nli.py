@@ -18,6 +18,7 @@ from jaxtyping import Array, Float
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._utils.choices import check_choices
+from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.groups import with_groups
 from gatedjax._utils.numbers import make_plain
@@ -153,6 +154,7 @@ class SSANNLI(nn.Module):
 
     def setup(self) -> None:
         """Creates the embedding, the attention and the later layers; both sentences share them."""
+        check_fields(self)
         c = self.config
         types: Keywords = {
             "dtype": jnp.dtype(c.dtype),

@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.groups import with_groups
 from gatedjax._utils.types import Keywords
@@ -121,6 +122,7 @@ class SSANProbe(nn.Module):
           keys [B, M, N, N] of M heads; and `baseline`, the expected reward (a scalar) for the
           estimator "reinforce", else None.
         """
+        check_fields(self)
         c = self.config
         types: Keywords = {"dtype": jnp.dtype(c.dtype)}
         encoded = SSANEncoder(c, self.vocab_size, self.embeddings, name="encoder")(

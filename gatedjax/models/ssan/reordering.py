@@ -16,6 +16,7 @@ from flax import struct
 from jaxtyping import Array, Float
 
 from gatedjax import functional as F
+from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.groups import with_groups
 from gatedjax._utils.types import Keywords
@@ -113,6 +114,7 @@ class WordReorderingDetector(nn.Module):
           M heads; and `baseline`, the expected reward (a scalar) for the estimator "reinforce",
           else None.
         """
+        check_fields(self)
         c = self.config
         types: Keywords = {"dtype": jnp.dtype(c.dtype)}
         encoded = SSANEncoder(c, self.vocab_size, self.embeddings, name="encoder")(

@@ -13,13 +13,14 @@ from gatedjax import nn as gnn
 from gatedjax._utils.choices import check_choices
 from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.numbers import make_plain
+from gatedjax._utils.tracing import check_key
 from gatedjax._utils.types import Output, Params, Tree
 from gatedjax.functional._checks import check_positive
 from gatedjax.functional._selective import Empty
 from gatedjax.gates._named import KINDS, EstimatorName, create_estimator, current_name
 from gatedjax.gates._score import MultiPass
 from gatedjax.gates._train import train_passes
-from gatedjax.models._checks import check_at_least, check_finite
+from gatedjax.models._checks import check_at_least, check_batch, check_finite
 from gatedjax.models._classification import (
     class_metrics,
     class_predictions,
@@ -365,6 +366,7 @@ class SelectorTask:
         Returns:
           The parameters, a nested dict of arrays.
         """
+        check_key(key=key)
         return self.model.init({"params": key}, batch)["params"]
 
     def loss(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> tuple[Array, Metrics]:
@@ -384,6 +386,7 @@ class SelectorTask:
           layer 1, "selected_1", the share of pairs of tokens that it selects, and "empty_1", the
           share of tokens that select no token.
         """
+        check_batch(batch, weight="B")
         weight, config = batch["weight"], self.model.config.gates
         several = config.selective and issubclass(KINDS[config.estimation], MultiPass)
         result = (self._run_passes if several else self._run_pass)(params, batch, rngs)
@@ -459,6 +462,7 @@ class SelectorTask:
           the S layers with a selector, as "selected_heads" and "empty_heads" [B, S, M].
         """
         output: Output = self.model.apply({"params": params}, batch)
+        check_batch(batch, weight="B", example_id="B")
         metrics = self._metrics(output, batch) | self._selector_metrics(output, batch["weight"])
         predictions = self._predictions(output, batch)
         return metrics, predictions | selector_predictions(self._predicted_selections(output))
@@ -543,6 +547,7 @@ class SelectorClassifierTask(SelectorTask):
 
         output has the scores `logits` [B, C] of C classes, and batch has "label" int [B].
         """
+        check_batch(batch, label="B")
         cost = cross_entropy(output.logits, batch["label"])
         return cost, jnp.ones_like(cost)
 

@@ -17,6 +17,7 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.groups import with_groups
 from gatedjax.functional._devices import take_rows
@@ -140,6 +141,7 @@ class SSANTagger(nn.Module):
           each layer with its attention weights and selected keys; and `baseline`, the expected
           reward (a scalar) for the estimator "reinforce", else None.
         """
+        check_fields(self)
         c = self.config
         check_batch(batch, tokens="B N", is_predicate="B N", lengths="B")
         tokens, marks = batch["tokens"], batch["is_predicate"]

@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.groups import with_groups
 from gatedjax._utils.types import Keywords, Output, Params, Tree
@@ -132,6 +133,7 @@ class SSANTranslator(nn.Module):
 
     def setup(self) -> None:
         """Creates the encoder, the decoder layers and the target embedding as attributes."""
+        check_fields(self)
         c = self.config
         dtype = jnp.dtype(c.dtype)
         target_size = self.target_vocab_size or self.vocab_size

@@ -1,0 +1,99 @@
+"""Checks of the fields of modules and configurations. The messages name the field."""
+
+import functools
+import math
+from typing import Any, get_type_hints
+
+from gatedjax._utils.limits import (
+    MOST_LAYERS,
+    MOST_LENGTH,
+    MOST_STEPS,
+    MOST_WIDTH,
+    MOST_WORDS,
+    check_most,
+)
+from gatedjax._utils.numbers import check_type, field_types
+from gatedjax._utils.tracing import is_traced
+
+_MOST = {
+    **dict.fromkeys(("num_layers", "decoder_layers", "hops"), MOST_LAYERS),
+    **dict.fromkeys(("max_length", "cap", "extra", "block", "max_offset"), MOST_LENGTH),
+    **dict.fromkeys(("vocab_size", "target_vocab_size", "num_embeddings"), MOST_WORDS),
+    "temperature_steps": MOST_STEPS,
+}
+
+
+def check_range(name: str, value: float, least: float) -> None:
+    """Raises ValueError unless a number is at least `least` and does not exceed its upper limit.
+
+    `name` is the name of the field. It decides the limit, see `gatedjax._utils.limits`: 1,000 for
+    the number of layers, for example, and 65,536 for widths.
+    """
+    # The comparison in this form also refuses NaN.
+    if not value >= least:
+        raise ValueError(f"{name} must be at least {least}, got {value}")
+    check_most(name, value, _MOST.get(name, MOST_WIDTH))
+
+
+def check_size(**sizes: Any) -> None:
+    """Raises unless each argument is an integer of at least 1; the keyword is its name.
+
+    Raises TypeError for another type, and ValueError for a number below 1 or above its limit.
+    """
+    for name, size in sizes.items():
+        check_type(name, size, int)
+        check_range(name, size, 1)
+
+
+def check_fields(module: object, **least: int) -> None:
+    """Raises unless the fields of a module of this library have values that it can use.
+
+    A field of type int is an integer of at least 1, a rate of dropout is in [0, 1), any other field
+    of type float is finite, a field of type bool is True or False, and the field `config` has the
+    class of its annotation. Fields of other types are not checked, nor are the fields that a
+    subclass of a user adds. Raises TypeError for a value of another type, and ValueError for a
+    number out of range.
+
+    Args:
+      module: the module, a dataclass.
+      **least: by field, the least number: of an integer if it is not 1, of a float if it has one.
+    """
+    kind = next(c for c in type(module).__mro__ if c.__module__.startswith("gatedjax."))
+    config_class, config = _config_class(kind), getattr(module, "config", None)
+    if config_class is not None and not isinstance(config, config_class):
+        raise TypeError(f"config must be an instance of {config_class.__name__}, got {config!r}")
+    for name, (wanted, is_optional) in _number_fields(kind).items():
+        value: Any = getattr(module, name)
+        if is_traced(value) or (value is None and is_optional):
+            continue
+        check_type(name, value, wanted)
+        if wanted is int or name in least:
+            check_range(name, value, least.get(name, 1))
+        elif name.endswith("dropout"):
+            # Imported here because this module is also used without JAX.
+            from gatedjax.functional._checks import check_rate
+
+            check_rate(value, name)
+        elif wanted is float and not math.isfinite(value):
+            raise ValueError(f"{name} must be finite, got {value}")
+
+
+@functools.cache
+def _config_class(kind: Any) -> type | None:
+    """Returns the class of the field `config` of the class `kind`; None without such a field."""
+    hint = get_type_hints(kind).get("config")
+    return hint if isinstance(hint, type) else None
+
+
+@functools.cache
+def _number_fields(kind: Any) -> dict[str, tuple[type, bool]]:
+    """Returns (type, whether it may be None) of each field of type int, float or bool by its name.
+
+    `kind` is the class of a module.
+    """
+    numbers = (int, float, bool)
+    return {
+        name: (wanted, is_optional)
+        for name, wanted, is_optional in field_types(kind)
+        if wanted in numbers
+    }
