@@ -70,20 +70,20 @@ def measure(name: str, path: str, folds: int) -> Json:
       path: the file of the texts.
       folds: the number of folds.
     """
-    texts, labels, found = read_part(path, None)
+    texts, labels, part = read_part(path, None)
     fold_of = draw_folds(texts, folds)
     is_right = {density: np.zeros(len(texts)) for density in DENSITIES}
     for fold in range(folds):
-        held, fitted = np.flatnonzero(fold_of == fold), np.flatnonzero(fold_of != fold)
+        test_rows, train_rows = np.flatnonzero(fold_of == fold), np.flatnonzero(fold_of != fold)
         # Units of scripts without spaces are learned, so they must not see the held texts.
-        splitter = Splitter(learn_units(Tokenizer(LEXICON_KIND), [texts[i] for i in fitted]))
+        splitter = Splitter(learn_units(Tokenizer(LEXICON_KIND), [texts[i] for i in train_rows]))
         words = [splitter.split(text) for text in texts]
         stages = fit_lexicon(
-            [words[i] for i in fitted], labels[fitted], len(found["classes"]), DENSITIES
+            [words[i] for i in train_rows], labels[train_rows], len(part["classes"]), DENSITIES
         )
         for lexicon in stages:
-            predicted = lexicon.read([words[i] for i in held]).probabilities.argmax(1)
-            is_right[lexicon.density][held] = predicted == labels[held]
+            predicted = lexicon.read([words[i] for i in test_rows]).probabilities.argmax(1)
+            is_right[lexicon.density][test_rows] = predicted == labels[test_rows]
     losses = {}
     for density in SHOWN[1:]:
         lost = 100 * (is_right[SHOWN[0]] - is_right[density])

@@ -83,11 +83,11 @@ def _run(options: ExplainOptions) -> None:
             say(explanation.render())
 
 
-def _check_texts(given: Sequence[str], model: Any) -> Sequence[str]:
+def _check_texts(texts: Sequence[str], model: Any) -> Sequence[str]:
     """Returns the texts of the command line, or for - the lines of standard input.
 
     Args:
-      given: the texts of the command line.
+      texts: the texts of the command line.
       model: the loaded model, which reads a text or a pair of texts at once.
 
     Raises:
@@ -95,8 +95,8 @@ def _check_texts(given: Sequence[str], model: Any) -> Sequence[str]:
     """
     from gatedjax.text._table import fault
 
-    if given == (STANDARD_INPUT,):
-        texts: list[str] = []
+    if texts == (STANDARD_INPUT,):
+        lines: list[str] = []
         if model.inputs > 1:
             raise ValueError(
                 "TEXT must be premise and hypothesis in turns, got standard input, whose lines "
@@ -106,19 +106,19 @@ def _check_texts(given: Sequence[str], model: Any) -> Sequence[str]:
             if line is None or not line[0].strip():
                 reason = problem or "the line is empty"
                 raise ValueError(f"line {number:,} of standard input must be a text: {reason}")
-            texts += line
-        if not texts:
+            lines += line
+        if not lines:
             raise ValueError(
                 "TEXT - must be lines of standard input, got an empty input: give a text in each "
                 "line"
             )
-        return texts
-    if len(given) % model.inputs:
-        raise ValueError(f"TEXT must be premise and hypothesis in turns, got {len(given)} texts")
-    for number, text in enumerate(given, 1):
+        return lines
+    if len(texts) % model.inputs:
+        raise ValueError(f"TEXT must be premise and hypothesis in turns, got {len(texts)} texts")
+    for number, text in enumerate(texts, 1):
         if why := fault(text, "utf-8"):
             raise ValueError(f"text {number} must be a text in UTF-8, got {text!r:.40}: {why}")
-    return given
+    return texts
 
 
 def _list_words(model: Any, options: ExplainOptions) -> None:

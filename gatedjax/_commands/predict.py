@@ -244,9 +244,9 @@ def _run(options: PredictOptions) -> int:
         say("", file=sys.stderr)
     if failed:
         hint = "" if options.file is None else suggest_encoding(options.file, options.encoding)
-        nothing = "" if failed < done else ", so there is no prediction"
+        ending = "" if failed < done else ", so there is no prediction"
         count = f"{failed:,} of {done:,} lines could not be used (error)"
-        say(f"{count}{nothing}{hint}", file=sys.stderr)
+        say(f"{count}{ending}{hint}", file=sys.stderr)
     # An input without a line has no line that failed.
     return 1 if failed and failed == done else 0
 

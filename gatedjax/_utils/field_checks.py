@@ -62,19 +62,19 @@ def check_fields(module: object, **least: int) -> None:
     config_class, config = _config_class(kind), getattr(module, "config", None)
     if config_class is not None and not isinstance(config, config_class):
         raise TypeError(f"config must be an instance of {config_class.__name__}, got {config!r}")
-    for name, (wanted, is_optional) in _number_fields(kind).items():
+    for name, (field_type, is_optional) in _number_fields(kind).items():
         value: Any = getattr(module, name)
         if is_traced(value) or (value is None and is_optional):
             continue
-        check_type(name, value, wanted)
-        if wanted is int or name in least:
+        check_type(name, value, field_type)
+        if field_type is int or name in least:
             check_range(name, value, least.get(name, 1))
         elif name.endswith("dropout"):
             # Imported here because this module is also used without JAX.
             from gatedjax.functional._checks import check_rate
 
             check_rate(value, name)
-        elif wanted is float and not math.isfinite(value):
+        elif field_type is float and not math.isfinite(value):
             raise ValueError(f"{name} must be finite, got {value}")
 
 
@@ -93,7 +93,7 @@ def _number_fields(kind: Any) -> dict[str, tuple[type, bool]]:
     """
     numbers = (int, float, bool)
     return {
-        name: (wanted, is_optional)
-        for name, wanted, is_optional in field_types(kind)
-        if wanted in numbers
+        name: (field_type, is_optional)
+        for name, field_type, is_optional in field_types(kind)
+        if field_type in numbers
     }

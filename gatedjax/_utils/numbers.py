@@ -67,19 +67,19 @@ def check_type(name: str, value: Any, kind: type | None) -> None:
     0 or 1, and a tuple may be a list. Only int, float, bool and tuple are checked.
     """
     is_bool = isinstance(value, bool | np.bool_)
-    fits, wanted = True, ""
+    fits, expected = True, ""
     if kind is int:
-        fits, wanted = isinstance(value, numbers.Integral) and not is_bool, "an integer"
+        fits, expected = isinstance(value, numbers.Integral) and not is_bool, "an integer"
     elif kind is float:
         is_number = isinstance(value, numbers.Real) or getattr(value, "shape", None) == ()
-        fits, wanted = is_number and not is_bool, "a number"
+        fits, expected = is_number and not is_bool, "a number"
     elif kind is bool:
         is_bit = isinstance(value, numbers.Integral) and value in (0, 1)
-        fits, wanted = is_bool or is_bit, "True or False"
+        fits, expected = is_bool or is_bit, "True or False"
     elif kind is tuple:
-        fits, wanted = isinstance(value, tuple | list), "a tuple"
+        fits, expected = isinstance(value, tuple | list), "a tuple"
     if not fits:
-        raise TypeError(f"{name} must be {wanted}, got {value!r}")
+        raise TypeError(f"{name} must be {expected}, got {value!r}")
 
 
 @functools.cache
