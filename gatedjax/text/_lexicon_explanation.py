@@ -315,7 +315,8 @@ def render_open_words(listing: Json) -> str:
     """
     lines = [
         f"{listing['open']:,} words are open, which are {listing['density']:.0%} of the words of "
-        "the training texts. No other known word is read."
+        "the training texts. No other known word is read, except in a text without an open word: "
+        "there the word with the largest weight is."
     ]
     if listing.get("windows"):
         lines = [
