@@ -14,9 +14,9 @@ def choose_temperature(probabilities: np.ndarray, labels: np.ndarray) -> tuple[f
     """Fits the temperature, and decides whether the texts are evidence for it.
 
     The fitted T is used if the mean gain of the texts exceeds its standard error. The gain of a
-    text is its loss, -log p of its class, with temperature 1 minus its loss with T. Near T = 1 the gain of a correct
-    model is a quadratic function of T, so that the rule is a test of T = 1 at two standard errors
-    of T.
+    text is its loss, -log p of its class, with temperature 1 minus its loss with T. Near T = 1 the
+    gain of a correct model is a quadratic function of T, so that the rule is a test of T = 1 at two
+    standard errors of T.
 
         >>> doubtful = np.array([[0.8, 0.2]] * 20)
         >>> choose_temperature(doubtful, np.array([0] * 15 + [1] * 5))[0]
