@@ -1,7 +1,6 @@
 """Explanations of predictions, word by word: as JSON, for a terminal, and as an HTML page."""
 
 import html
-import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -351,9 +350,9 @@ def _article(e: Explanation, number: int) -> str:
     # The language of the text is unknown, and its letters decide the direction of writing.
     parts.append(f'<p class="text" lang="" dir="auto">{" ".join(_words(e))}</p>')
     if e.reasons is None:
-        sentences = itertools.chain(_describe_leak(e), _deciding(e))
+        sentences = [*_describe_leak(e), *_deciding(e)]
     else:
-        sentences = describe_open_words(e.reasons)
+        sentences = [*describe_open_words(e.reasons)]
     parts.append(f"<p>{' '.join(_escape(s) for s in (_reading(e), *sentences))}</p>")
     # The table of a long text is closed at first, so that the next text can be reached by
     # scrolling.

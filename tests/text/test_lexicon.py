@@ -232,6 +232,8 @@ def test_the_commands_predict_and_explain_it(folder, capsys):
     assert line["reasons"][0]["words"].split()[0] in line["kept"]
     effects = [abs(entry["parts"][0] - entry["parts"][1]) for entry in line["reasons"]]
     assert effects == sorted(effects, reverse=True)
+    logits = np.sum([line["bias"], *(entry["parts"] for entry in line["reasons"])], 0)
+    assert np.isclose(softmax(logits)[0], line["probability"], atol=1e-5)
     assert main(["explain", str(folder), "a dull old film"]) == 0
     assert "bit by bit" in capsys.readouterr().out
     assert main(["explain", str(folder)]) == 0
