@@ -132,13 +132,15 @@ def _of_texts(model: Any, options: EvaluateOptions) -> Json:
         say(f"{n:,} texts: accuracy {metrics['accuracy']:.4f} from {share:.0%} of the words")
         say(f"{render_equal(metrics['same_answer'])}\n")
     say(render_metrics(metrics).rstrip())
-    verb = "read" if "same_answer" in metrics else "kept"
     if "states_leak" in metrics:
         say(f"\ndensity: {metrics['density']:.4f} of the tokens are open")
         say(render_states_leak(metrics["states_leak"]))
-    elif verb == "kept" and model.entry.selects_pairs:
+    elif "same_answer" not in metrics and model.entry.selects_pairs:
         say(f"\ndensity: {metrics['density']:.4f} of the pairs of words are selected")
     else:
+        # The gates of a window or of a network may depend on words that are closed.
+        is_read = "same_answer" in metrics and "window_leak" not in metrics
+        verb = "read" if is_read else "open"
         say(f"\ndensity: {metrics['density']:.4f} of the words are {verb}")
     if "gate_modes" in metrics:
         modes = ", ".join(f"{mode} {value:.4f}" for mode, value in metrics["gate_modes"].items())

@@ -14,9 +14,9 @@ def choose_temperature(probabilities: np.ndarray, labels: np.ndarray) -> tuple[f
     """Fits the temperature, and decides whether the texts are evidence for it.
 
     The fitted T is used if the mean gain of the texts exceeds its standard error. The gain of a
-    text is its loss with temperature 1 minus its loss with T. Near T = 1 the gain of a correct
-    model is a quadratic function of T, so that the rule is a test of T = 1 at two standard errors
-    of T.
+    text is its loss, -log p of its class, with temperature 1 minus its loss with T. Near T = 1 the
+    gain of a correct model is a quadratic function of T, so that the rule is a test of T = 1 at two
+    standard errors of T.
 
         >>> doubtful = np.array([[0.8, 0.2]] * 20)
         >>> choose_temperature(doubtful, np.array([0] * 15 + [1] * 5))[0]
@@ -29,7 +29,10 @@ def choose_temperature(probabilities: np.ndarray, labels: np.ndarray) -> tuple[f
     Returns:
       The temperature to use, which is T or 1, and the fitted T.
     """
-    return _choose(_losses(probabilities, labels), fit_temperature(probabilities, labels))
+    # The gains have no smoothed targets: of a few texts that are all predicted correctly, the
+    # smoothing alone would be evidence for less extreme probabilities.
+    losses = _losses(probabilities, labels, smoothing=0.0)
+    return _choose(losses, fit_temperature(probabilities, labels))
 
 
 def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float:
@@ -51,20 +54,23 @@ def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float:
 
     Reference: Guo et al. 2017; Platt 1999 (the targets).
     """
-    losses = _losses(probabilities, labels)
+    losses = _losses(probabilities, labels, smoothing=1 / (len(labels) + 2))
     return _find_best(lambda temperature: float(np.mean(losses(temperature))))
 
 
-def _losses(probabilities: np.ndarray, labels: np.ndarray) -> Callable[[float], np.ndarray]:
-    """Returns the function of T that computes the cross-entropies [n] with smoothed targets.
+def _losses(
+    probabilities: np.ndarray, labels: np.ndarray, smoothing: float
+) -> Callable[[float], np.ndarray]:
+    """Returns the function of T that computes the cross-entropies [n] of n texts.
 
-    `probabilities`, [n, C], belong to C classes and n texts, and `labels`, int [n], the classes
-    from 0. The argument T is the temperature.
+    Args:
+      probabilities: [n, C], the probabilities of C classes for each text.
+      labels: int [n], the class of each text, from 0.
+      smoothing: the share e of the target of a text that belongs to the other classes.
     """
     n, num_classes = probabilities.shape
     # A probability that was rounded to 0 would have an infinite logarithm.
     logs = np.log(np.maximum(probabilities, 1e-300))
-    smoothing = 1 / (n + 2)
     targets = np.full(probabilities.shape, smoothing / (num_classes - 1))
     targets[np.arange(n), labels] = 1 - smoothing
 

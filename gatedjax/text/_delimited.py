@@ -3,7 +3,7 @@
 import csv
 import dataclasses
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gatedjax.text._lines import LONGEST, TextFile, suggest_encoding
 from gatedjax.text._table import EMPTY, Aside, Cells, Columns, check_names, match_names
@@ -182,7 +182,8 @@ class Delimited:
         record into as many fields as there are names.
 
         Raises:
-          ValueError: if the header cannot be read, or the file has another number of columns.
+          ValueError: if the header cannot be read, the file has another number of columns, or names
+            are given for a file with this header.
         """
         # All delimiters are tried, because spreadsheets in many countries write semicolons into
         # .csv files.
@@ -191,6 +192,7 @@ class Delimited:
             counts = {mark: _count(fields) for mark, fields in headers}
             fitting = [mark for mark, count in counts.items() if count == len(self.header)]
             if fitting:
+                self._check_first(dict(headers)[fitting[0]])
                 return fitting[0], self.header
             reason = next((fields for _, fields in headers if isinstance(fields, str)), "")
             if not max(counts.values()):
@@ -204,6 +206,20 @@ class Delimited:
         if isinstance(names, str):
             raise ValueError(names)
         return delimiter, names
+
+    def _check_first(self, fields: Sequence[str] | str) -> None:
+        """Raises ValueError if the first record has the names that are given in place of a header.
+
+        A file with a header would otherwise have a text "text" of the class "label". `fields` are
+        the fields of the record, or the reason why it cannot be read.
+        """
+        names = self.header or ()
+        pairs = [(name, field) for name, field in zip(names, fields, strict=False) if name]
+        if pairs and all(name.casefold() == field.casefold() for name, field in pairs):
+            raise ValueError(
+                f"{self.name}: columns.header must be left out for a file with a header, got the "
+                f"names of its first line: {', '.join(map(repr, names))}"
+            )
 
     def _first(self, delimiter: str) -> tuple[str, ...] | str:
         """Returns the fields of the first record, the header, if `delimiter` separates them.

@@ -121,8 +121,8 @@ def render_leak(leak: Json) -> str:
     or an open gate, "closed_words", "open_words" and "texts", the numbers of words and texts.
     """
     return (
-        f"the probability changes by {leak['closed']:.4f} on average when a word that is not kept "
-        f"is removed, and by {leak['open']:.4f} when a kept word is "
+        f"the probability changes by {leak['closed']:.4f} on average when a closed word is "
+        f"removed, and by {leak['open']:.4f} when an open word is "
         f"({leak['closed_words']} and {leak['open_words']} words of {leak['texts']} texts)"
     )
 

@@ -160,24 +160,31 @@ class ReasonedPrediction:
       classes: the C classes, in the order of the parts; "value" for a number, "score" for a grade.
       reasons: (words, C parts) of each open word and pair of open neighbours, the largest effects
         on the prediction first.
+      bias: the C numbers that each text has. With the parts they sum to the logits.
     """
 
     prediction: AnyPrediction
     classes: tuple[Label, ...]
     reasons: tuple[tuple[str, tuple[float, ...]], ...]
+    bias: tuple[float, ...]
 
     def to_json(self) -> Json:
         """Returns the line of `gatedjax predict --reasons`: a dict for `json.dumps`.
 
-        It has the fields of the prediction, such as "label" and "probability", "classes", and
-        "reasons", a list of dicts with "words", an open word or a pair, and "parts", the list of
-        the numbers that it adds to the logits of the classes.
+        It has the fields of the prediction, such as "label" and "probability", "classes", "bias",
+        and "reasons", a list of dicts with "words", an open word or a pair, and "parts", the list
+        of the numbers that it adds to the logits of the classes.
         """
         reasons = [
             {"words": words, "parts": [round(part, 6) for part in parts]}
             for words, parts in self.reasons
         ]
-        return {**self.prediction.to_json(), "classes": list(self.classes), "reasons": reasons}
+        return {
+            **self.prediction.to_json(),
+            "classes": list(self.classes),
+            "bias": [round(number, 6) for number in self.bias],
+            "reasons": reasons,
+        }
 
 
 def predict_with_reasons(
@@ -198,9 +205,11 @@ def predict_with_reasons(
             yield output
             continue
         words, reading = output
-        reasons = tuple(_rank_reasons(model, words, reading, model.lexicon.share(words)))
+        shares = model.lexicon.share(words)
+        reasons = tuple(_rank_reasons(model, words, reading, shares))
         prediction = model.predict_read(words, reading)
-        yield ReasonedPrediction(prediction, model.target.columns, reasons)
+        bias = tuple(map(float, shares.bias))
+        yield ReasonedPrediction(prediction, model.target.columns, reasons, bias)
 
 
 def list_open_words(model: LexiconModel, most: int = _SHOWN) -> Json:
@@ -315,7 +324,8 @@ def render_open_words(listing: Json) -> str:
     """
     lines = [
         f"{listing['open']:,} words are open, which are {listing['density']:.0%} of the words of "
-        "the training texts. No other known word is read."
+        "the training texts. No other known word is read, except in a text without an open word: "
+        "there the word with the largest weight is."
     ]
     if listing.get("windows"):
         lines = [

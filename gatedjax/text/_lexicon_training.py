@@ -122,6 +122,7 @@ def train_lexicon(
     max_aside: float = 1.0,
     sample_weight: np.ndarray | None = None,
     kind: str = "text",
+    has_columns: bool = False,
 ) -> LexiconModel:
     """Fits a lexicon to labelled texts, and measures it.
 
@@ -141,6 +142,8 @@ def train_lexicon(
       max_aside: the largest share of the lines in a source that may be set aside.
       sample_weight: the weight of each line of `table` in the fit; None gives all the same weight.
       kind: the kind of the model: "text" (a class), "labels", "regression" or "ordinal".
+      has_columns: True if the labels of "labels" are the numbers or names of the columns of an
+        array, so that a label 0 or 1 is a name.
 
     Returns:
       The fitted model with its report.
@@ -153,7 +156,10 @@ def train_lexicon(
     target_class = TARGET_OF[kind]
     target: Target | None = None
     target_options = TargetOptions(
-        threshold=options.threshold, order=options.order, min_class=options.min_class
+        threshold=options.threshold,
+        order=options.order,
+        min_class=options.min_class,
+        has_columns=has_columns,
     )
     corpora: dict[str, Corpus] = {}
     texts: dict[str, list[str]] = {}

@@ -20,6 +20,11 @@ _MOST_CLASSES, _MOST_WORDS = 10, 60
 _MOST_SHARES = 4
 # Largest length of a title that is the beginning of a text.
 _TITLE = 60
+# A closed word has an effect if the probability changes by more than the noise of float32, because
+# a shorter text runs in a batch of another shape.
+_LEAST_CHANGE = 1e-5
+READ, OPEN = "read", "open"
+"""The two names of the words that `Explanation.kept` marks, see `name_open_words`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,10 +103,11 @@ class Explanation:
         ...     attention=(1.0, 0.0), gates=(0.75, 0.25), flips=None,
         ...     removed=(Change(label="good", probability=0.5),) * 2,
         ... )
-        >>> for line in explanation.render().splitlines()[:3]:
+        >>> for line in explanation.render().splitlines()[:4]:
         ...     print(line)
         bad 0.750 (of bad 0.750, good 0.250)
-        1 of 2 words are read (50%).
+        1 of 2 words are open (50%).
+        Removing a closed word changes the probability too, by up to 0.250 ("film").
         Removing one of these changes the prediction: "dull", "film".
 
     Attributes:
@@ -112,8 +118,9 @@ class Explanation:
       probability: the probability of the predicted class.
       probabilities: the probability of each class.
       kept: True if the gate of the word is open. A lexicon reads these words and no other. In a
-        network attention can see them, but the encoder reads all words, so that removing a word
-        with a closed gate may change the prediction too.
+        network attention can see them, but its encoder may read all words, so that removing a word
+        with a closed gate may change the prediction too. The sentences of the explanation call the
+        words "read" only if it does not.
       density: share of the words that attention can see.
       attention: the attention to each word, with the sum 1 (for local attention at most 1); None if
         the network has no attention.
@@ -204,8 +211,8 @@ class Explanation:
             return "\n".join(
                 [*lines, *describe_open_words(self.reasons), "", _render_reasons(self)]
             )
-        lines += [f"{clean(sentence)}" for sentence in _deciding(self)]
-        headers, rows = ["window"] * bool(self.windows) + ["word", "read"], []
+        lines += [clean(sentence) for sentence in (*_describe_leak(self), *_deciding(self))]
+        headers, rows = ["window"] * bool(self.windows) + ["word", name_open_words(self)], []
         top = max(self.attention or (0.0,))
         headers += ["gate"] if self.gates is not None else []
         headers += ["attention", ""] if self.attention is not None else []
@@ -292,11 +299,12 @@ def html_page(explanations: Sequence[Explanation], title: str) -> str:
     shaded = any(e.attention is not None for e in explanations)
     legend = []
     if left_out:
-        is_open, is_closed = ("read", "not read")
-        if gated:
-            is_open, is_closed = ("read (its gate is open)", "not read (its gate is closed)")
-        if any(e.reasons is not None and e.reasons.leak for e in explanations):
-            is_open, is_closed = ("its gate is open", "its gate is closed")
+        is_open, is_closed = (
+            ("its gate is open", "its gate is closed") if gated else (OPEN, "closed")
+        )
+        if all(name_open_words(e) == READ for e in explanations):
+            is_open = f"read ({is_open})" if gated else "read"
+            is_closed = f"not read ({is_closed})" if gated else "not read"
         legend.append(f'<span class="w">Underlined</span>: {is_open}.')
         legend.append(f'<del class="closed">Struck through</del>: {is_closed}.')
     if shaded:
@@ -341,7 +349,10 @@ def _article(e: Explanation, number: int) -> str:
         return "\n".join([*parts, _classes(e), "</article>"])
     # The language of the text is unknown, and its letters decide the direction of writing.
     parts.append(f'<p class="text" lang="" dir="auto">{" ".join(_words(e))}</p>')
-    sentences = _deciding(e) if e.reasons is None else describe_open_words(e.reasons)
+    if e.reasons is None:
+        sentences = [*_describe_leak(e), *_deciding(e)]
+    else:
+        sentences = [*describe_open_words(e.reasons)]
     parts.append(f"<p>{' '.join(_escape(s) for s in (_reading(e), *sentences))}</p>")
     # The table of a long text is closed at first, so that the next text can be reached by
     # scrolling.
@@ -471,7 +482,7 @@ def _table(e: Explanation) -> str:
             body.append(f'<tr><th scope="row"><bdi>{_escape(name)}</bdi></th>{numbers}</tr>')
         return "\n".join(["<table>", head, "<tbody>", *body, "</tbody>", "</table>"])
     top = max(e.attention or (0.0,))
-    heads = ["Window"] * bool(e.windows) + ["Word", "Read"]
+    heads = ["Window"] * bool(e.windows) + ["Word", name_open_words(e).capitalize()]
     heads += ["Gate open"] if e.gates is not None else []
     heads += ["Attention"] if e.attention is not None else []
     heads += ["If flipped"] if e.flips is not None else []
@@ -530,8 +541,39 @@ def _bar(number: float, share: float) -> str:
     )
 
 
+def name_open_words(e: Explanation) -> str:
+    """Returns the word for the words that `kept` marks in an explanation.
+
+    It is "read" only if the prediction does not depend on the remaining, closed words; otherwise it
+    is "open". The reasons of a sum of parts state whether there is a leak. For a network the
+    removals of the explanation show it.
+    """
+    if e.reasons is not None:
+        return OPEN if e.reasons.leak or e.reasons.has_windows else READ
+    has_leak = any(abs(change) > _LEAST_CHANGE for change in _list_closed_changes(e).values())
+    return OPEN if has_leak else READ
+
+
+def _list_closed_changes(e: Explanation) -> dict[int, float]:
+    """Returns a dict: position of each closed word -> change of the probability without it."""
+    return {
+        i: change.probability - e.probability for i, change in enumerate(e.removed) if not e.kept[i]
+    }
+
+
+def _describe_leak(e: Explanation) -> Iterator[str]:
+    """Yields a sentence about the closed words that the prediction depends on, if there are any."""
+    if name_open_words(e) == OPEN:
+        changes = _list_closed_changes(e)
+        i = max(changes, key=lambda i: abs(changes[i]))
+        yield (
+            f"Removing a closed word changes the probability too, by up to {abs(changes[i]):.3f} "
+            f'("{_word(e.tokens[i])}").'
+        )
+
+
 def _reading(e: Explanation) -> str:
-    """Returns the sentence about the number of words of an explained text that are read."""
+    """Returns the sentence about the number of words of an explained text that are open."""
     cut = f" The text goes on for {e.cut:,} words that are not used." if e.cut else ""
     if e.windows:
         cut += (
@@ -541,12 +583,12 @@ def _reading(e: Explanation) -> str:
     if e.gates is None and all(e.kept):
         return f"{len(e.tokens)} words, all of them read.{cut}"
     count = sum(map(bool, e.kept))
-    verb = "open" if e.reasons is not None and e.reasons.leak else "read"
-    share = f"{count} of {len(e.tokens)} words are {verb}"
+    share = f"{count} of {len(e.tokens)} words are"
     # In SSAN each word selects other words, so that the density is the share of pairs.
     if e.tokens and abs(count / len(e.tokens) - e.density) > 1e-3:
-        return f"{share} by more than half of the words; {e.density:.0%} of all pairs are.{cut}"
-    return f"{share} ({e.density:.0%}).{cut}"
+        pairs = f"{e.density:.0%} of all pairs are"
+        return f"{share} selected by more than half of the words; {pairs}.{cut}"
+    return f"{share} {name_open_words(e)} ({e.density:.0%}).{cut}"
 
 
 def _deciding(e: Explanation) -> Iterator[str]:

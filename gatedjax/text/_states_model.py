@@ -200,12 +200,14 @@ class StatesModel:
                 yield output
                 continue
             text, reading = output
-            parts = self.pooling.share(text.vectors).words
+            shares = self.pooling.share(text.vectors)
+            parts, bias = shares.words, tuple(map(float, shares.bias))
             places = np.flatnonzero(reading.is_open[0]).tolist()
             best = int(np.argmax(reading.probabilities[0]))
             order = sorted(places, key=lambda i: -abs(parts[i, best] - parts[i].mean()))
             reasons = tuple((text.tokens[i], tuple(map(float, parts[i]))) for i in order)
-            yield ReasonedPrediction(self.predict_read(text, reading), self.classes, reasons)
+            prediction = self.predict_read(text, reading)
+            yield ReasonedPrediction(prediction, self.classes, reasons, bias)
 
     def probabilities(self, examples: Iterable[Sequence[Item]]) -> np.ndarray:
         """Computes the probability of each class for each example: float32 [n, C].

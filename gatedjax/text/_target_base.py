@@ -38,11 +38,13 @@ class TargetOptions:
         labels, a dict from labels to numbers, or None for the default.
       order: the grades from the lowest to the highest; None means the order of their numbers.
       min_class: the number of texts below which a label is left out.
+      has_columns: True if the labels are the numbers or names of the columns of an array.
     """
 
     threshold: Any = None
     order: Sequence[Label] | None = None
     min_class: int = 1
+    has_columns: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

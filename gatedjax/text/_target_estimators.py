@@ -159,6 +159,10 @@ class MultiLabelTextClassifier(_TargetModel):
         rows, self._column_names = _read_label_lists(y)
         return rows
 
+    def _train(self, *tables: Any, **arguments: Any) -> Self:
+        """Trains on tables of texts; the numbers of the columns of y are names of labels."""
+        return super()._train(*tables, **arguments, has_columns=self._column_names is not None)
+
     def _take(self, trained: Any) -> None:
         """Stores the trained model, its report and its labels in the attributes with "_".
 

@@ -74,7 +74,8 @@ class LabelTarget(Target):
         for names, count in zip(labels, counts, strict=True):
             for name in names:
                 totals[name] = totals.get(name, 0) + count
-        if len(totals) == 2 and all(len(names) == 1 and is_zero_or_one(names) for names in labels):
+        is_binary = all(len(names) == 1 and is_zero_or_one(names) for names in labels)
+        if len(totals) == 2 and is_binary and not options.has_columns:
             raise ValueError(
                 "labels must be names, got [0] or [1] for each text: give the array y of 0 and 1, "
                 "of shape (n, 1), for a single label (in a file its name, or an empty list), or "

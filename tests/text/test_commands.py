@@ -89,7 +89,7 @@ def test_training_says_what_it_reads_and_leaves_one_folder(here):
         "linear baseline (words and bigrams) 1.0000",
         "wrote model; try: ",
         "validation: the probability changes by ",
-        " on average when a word that is not kept is removed, and by ",
+        " on average when a closed word is removed, and by ",
     ):
         assert wanted in said
     assert "model.run" not in names(here)

@@ -92,7 +92,9 @@ def test_a_file_without_a_header_is_read_by_the_names_of_its_columns(write):
     refused(lambda: open_table(wide), "--columns text,label,")
     refused(lambda: Columns(header=("a", "b")), "columns.header|'text'|'label'")
     refused(lambda: Columns(header=()), "columns.header|()")
-    assert open_table(write("e.csv", "text,label\n"), columns)  # the first line is a row
+    assert open_table(write("e.csv", "a text,label\n"), columns)  # the first line is a row
+    for first in ("text,label\n", "Text, LABEL\n"):
+        refused(lambda first=first: open_table(write("e.csv", first), columns), "left out|'label'")
 
 
 # JSON --------------------------------------------------------------------------------------------

@@ -78,8 +78,8 @@ def test_there_is_none_without_words_of_both_kinds():
         assert measure_leak(network, texts, lambda size: (8, 8)) is None
     found = measure_leak(network, [even, odd], lambda size: (8, 8))
     assert render_leak({**found, "closed": 0.0105, "open": 0.01006}) == (
-        "the probability changes by 0.0105 on average when a word that is not kept is removed, and "
-        "by 0.0101 when a kept word is (2 and 2 words of 2 texts)"
+        "the probability changes by 0.0105 on average when a closed word is removed, and by 0.0101 "
+        "when an open word is (2 and 2 words of 2 texts)"
     )
 
 

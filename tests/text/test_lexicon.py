@@ -20,7 +20,7 @@ from gatedjax import TextClassifier
 from gatedjax.__main__ import main
 from gatedjax.analysis import faithfulness
 from gatedjax.export import BadFile
-from gatedjax.text import _lexicon_training
+from gatedjax.text import _lexicon_training, _target_class
 from gatedjax.text._calibration import choose_temperature, fit_temperature
 from gatedjax.text._lexicon_explanation import find_examples
 from gatedjax.text._lexicon_report import (
@@ -232,6 +232,8 @@ def test_the_commands_predict_and_explain_it(folder, capsys):
     assert line["reasons"][0]["words"].split()[0] in line["kept"]
     effects = [abs(entry["parts"][0] - entry["parts"][1]) for entry in line["reasons"]]
     assert effects == sorted(effects, reverse=True)
+    logits = np.sum([line["bias"], *(entry["parts"] for entry in line["reasons"])], 0)
+    assert np.isclose(softmax(logits)[0], line["probability"], atol=1e-5)
     assert main(["explain", str(folder), "a dull old film"]) == 0
     assert "bit by bit" in capsys.readouterr().out
     assert main(["explain", str(folder)]) == 0
@@ -384,12 +386,21 @@ def test_a_temperature_is_used_only_if_the_texts_are_evidence_for_it():
     assert used[1.0] < 8
     assert used[0.5] == used[2.0] == 50
     assert choose_temperature(np.array([[0.9, 0.1]]), np.array([0]))[0] == 1
+    # The smoothed targets flatten the probabilities of six right predictions, without evidence.
+    right = np.array([[0.95, 0.05]] * 5 + [[0.97, 0.03]])
+    temperature, fitted = choose_temperature(right, np.zeros(6, int))
+    assert temperature == 1
+    assert fitted > 1.2
 
 
-def test_the_report_has_the_temperature(folder, capsys):
-    report = json.loads((folder / "report.json").read_text())
-    model = load_model(folder, ("text",))
-    assert model.lexicon.temperature == report["temperature"] != 1
+def test_the_report_has_the_temperature(monkeypatch, tmp_path):
+    monkeypatch.setattr(_target_class, "choose_temperature", lambda *arguments: (1.75, 1.75))
+    write_csv(tmp_path / "films.csv", TEXTS)
+    args = ["train", str(tmp_path / "films.csv"), "--test", str(tmp_path / "films.csv")]
+    assert main([*args, "--density", "0.4", "--out", str(tmp_path / "model")]) == 0
+    report = json.loads((tmp_path / "model" / "report.json").read_text())
+    model = load_model(tmp_path / "model", ("text",))
+    assert model.lexicon.temperature == report["temperature"] == 1.75
     assert {"ece", "uncalibrated_ece"} <= set(report["test"])
     line = render_calibration(report, "test")
     assert line.startswith(f"probabilities: temperature {report['temperature']:.2f} from the valid")

@@ -185,6 +185,10 @@ def test_the_set_that_is_part_of_the_program(here, capsys):
         (["bare.csv"], ["--columns text,label"]),
         (["reviews.csv", "--columns", "a,b"], ["'text'", "'a', 'b'"]),
         (["reviews.csv", "--columns", "text,label,x"], ["--columns must name all 2 columns"]),
+        (
+            ["reviews.csv", "--columns", "Text,Label"],
+            ["--columns must be left out"],
+        ),
         (["reviews.csv", "--tokens", "word"], ["--tokens", "words"]),
         (["reviews.csv", "--held-out", "1"], ["--held-out must be in (0, 1)"]),
         (["reviews.csv", "--min-class", "0"], ["--min-class must be at least 1"]),

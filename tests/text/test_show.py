@@ -77,14 +77,46 @@ def test_json_has_everything_and_is_json():
 def test_the_terminal_has_a_row_a_word():
     lines = explain().render().splitlines()
     assert lines[0] == "negative 0.970 (of negative 0.970, positive 0.030)"
-    assert lines[1] == "2 of 3 words are read (67%)."
-    assert '"film" does most (0.880 (-0.090))' in lines[2]
-    assert lines[3] == 'Removing one of these changes the prediction: "dull".'
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[5:]]
-    assert rows[0] == ["word", "read", "gate", "attention", "", "if flipped", "if removed"]
+    assert lines[1] == "2 of 3 words are open (67%)."
+    assert '"film" does most (0.880 (-0.090))' in lines[3]
+    assert lines[4] == 'Removing one of these changes the prediction: "dull".'
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[6:]]
+    assert rows[0] == ["word", "open", "gate", "attention", "", "if flipped", "if removed"]
     assert rows[3] == ["dull", "yes", "0.33", "0.333", "#####", "0.890 (-0.080)",
                        "0.400 (-0.570), positive"]  # fmt: skip
     assert len(rows) == 5
+
+
+UNCHANGED = (
+    Change(label="negative", probability=0.97 + 1e-7),
+    Change(label="positive", probability=0.4),
+    Change(label="negative", probability=0.95),
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({}, "open"),
+        ({"gates": None, "flips": None}, "open"),
+        ({"removed": UNCHANGED}, "read"),
+        ({"removed": UNCHANGED, "gates": None, "flips": None}, "read"),
+        ({"kept": (True,) * 3, "density": 1.0}, "read"),
+    ],
+)
+def test_words_are_read_only_if_the_remaining_words_have_no_effect(changes, name):
+    e = explain(**changes)
+    lines = e.render().splitlines()
+    assert lines[1].split(" (")[0].endswith(f"words are {name}")
+    header = next(line for line in lines if line.startswith("| word"))
+    assert header.split("|")[2].strip() == name
+    page = Page(e.html())
+    heads = [d for s, d in page.texts if s[-1:] == ("th",) and "thead" in s]
+    assert heads[1] == name.capitalize()
+    told = 'changes the probability too, by up to 0.020 ("a").'
+    assert (told in lines[2]) == (told in " ".join(page.inside("p"))) == (name != "read")
+    legend = page.inside("p")
+    assert any(": read" in text for text in legend) == (name == "read")
 
 
 def test_the_largest_change_does_most_whatever_its_direction():
@@ -227,8 +259,8 @@ def test_lengths_must_agree():
 
 def test_a_share_of_pairs_is_not_told_as_one_of_words():
     words = explain(gates=None)
-    assert "2 of 3 words are read (67%)." in words.render()
+    assert "2 of 3 words are open (67%)." in words.render()
     pairs = explain(gates=None, density=0.5)
-    told = "2 of 3 words are read by more than half of the words; 50% of all pairs are."
+    told = "2 of 3 words are selected by more than half of the words; 50% of all pairs are."
     assert told in pairs.render()
     assert "(50%)" not in pairs.render()

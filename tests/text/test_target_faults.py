@@ -302,6 +302,12 @@ def test_rows_of_a_single_0_or_1_are_no_lists_of_labels(tmp_path):
     assert model.score(X, np.array(column)) == 1
     with pytest.raises(ValueError, match="labels must be names, got"):
         MultiLabelTextClassifier.train(list(zip(X, column, strict=True)))
+    # An array with a column for each of two labels, of which each text has exactly one.
+    pair = np.array([[1 - row[0], row[0]] for row in column])
+    both = MultiLabelTextClassifier(density=0.5).fit(X, pair)
+    assert both.classes_.tolist() == [0, 1]
+    assert both.score(X, pair) == 1
+    np.testing.assert_array_equal(np.asarray(both.predict(X)), pair)
     # Other integers, and the texts "0" and "1", are names.
     for zero, one in ((3, 7), ("0", "1")):
         names = [[one if label == "bad" else zero] for label in Y]

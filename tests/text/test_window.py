@@ -9,7 +9,7 @@ import pytest
 from sklearn.utils.class_weight import compute_sample_weight
 
 from gatedjax.__main__ import main
-from gatedjax.text import TextClassifier
+from gatedjax.text import TextClassifier, _target_class
 from gatedjax.text._lexicon_explanation import find_examples
 from gatedjax.text._window import find_cut, fit_window
 from tests._programs import environment
@@ -167,9 +167,19 @@ def test_the_metric_chooses_the_density(monkeypatch):
 def test_the_temperature_and_the_examples_are_in_the_folder(folder):
     report = json.loads((folder / "model" / "report.json").read_text())
     model = TextClassifier.load(folder / "model").model_
-    assert model.lexicon.reader.temperature == report["temperature"] != 1
+    assert model.lexicon.reader.temperature == report["temperature"]
     assert {"ece", "uncalibrated_ece"} <= set(report["test"])
     assert model.examples
+
+
+def test_a_fitted_temperature_is_in_the_folder(monkeypatch, tmp_path):
+    monkeypatch.setattr(_target_class, "choose_temperature", lambda *arguments: (1.75, 1.75))
+    texts, labels = map(list, zip(*TEXTS, strict=True))
+    fitted = TextClassifier("window", density=0.3).fit(texts, labels)
+    fitted.save(tmp_path / "model")
+    model = TextClassifier.load(tmp_path / "model")
+    assert model.model_.lexicon.reader.temperature == model.report_["temperature"] == 1.75
+    np.testing.assert_array_equal(model.predict_proba(texts), fitted.predict_proba(texts))
 
 
 def test_examples_show_places_where_the_word_is_open():
