@@ -197,10 +197,11 @@ class TrainOptions(TextOptions, DataOptions):
     batch_size: Unset[int] = None
     training: Any = dataclasses.field(default=None, init=False)
     cpu_devices: Unset[int] = None
-    """The number of CPU devices over which batches are split (default: the number of cores)."""
+    """The number of CPU devices over which a network splits batches (default: the number of cores).
+    A lexicon is fitted on one core."""
     workdir: Unset[Path] = None
     """The folder for checkpoints and metrics of the run, which stays (default: OUT.run, which is
-    removed at the end)."""
+    removed at the end). A lexicon has no checkpoints and only locks this folder."""
     overwrite: Flag = False
     """Replace a model that an earlier command wrote to the folder."""
     network: Any = None

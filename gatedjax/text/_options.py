@@ -275,7 +275,8 @@ class TextOptions:
     )
     seed: int = _option(
         0,
-        "Seed of the parameters, the dropout, the gates and the order of the texts.",
+        "Seed of the parameters, the dropout, the gates and the order of the texts. A lexicon has "
+        "no random number, and does not depend on it; the gates of a window do.",
         _check_integer(0, MOST_SEED),
     )
     network: Mapping[str, object] | None = _option(
