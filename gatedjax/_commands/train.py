@@ -517,13 +517,18 @@ def _card(command: TrainOptions, kind: str, report: Any, options: TextOptions) -
     counts = ", ".join(f"{part['n']:,} for {name}" for name, part in report["data"].items())
     noun, unit = ("tagger", "sentences") if kind == "tags" else ("classifier", "texts")
     noun = _NOUNS.get(kind, noun)
+    is_network = options.model not in WITHOUT_NETWORK
+    chosen = "The best parameters were" if is_network else "The density was"
+    # A fixed density of a lexicon leaves nothing for validation to choose.
+    is_chosen = is_network or options.density is None
+    note = f" {chosen} chosen by validation, so its numbers flatter the model a little."
     return ModelCard(
         name=title_of(command.out.absolute().name),
         description=f"A {noun} ({options.model}) that `gatedjax train` made.",
-        data=f"{Path(command.data).name}: {unit} {counts}. The best parameters were chosen by "
-        "validation, so its numbers flatter the model a little.",
+        data=f"{Path(command.data).name}: {unit} {counts}.{note if is_chosen else ''}",
         metrics={**metrics, **baseline},
-        seeds=(options.seed,),
+        # A lexicon and a model of states have no random numbers.
+        seeds=() if options.model in (LEXICON, STATES) else (options.seed,),
     )
 
 

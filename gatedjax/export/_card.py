@@ -8,6 +8,7 @@ from typing import Any
 from gatedjax._utils.json import to_json
 from gatedjax._utils.types import Tree
 from gatedjax._version import __version__
+from gatedjax.export._kinds import loader_of
 
 _UNSTATED = "Not stated."
 
@@ -104,12 +105,12 @@ def render_card(
         "## Licence",
         card.licence or _UNSTATED,
         "## Load it",
-        _fence("python", _example(folder, "model.jax_export" in digests)),
+        _fence("python", _example(folder, loader_of(config), "model.jax_export" in digests)),
         "## Configuration",
         _fence("json", to_json(config, indent=1, sort_keys=True)),
         f"## Parameters\n\n{total:,} numbers in {len(leaves)} arrays.",
         render_table(("name", "dtype", "shape"), arrays).rstrip(),
-        "## Files\n\n`sha256sum -c SHA256SUMS` checks them; `export.load` does so by itself.",
+        "## Files\n\n`sha256sum -c SHA256SUMS` checks them, and so does loading.",
         render_table(("file", "SHA-256"), list(digests.items())).rstrip(),
     ]
     return "\n\n".join(sections) + "\n"
@@ -123,16 +124,22 @@ def _fence(language: str, text: str) -> str:
     return f"{fence}{language}\n{text}\n{fence}"
 
 
-def _example(folder: str, inference: bool) -> str:
+def _example(folder: str, loader: str, has_program: bool) -> str:
     """Returns an example of Python code that loads the model folder with the name `folder`.
 
-    With `inference` True the code also loads the inference function of the folder.
+    `loader` is the class that loads the folder, such as "TextClassifier", or "", where the code
+    loads the parameters only. With `has_program` True the code also loads the inference function of
+    the folder.
     """
-    lines = ["from gatedjax import export", "", f"params, config = export.load({folder!r})"]
-    if inference:
+    if loader:
+        lines = [f"from gatedjax import {loader}", "", f"model = {loader}.load({folder!r})"]
+    else:
+        lines = ["from gatedjax import export", "", f"params, config = export.load({folder!r})"]
+    if has_program:
         lines += [
             "",
             "# or, without the code of the model:",
+            *["from gatedjax import export"] * bool(loader),
             f"predict = export.load_predictor({folder!r})",
             "outputs = predict(batch)",
         ]

@@ -19,37 +19,48 @@ Kind = Literal[
 
 @dataclasses.dataclass(frozen=True)
 class _About:
-    """The content of a kind of model folder and its reader, for messages.
+    """The content of a kind of model folder and its reader, for messages and for the card.
 
     Attributes:
       content: a noun phrase, such as "a text classifier".
-      reader: the command or function that reads the folder, such as "gatedjax predict".
+      command: the command or function that reads the folder, such as "gatedjax predict".
+      loader: the class of `gatedjax` whose method `load` reads the folder; "" if there is none.
     """
 
     content: str
-    reader: str
+    command: str
+    loader: str = ""
+
+    @property
+    def reader(self) -> str:
+        """The command and, if there is one, the Python method that read the folder."""
+        return f"{self.command} (in Python {self.loader}.load)" if self.loader else self.command
 
 
+_PREDICT = "gatedjax predict"
 _ABOUT: dict[Kind, _About] = {
-    "text": _About("a text classifier", "gatedjax predict (in Python TextClassifier.load)"),
-    "pair": _About(
-        "a classifier of pairs of texts", "gatedjax predict (in Python PairClassifier.load)"
-    ),
-    "tags": _About("a tagger", "gatedjax predict (in Python Tagger.load)"),
+    "text": _About("a text classifier", _PREDICT, "TextClassifier"),
+    "pair": _About("a classifier of pairs of texts", _PREDICT, "PairClassifier"),
+    "tags": _About("a tagger", _PREDICT, "Tagger"),
     "labels": _About(
-        "a model with several labels for each text",
-        "gatedjax predict (in Python MultiLabelTextClassifier.load)",
+        "a model with several labels for each text", _PREDICT, "MultiLabelTextClassifier"
     ),
-    "regression": _About(
-        "a model that predicts a number", "gatedjax predict (in Python TextRegressor.load)"
-    ),
-    "ordinal": _About(
-        "a model that predicts a grade", "gatedjax predict (in Python OrdinalTextClassifier.load)"
-    ),
+    "regression": _About("a model that predicts a number", _PREDICT, "TextRegressor"),
+    "ordinal": _About("a model that predicts a grade", _PREDICT, "OrdinalTextClassifier"),
     "cloze": _About("a reader that answers questions", "gatedjax answer"),
     "translation": _About("a translator", "gatedjax translate"),
     "run": _About("the parameters of an experiment's run", "gatedjax.export.load"),
 }
+
+
+def loader_of(config: Mapping[str, Tree]) -> str:
+    """Returns the class of `gatedjax` that loads a model folder, such as "TextClassifier".
+
+    `config` is the content of config.json, a dict. The result is "" if no class loads the folder.
+    """
+    facts = config.get(KEY)
+    kind = facts.get("kind") if isinstance(facts, dict) else None
+    return next((about.loader for name, about in _ABOUT.items() if name == kind), "")
 
 
 def facts_of(kind: Kind) -> dict[str, Tree]:

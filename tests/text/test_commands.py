@@ -98,6 +98,9 @@ def test_training_says_what_it_reads_and_leaves_one_folder(here):
     assert (config["classes"], config["network"]) == (["bad", "good"], "ganet")
     card = (here / "model" / "README.md").read_text()
     assert "linear baseline" in card
+    assert "from gatedjax import TextClassifier\n\nmodel = TextClassifier.load('model')" in card
+    assert "The best parameters were chosen by validation" in card
+    assert "## Seeds\n\n0\n" in card
     report = json.loads((here / "model" / "report.json").read_text())
     assert report["data"]["train"] == {"n": 44, "aside": 0, "copies": 24, "conflicts": 0}
     assert report["steps"] == 6

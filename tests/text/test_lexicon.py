@@ -66,6 +66,18 @@ def test_it_is_the_default_and_learns(fitted):
     np.testing.assert_allclose(probabilities.sum(1), 1, rtol=1e-6)
 
 
+def test_the_example_of_the_card_loads_the_model(folder, monkeypatch):
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
+    monkeypatch.chdir(folder.parent)
+    scope: dict = {}
+    exec(compile(example, "README.md", "exec"), scope)
+    assert scope["model"].predict(["a dull film"])[0].label == "bad"
+    # Neither a seed nor validation chose anything in a lexicon of a fixed density.
+    assert "## Seeds\n\nNot stated.\n" in card
+    assert "chosen by validation" not in card
+
+
 def test_a_text_of_which_nothing_is_read_says_so():
     model = TextClassifier(density=0.3).fit(X, Y)
     (prediction,) = model.predict(["xyzzy"])
