@@ -244,16 +244,12 @@ def _begin(
     seed_key = jax.random.key(config.seed)
     if params is not None:
         params = fit_params(params, jax.eval_shape(lambda key: task.init(key, first), seed_key))
-    make = SharedProgram(lambda key, params: init_state(task, tx, key, first, params), None, "init")
-    like = make.eval_shape(seed_key, params)  # traced only here; the call below uses the same trace
+    like = _describe_state(task, tx, seed_key, first, params)
     check_arrays(like)
     program = None if optimizer is None else digest_optimizer(tx, like.params)
     if any(map(is_key, jax.tree.leaves(like.opt_state))):
         tx = keys_as_data(tx)
-        make = SharedProgram(
-            lambda key, params, tx=tx: init_state(task, tx, key, first, params), None, "init"
-        )
-        like = make.eval_shape(seed_key, params)
+        like = _describe_state(task, tx, seed_key, first, params)
     unreached = check_outputs(task, like, first, evaluation, config.best_metric)
     point = eval_params or find_eval_params
     check_eval_params(point, like)
@@ -282,7 +278,7 @@ def _begin(
     if restored is not None:
         data.restore(restored.data)
     if initial is None:
-        state = parallel.initialise(make, like, seed_key, params)
+        state = parallel.initialise(_make_init(task, tx, first), like, seed_key, params)
         # A new state passes through the host like a restored state, so that both are placed on the
         # devices in the same way.
         best = best_of(state.params, state.model_state)
@@ -296,6 +292,51 @@ def _begin(
         _warn_of_other_batches(run.step)
     run.reach = Reach.begin(task, tx, like, unreached, run.step < config.log_every)
     return run
+
+
+def _describe_state(
+    task: AnyTask, tx: optax.GradientTransformation, key: jax.Array, first: Batch, params: Any
+) -> TrainState:
+    """Returns the shapes and dtypes of the train state before the first step.
+
+    The values of the batch `first` are known here, so that the checks of the task see them. The
+    arguments are those of `init_state`.
+    """
+    state: TrainState = jax.eval_shape(
+        lambda key, params: init_state(task, tx, key, first, params), key, params
+    )
+    return state
+
+
+def _make_init(
+    task: AnyTask, tx: optax.GradientTransformation, first: Batch
+) -> Callable[[jax.Array, Any], TrainState]:
+    """Returns a function of (key, params), compiled, that makes the first train state.
+
+    The first batch depends on the seed. It is an argument of the program, so that runs with other
+    seeds share the program. If the task computes with the values of the batch in Python, the batch
+    is a constant of the program.
+
+    Args:
+      task: the task, which initialises the parameters.
+      tx: the Optax chain.
+      first: a batch of training.
+    """
+    with_batch = SharedProgram(
+        lambda key, batch, params: init_state(task, tx, key, batch, params), None, "init"
+    )
+    with_constant = SharedProgram(
+        lambda key, params: init_state(task, tx, key, first, params), None, "init"
+    )
+
+    def make(key: jax.Array, params: Any) -> TrainState:
+        try:
+            state: TrainState = with_batch(key, first, params)
+        except (TypeError, IndexError):  # JAX's errors for values that are not known while tracing
+            state = with_constant(key, params)
+        return state
+
+    return make
 
 
 def _warn_of_other_batches(step: int) -> None:

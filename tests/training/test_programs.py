@@ -46,7 +46,7 @@ class Line:
 BATCH = {"x": np.ones(5, np.float32), "weight": np.ones(5, np.float32)}
 
 
-def run(task, folder):
+def run(task, folder, batch=BATCH):
     config = TrainConfig(
         num_steps=2,
         eval_every=1,
@@ -56,7 +56,7 @@ def run(task, folder):
         best_mode="min",
         optimizer=OptimizerConfig(name="sgd", learning_rate=0.01),
     )
-    return fit(task, [BATCH] * 2, [BATCH], config, folder)
+    return fit(task, [batch] * 2, [batch], config, folder)
 
 
 def test_a_second_equal_run_compiles_nothing_and_has_the_same_bits(tmp_path):
@@ -101,3 +101,41 @@ def test_closed_over_arrays_and_shapes_tell_programs_apart():
     program = make(jnp.asarray(small))
     assert float(program(ones)) == 10
     assert float(program({"x": np.ones(6, np.float32)})) == 12
+
+
+class Scaled(Line):
+    """A line of which the first slope is a number that Python computes from the first batch."""
+
+    def init(self, key, batch):
+        return {"w": jnp.full(7, float(batch["x"][0]) if self.reads_values else batch["x"][0])}
+
+    def __init__(self, reads_values):
+        super().__init__(slope=4.5, name="error")
+        self.reads_values = reads_values
+
+
+class Shaped(Line):
+    """A line that computes with the first batch, as a network whose parameters have its shapes."""
+
+    def init(self, key, batch):
+        jnp.tanh(batch["x"])
+        return super().init(key, batch)
+
+
+def test_another_first_batch_compiles_no_program(tmp_path):
+    """The order of the texts depends on the seed, and so does the first batch."""
+    other = BATCH | {"x": np.arange(5, dtype=np.float32)}
+    run(Shaped(slope=6.25), tmp_path / "a")
+    with counting() as compiled:
+        run(Shaped(slope=6.25), tmp_path / "b", other)
+    assert compiled == []
+
+
+def test_a_task_that_computes_with_the_first_batch_in_python_starts_from_its_values(tmp_path):
+    batch = BATCH | {"x": np.full(5, 1.5, np.float32)}
+    traced = run(Scaled(reads_values=False), tmp_path / "a", batch).state.params
+    known = run(Scaled(reads_values=True), tmp_path / "b", batch).state.params
+    np.testing.assert_array_equal(known["w"], traced["w"])
+    # Another batch is no constant of the program of the first.
+    doubled = run(Scaled(reads_values=True), tmp_path / "c", BATCH | {"x": np.full(5, 3.0, "f4")})
+    assert not np.array_equal(doubled.state.params["w"], known["w"])
