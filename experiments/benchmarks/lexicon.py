@@ -18,6 +18,7 @@ from experiments.benchmarks import _harness
 from experiments.core.kinds import Json, Records
 from gatedjax._utils.options import Unset
 from gatedjax.lexicon import fit_lexicon
+from gatedjax.text._copies import equal_texts
 from gatedjax.text._lexicon import LexiconModel
 from gatedjax.text._lexicon_report import count_equal
 from gatedjax.text._lexicon_training import TextPart, measure_baselines, read_labelled
@@ -54,10 +55,15 @@ class Options:
 
 
 def read_part(path: str, classes: tuple[object, ...] | None) -> tuple[list[str], np.ndarray, Json]:
-    """Reads the texts and labels of a file; the dict has the classes."""
+    """Reads the texts and labels of a file.
+
+    The dict has the "classes", and as "first" for each text the position of the first text with the
+    same words.
+    """
     table = open_table(path, COLUMNS["text"])
     corpus, texts = read_labelled(table, classes, 0.01)  # type: ignore[arg-type]
-    return texts, np.asarray(corpus.labels), {"classes": corpus.classes}
+    found = {"classes": corpus.classes, "first": equal_texts(corpus)}
+    return texts, np.asarray(corpus.labels), found
 
 
 def measure(name: str, train: str, test: str) -> Json:
