@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend import core
 
+from gatedjax._utils.jaxprs import closed, count_scan_operands
 from gatedjax._utils.missing import missing
 from gatedjax._utils.types import Params, Tree
 from gatedjax.export._inference import as_spec, plain_outputs
@@ -119,12 +120,9 @@ def _evaluate(program: core.ClosedJaxpr, arguments: Any) -> list[Any]:
             equation.params,
         )
         if name == "scan":
-            results = _scan_forward(given, options)
+            results = _scan_forward(given, equation)
         elif name in _CALLS:
-            inner = options[_CALLS[name]]
-            if not isinstance(inner, core.ClosedJaxpr):
-                inner = core.ClosedJaxpr(inner, ())
-            results = _evaluate(inner, given)
+            results = _evaluate(closed(options[_CALLS[name]]), given)
         else:
             results = equation.primitive.bind(*given, **options)
             results = results if equation.primitive.multiple_results else [results]
@@ -132,17 +130,17 @@ def _evaluate(program: core.ClosedJaxpr, arguments: Any) -> list[Any]:
     return [*map(read, jaxpr.outvars)]
 
 
-def _scan_forward(given: list[Any], options: dict[str, Any]) -> list[Any]:
+def _scan_forward(given: list[Any], equation: Any) -> list[Any]:
     """Evaluates a scan as a scan from the first step to the last.
 
-    `given` are the operands of the scan: constants, initial carries and scanned arrays. `options`
-    are the parameters of its equation. Returns the final carries, then the stacked outputs.
+    `given` are the operands of the scan: constants, initial carries and scanned arrays. `equation`
+    is its equation. Returns the final carries, then the stacked outputs.
     """
-    count, carries = options["num_consts"], options["num_carry"]
+    options, (count, carries) = equation.params, count_scan_operands(equation)
     constants, initial, xs = given[:count], given[count:][:carries], given[count + carries :]
 
     def step(carry: list[Any], x: list[Any]) -> tuple[list[Any], list[Any]]:
-        results = _evaluate(options["jaxpr"], [*constants, *carry, *x])
+        results = _evaluate(closed(options["jaxpr"]), [*constants, *carry, *x])
         return results[:carries], results[carries:]
 
     def flip(arrays: list[Any]) -> list[Any]:

@@ -8,8 +8,9 @@ from typing import Any
 import jax
 import numpy as np
 import optax
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+from jax.extend.core import Jaxpr, Literal
 
+from gatedjax._utils.jaxprs import closed, count_scan_operands
 from gatedjax.training._transforms import call_update
 from gatedjax.training.step import init_carry, step_rngs
 from gatedjax.training.task import Batch, call_loss, frozen_parameters
@@ -215,32 +216,31 @@ def _results(equation: Any, zero: list[bool]) -> list[bool]:
         branches = [_inner(branch, zero[1:]) for branch in params["branches"]]
         return [all(results) for results in zip(*branches, strict=True)]
     if name == "scan":
-        return _scan_results(params, zero)
+        return _scan_results(equation, zero)
     if name in _CALLS and _CALLS[name] in params:
         return _inner(params[_CALLS[name]], zero)
     return [False] * count
 
 
 def _inner(program: Any, zero: list[bool]) -> list[bool]:
-    if isinstance(program, ClosedJaxpr):
-        return _zeros(program.jaxpr, program.consts, zero)
-    return _zeros(program, (), zero)
+    program = closed(program)
+    return _zeros(program.jaxpr, program.consts, zero)
 
 
-def _scan_results(params: dict[str, Any], zero: list[bool]) -> list[bool]:
+def _scan_results(equation: Any, zero: list[bool]) -> list[bool]:
     """Returns for each result of a `jax.lax.scan` True if it must be 0.
 
     A carry must begin with 0 and stay 0.
 
     Args:
-      params: the parameters of the equation of the scan.
+      equation: the equation of the scan.
       zero: for each operand (constants, carries, scanned arrays), True if it is known to be 0.
     """
-    consts, carried = params["num_consts"], params["num_carry"]
+    consts, carried = count_scan_operands(equation)
     # A carry may become nonzero only in a later iteration, so the body is searched until the carry
     # that is known to be 0 does not shrink any more.
     while True:
-        outputs = _inner(params["jaxpr"], zero)
+        outputs = _inner(equation.params["jaxpr"], zero)
         carry = zero[consts : consts + carried]
         after = [a and b for a, b in zip(carry, outputs[:carried], strict=True)]
         if after == carry:
