@@ -77,14 +77,15 @@ def link_bytecode(prefix: Path, roots: Iterable[str]) -> None:
         target = prefix / root.relative_to(root.anchor)
         if target.exists():
             continue
-        target.mkdir(parents=True)
+        target.mkdir(parents=True, exist_ok=True)  # two programs may begin at the same time
         for cache in root.rglob("__pycache__"):
             package = cache.parent.relative_to(root)
             if "site-packages" in package.parts:  # of the interpreter below an environment
                 continue
             (target / package).mkdir(parents=True, exist_ok=True)
             for file in os.scandir(cache):
-                (target / package / file.name).symlink_to(file.path)
+                with contextlib.suppress(FileExistsError):
+                    (target / package / file.name).symlink_to(file.path)
 
 
 def clear_old(folder: Path, largest: int = LARGEST_FOLDER) -> None:

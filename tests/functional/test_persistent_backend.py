@@ -145,11 +145,11 @@ def test_all_widths_up_to_256_have_a_plan(kind, hidden, batch, directions):
     assert plan.blocks(batch, directions) >= plan.cluster * batch * directions / plan.rows
 
 
-def test_plans_of_the_measured_sizes_are_those_of_the_prototype():
+def test_plans_of_the_measured_sizes_are_the_fastest_measured():
     def numbers(kind, hidden, batch, directions=1):
         return choose_plan(KINDS[kind], hidden, batch, directions, H100)[2:]
 
-    assert numbers("lstm", 100, 32, 2) == (1, 1, 4, 16, 2)
+    assert numbers("lstm", 100, 32, 2) == (1, 1, 4, 16, 1)
     assert numbers("lstm", 128, 32) == (2, 1, 4, 16, 2)
     assert numbers("lstm", 128, 128) == (2, 2, 4, 16, 2)
     assert numbers("lstm", 256, 64) == (8, 4, 8, 32, 1)

@@ -343,7 +343,7 @@ def options_for(variant: Variant, plan: Plan, kernel: str) -> tuple[str, ...]:
     arch = "compute_90" if variant.card.has_clusters else "compute_80"
     constants = plan.constants() | variant.constants() | {"ONLY": 1 + KERNELS.index(kernel)}
     macros = [f"-D{name}={value}" for name, value in constants.items()]
-    return "--std=c++17", f"-arch={arch}", *macros
+    return "--std=c++17", f"-arch={arch}", "--ftz=true", *macros
 
 
 def flags_of(

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -56,7 +57,7 @@ static inline void await(Barrier* barrier) {
     running->until = barrier->generation + 1;
     if (!_setjmp(running->at)) _longjmp(scheduler, 1);
 }
-static inline float shuffle(float v, int lane) {
+static inline float exchange(float v, int lane) {
     Warp* warp = running->warp;
     warp->values[threadIdx.x & 31] = v;
     await(&warp->barrier);
@@ -64,9 +65,23 @@ static inline float shuffle(float v, int lane) {
     await(&warp->barrier);
     return other;
 }
-static inline float shuffle_xor(float v, int mask) { return shuffle(v, (threadIdx.x & 31) ^ mask); }
+static inline float shuffle_xor(float v, int mask) { return exchange(v, (threadIdx.x & 31) ^ mask); }
+template <int WIDTH>
+static inline float shuffle(float v, int lane) { return exchange(v, (threadIdx.x & 31 & ~(WIDTH - 1)) + lane); }
+static inline int bits_of(float x) {
+    int bits;
+    std::memcpy(&bits, &x, 4);
+    return bits;
+}
+static inline float float_of(int bits) {
+    float x;
+    std::memcpy(&x, &bits, 4);
+    return x;
+}
 static inline float fast_exp(float x) { return std::exp(x); }
-static inline float fast_divide(float a, float b) { return a / b; }
+static inline float exp2_approx(float x) { return std::exp2(x); }
+static inline float reciprocal(float x) { return 1.0f / x; }
+static inline float where_less(float x, float bound, float if_less, float otherwise) { return x < bound ? if_less : otherwise; }
 static inline void __syncthreads() { await(running->of_block); }
 static inline void arrive() { await(of_cluster); }
 static inline void wait() {}
