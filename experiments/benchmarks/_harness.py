@@ -87,6 +87,7 @@ def times_ms(
     calls: Mapping[str, Callable[[], object]],
     repeats: int,
     clock: Callable[[], float] = time.perf_counter,
+    queue: int = 1,
 ) -> Times:
     """Measures the milliseconds of calls that take turns, until their results are ready.
 
@@ -94,17 +95,20 @@ def times_ms(
       calls: the functions by name.
       repeats: number of turns.
       clock: returns the time in seconds.
+      queue: number of calls of a turn, of which only the last is waited for.
 
     Returns:
-      The milliseconds of each turn, by name.
+      The milliseconds of a call in each turn, by name.
     """
 
     def with_clock(call: Callable[[], object]) -> Callable[[], float]:
         def run() -> float:
             start = clock()
+            for _ in range(queue - 1):
+                call()
             # JAX returns before the device is done, so the clock must wait for the result.
             jax.block_until_ready(call())
-            return 1e3 * (clock() - start)
+            return 1e3 * (clock() - start) / queue
 
         return run
 
@@ -123,6 +127,7 @@ def measure(
     repeats: int,
     base: str,
     clock: Callable[[], float] = time.perf_counter,
+    queue: int = 1,
 ) -> dict[str, Json]:
     """Measures calls that take turns.
 
@@ -131,12 +136,13 @@ def measure(
       repeats: number of turns.
       base: the name of the call in the denominator of the ratios.
       clock: returns the time in seconds.
+      queue: number of calls of a turn, of which only the last is waited for.
 
     Returns:
       For each call the median "ms", the fastest turn "min_ms", the turns "all_ms", and the "ratio":
       the median over the turns of its time over the time of the call `base`.
     """
-    times_of = times_ms(calls, repeats, clock)
+    times_of = times_ms(calls, repeats, clock, queue)
     return {
         name: {
             "ms": statistics.median(times),

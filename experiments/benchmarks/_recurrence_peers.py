@@ -435,20 +435,25 @@ def run_torch(case: Case, xs: Array, lengths: Array, *, packed: bool) -> Runs:
             network(sequence)[0], batch_first=True, total_length=case.steps
         )[0]
 
-    def wait_for(result: Any) -> Any:
-        if on_gpu:
-            # Work on the GPU is asynchronous, so the clock must wait for it.
-            torch.cuda.synchronize()
-        return result
+    class Pending:
+        """The work of a call, for which `jax.block_until_ready` waits as for an array of JAX."""
+
+        def __init__(self, result: Any) -> None:
+            self.result = result
+
+        def block_until_ready(self) -> None:
+            """Waits for the GPU, where the work of PyTorch is asynchronous."""
+            if on_gpu:
+                torch.cuda.synchronize()
 
     def evaluate() -> Any:
         # Without the graph of the gradients the forward pass is compared on equal terms.
         with torch.no_grad():
-            return wait_for(forward())
+            return Pending(forward())
 
     def train() -> Any:
         variables = [inputs, *network.parameters()]
-        return wait_for(torch.autograd.grad((forward() ** 2).sum(), variables))
+        return Pending(torch.autograd.grad((forward() ** 2).sum(), variables))
 
     return Runs(evaluate, train)
 

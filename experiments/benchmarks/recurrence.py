@@ -50,6 +50,9 @@ class Options(_harness.Options):
     """Run all layers in both directions."""
     contestants: tuple[str, ...] = tuple(peers.CONTESTANTS)
     """The contestants. If a library is not installed, the table shows it."""
+    queue: int = 1
+    """The number of calls in a turn, of which only the last is waited for. With 1 a short call on a
+    GPU takes as long as the host needs to start it."""
     devices: int = 1
     """The number of CPU devices that split the batch of JAX's contestants; torch keeps its
     threads."""
@@ -111,6 +114,11 @@ _HEADS = (
 )
 
 
+def _digits(ms: float) -> str:
+    """Returns milliseconds for a table, with three decimals below 1."""
+    return f"{ms:.1f}" if ms >= 1 else f"{ms:.3f}"
+
+
 def _rows(result: Json) -> list[list[str]]:
     """Returns the rows of the table of a case."""
     lines = []
@@ -123,7 +131,7 @@ def _rows(result: Json) -> list[list[str]]:
             continue
         cells = [name]
         for kind in KINDS:
-            cells += [f"{row[f'{kind}_ms']:.1f}", f"{row[f'{kind}_min_ms']:.1f}"]
+            cells += [_digits(row[f"{kind}_{part}"]) for part in ("ms", "min_ms")]
             cells += [ratio(result, (name,), kind), f"{row[f'{kind}_gflops']:.1f}"]
             cells.append(f"{row[f'{kind}_gflops'] / result['gemm_gflops']:.0%}")
         for name, scale, digits in (("memory_bytes", 1e-6, 1), ("compile_s", 1.0, 2)):
@@ -149,7 +157,7 @@ def _times(result: Json, name: str) -> str:
     row = result["rows"].get(name, {})
     if "forward_ms" not in row:
         return NOT_RUN
-    return " / ".join(f"{row[f'{kind}_ms']:.1f}" for kind in KINDS)
+    return " / ".join(_digits(row[f"{kind}_ms"]) for kind in KINDS)
 
 
 def _memory(result: Json, ours: str, names: tuple[str, ...]) -> str:
@@ -286,7 +294,9 @@ def _make_gemm(devices: int, size: int = 2048) -> tuple[Callable[[], object], fl
     return lambda: product(rows, matrix), 2e-9 * size**3
 
 
-def measure(case: peers.Case, contestants: list[str], repeats: int, seed: int = 0) -> Json:
+def measure(
+    case: peers.Case, contestants: list[str], repeats: int, seed: int = 0, queue: int = 1
+) -> Json:
     """Measures the named contestants on a case.
 
     Args:
@@ -294,6 +304,7 @@ def measure(case: peers.Case, contestants: list[str], repeats: int, seed: int = 
       contestants: names of the contestants.
       repeats: number of turns.
       seed: seed of the inputs and lengths.
+      queue: number of calls of a turn, of which only the last is waited for.
 
     Returns:
       The case, its share of real steps, the peak, the load, and "rows". A row is {"missing":
@@ -318,7 +329,7 @@ def measure(case: peers.Case, contestants: list[str], repeats: int, seed: int = 
         calls = {name: getattr(runs, kind) for name, runs in ready.items()}
         # The product takes turns with the contestants, so that its peak is that of the same
         # minutes.
-        measured = _harness.measure({"": gemm, **calls}, repeats, "")
+        measured = _harness.measure({"": gemm, **calls}, repeats, "", queue=queue)
         gemm_ms += measured.pop("")["all_ms"]
         for name, row in measured.items():
             # Our GRU in the table of the RAU has fewer products than the RAU.
@@ -354,7 +365,7 @@ def make_cases(options: Options) -> list[peers.Case]:
     Raises:
       ValueError: for an impossible option.
     """
-    at_least_1(options, "repeats", "layers", "devices")
+    at_least_1(options, "repeats", "layers", "devices", "queue")
     unknown = sorted(set(options.contestants) - set(peers.CONTESTANTS))
     if unknown:
         raise ValueError(f"contestants must be among {list(peers.CONTESTANTS)}, got {unknown}")
@@ -385,7 +396,8 @@ def main(options: Options) -> Records:
     file: Json = {"machine": _harness.machine(), "results": results}
     with _harness.no_compilation_cache():
         for case in cases:
-            results.append(measure(case, list(options.contestants), options.repeats, options.seed))
+            names = list(options.contestants)
+            results.append(measure(case, names, options.repeats, options.seed, options.queue))
             title, lines = _title(results[-1]), _rows(results[-1])
             _harness.render(title, _HEADS, lines, wrap=False)
             # The file is written after each case, so that an interrupted command loses only the
