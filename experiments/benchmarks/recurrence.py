@@ -342,6 +342,7 @@ def measure(
         # A peak is the fastest turn, because other processes can only make a turn slower.
         "gemm_gflops": 1e3 * gemm_gflop / min(gemm_ms),
         "load": [load, os.getloadavg()[0]],
+        "queue": queue,
         "rows": rows,
     }
 

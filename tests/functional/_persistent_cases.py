@@ -11,7 +11,10 @@ from gatedjax import functional as F
 
 
 class Case(NamedTuple):
-    """A recurrence with its options, sizes and plan; see `emulator.emulated` for `plan`."""
+    """A recurrence with its options, sizes and plan; see `emulator.emulated` for `plan`.
+
+    `real` has a text of 0 and 1 per row, 1 at real steps; without it the mask is random.
+    """
 
     cell: str
     hidden: int
@@ -22,6 +25,7 @@ class Case(NamedTuple):
     has_dropout: bool = False
     has_resets: bool = False
     with_mask: bool = True
+    real: tuple[str, ...] = ()
     options: dict = {}  # noqa: RUF012
     plan: dict = {}  # noqa: RUF012
 
@@ -31,7 +35,15 @@ CASES = {
     "lstm, no mask, one step": Case("lstm", 9, steps=1, with_mask=False, plan={"prefetch": 4}),
     "lstm, 2 blocks": Case(
         "lstm", 22, reverse=True, has_dropout=True, has_resets=True,
-        plan={"cluster": 2, "rows": 2},
+        plan={"cluster": 2, "rows": 2, "prefetch": 2},
+    ),
+    "lstm, rows that begin and end at other steps": Case(
+        "lstm", 10, directions=2, rows=3, steps=7, has_dropout=True, has_resets=True,
+        real=("0011010", "0001100", "0000000"), plan={"cluster": 2, "rows": 2, "prefetch": 2},
+    ),
+    "gru, rows that begin and end at other steps": Case(
+        "gru", 10, directions=2, rows=3, steps=7, has_resets=True,
+        real=("0011010", "0001100", "0100000"), plan={"rows": 2, "prefetch": 2},
     ),
     "lstm, 4 blocks": Case("lstm", 30, steps=7, plan={"cluster": 4, "rows": 4, "prefetch": 1}),
     "lstm, 8 blocks": Case(
@@ -55,7 +67,8 @@ CASES = {
     ),
     "rau": Case("rau", 6, directions=2, rows=2, options={"rescale": True}),
     "rau, 2 blocks": Case(
-        "rau", 22, reverse=True, has_dropout=True, has_resets=True, plan={"cluster": 2, "rows": 2}
+        "rau", 22, reverse=True, has_dropout=True, has_resets=True,
+        plan={"cluster": 2, "rows": 2, "prefetch": 2},
     ),
     "rau, 8 blocks": Case(
         "rau", 40, rows=1, steps=3, options={"rescale": True},
@@ -94,6 +107,8 @@ def draw(case: Case, seed: int = 0) -> tuple[Any, Any]:
     mask[:1] = True
     if case.rows > 2:
         mask[2] = False  # a row without a real step
+    if case.real:
+        mask = np.array([[step == "1" for step in row] for row in case.real])
     mask = mask if case.with_mask else None
     xs = normal(case.rows, case.steps, WIDTH)
     if mask is not None:

@@ -41,8 +41,8 @@ DEV float shuffle_xor(float v, int mask) { return __shfl_xor_sync(0xffffffffu, v
 DEV int bits_of(float x) { return __float_as_int(x); }
 DEV float float_of(int bits) { return __int_as_float(bits); }
 DEV float fast_exp(float x) { return __expf(x); }
-// Assembler keeps these three as one instruction each: in C++ the compiler adds steps for denormal
-// numbers, and branches, in which the lanes of a warp wait for each other.
+// Assembler, because from C++ the compiler makes branches, in which the lanes of a warp wait for each
+// other.
 DEV float exp2_approx(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -115,7 +115,7 @@ DEV float clip(float x) {  // keeps NaN, unlike fminf
 #endif
 }
 
-DEV float fast_tanh(float x) {  // a relative error below 2e-7, without a branch
+DEV float fast_tanh(float x) {  // a relative error of some 4e-7 at most, without a branch
     const float a = fabsf(x), z = x * x;
     // tanh |x| = 1 - 2 / (exp(2 |x|) + 1), and exp(2 |x|) = 2^(|x| 2 / ln 2).
     const float large = fmaf(-2.0f, reciprocal(exp2_approx(2.885390082f * a) + 1.0f), 1.0f);
@@ -181,8 +181,8 @@ DEV void multiply(const float (&w)[COLUMNS][N], const float* from, int stride, f
 // `end`, which follows the last one. Both are 0 without a real step.
 struct Steps { int first, end; };
 
-// Returns the steps of the rows whose flags, ROWS rows of T, start at `flags`. All threads call this
-// function. marks is shared memory of 2 BLOCK / 32 floats.
+// Returns the steps of `rows` rows, whose flags of T steps each start at `flags`. All threads call
+// this function. marks is shared memory of 2 BLOCK / 32 floats.
 template <int BLOCK>
 DEV Steps find_steps(const unsigned char* flags, int T, int rows, bool from_last, float* marks) {
     const int tid = threadIdx.x, lane = tid & 31;
@@ -220,7 +220,7 @@ DEV Steps find_steps(const unsigned char* flags, int T, int rows, bool from_last
 // recurrent dropout are [D,B,HIDDEN]; extra [D,HIDDEN] is the bias of the recurrent product of
 // GRU_AFTER. hs [B,T,D,HIDDEN] is the state after each step, unchanged at padding. saved [B,T,D,SAVED
 // HIDDEN] is i, f, g, o; r, z, c, product; r, z, c; or r, z, c, p, value. cells [B,T,D,HIDDEN] is c
-// before the step. The backward pass does not read either at padding.
+// before the step. Neither has a meaning at padding, where the backward pass uses no value of them.
 template <bool SAVE>
 DEV void forward(const int* meta, const unsigned char* reversed, const float* xw, const float* recurrent,
                  const unsigned char* flags, const float* h0, const float* c0, const float* extra,
@@ -688,7 +688,7 @@ KERNEL(BACK_THREADS) run_backward(const int* meta, const unsigned char* reversed
             }
         }
     }
-    if (CLUSTER > 1) { arrive(); wait(); }  // other blocks may still write to this shared memory
+    if (CLUSTER > 1) { arrive(); wait(); }  // the blocks of a cluster end together
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
         if (!in[r]) continue;
