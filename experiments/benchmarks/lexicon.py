@@ -62,8 +62,8 @@ def read_part(path: str, classes: tuple[object, ...] | None) -> tuple[list[str],
     """
     table = open_table(path, COLUMNS["text"])
     corpus, texts = read_labelled(table, classes, 0.01)  # type: ignore[arg-type]
-    found = {"classes": corpus.classes, "first": equal_texts(corpus)}
-    return texts, np.asarray(corpus.labels), found
+    details = {"classes": corpus.classes, "first": equal_texts(corpus)}
+    return texts, np.asarray(corpus.labels), details
 
 
 def measure(name: str, train: str, test: str) -> Json:

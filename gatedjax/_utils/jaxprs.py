@@ -5,7 +5,7 @@ from typing import Any
 from jax.extend.core import ClosedJaxpr
 
 
-def closed(program: Any) -> Any:
+def as_closed(program: Any) -> Any:
     """Returns a program with its constants, a `ClosedJaxpr`.
 
     `program` is such a program, or a `Jaxpr` without constants, as in a scan since jax 0.11.
@@ -20,7 +20,7 @@ def count_scan_operands(equation: Any) -> tuple[int, int]:
     parameters with these numbers differ between versions of JAX, so the numbers come from the
     shapes: only scanned arrays have an axis of steps that the body does not have.
     """
-    body = closed(equation.params["jaxpr"]).jaxpr
+    body = as_closed(equation.params["jaxpr"]).jaxpr
 
     def count_same(outside: Any, inside: Any) -> int:
         """Counts the arrays that have the same number of axes outside and inside the body."""

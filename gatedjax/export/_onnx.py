@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend import core
 
-from gatedjax._utils.jaxprs import closed, count_scan_operands
+from gatedjax._utils.jaxprs import as_closed, count_scan_operands
 from gatedjax._utils.missing import missing
 from gatedjax._utils.types import Params, Tree
 from gatedjax.export._inference import as_spec, plain_outputs
@@ -122,7 +122,7 @@ def _evaluate(program: core.ClosedJaxpr, arguments: Any) -> list[Any]:
         if name == "scan":
             results = _scan_forward(given, equation)
         elif name in _CALLS:
-            results = _evaluate(closed(options[_CALLS[name]]), given)
+            results = _evaluate(as_closed(options[_CALLS[name]]), given)
         else:
             results = equation.primitive.bind(*given, **options)
             results = results if equation.primitive.multiple_results else [results]
@@ -140,7 +140,7 @@ def _scan_forward(given: list[Any], equation: Any) -> list[Any]:
     constants, initial, xs = given[:count], given[count:][:carries], given[count + carries :]
 
     def step(carry: list[Any], x: list[Any]) -> tuple[list[Any], list[Any]]:
-        results = _evaluate(closed(options["jaxpr"]), [*constants, *carry, *x])
+        results = _evaluate(as_closed(options["jaxpr"]), [*constants, *carry, *x])
         return results[:carries], results[carries:]
 
     def flip(arrays: list[Any]) -> list[Any]:

@@ -10,7 +10,7 @@ import numpy as np
 import optax
 from jax.extend.core import Jaxpr, Literal
 
-from gatedjax._utils.jaxprs import closed, count_scan_operands
+from gatedjax._utils.jaxprs import as_closed, count_scan_operands
 from gatedjax.training._transforms import call_update
 from gatedjax.training.step import init_carry, step_rngs
 from gatedjax.training.task import Batch, call_loss, frozen_parameters
@@ -223,7 +223,7 @@ def _results(equation: Any, zero: list[bool]) -> list[bool]:
 
 
 def _inner(program: Any, zero: list[bool]) -> list[bool]:
-    program = closed(program)
+    program = as_closed(program)
     return _zeros(program.jaxpr, program.consts, zero)
 
 

@@ -6,6 +6,8 @@ JAX itself ends under the sanitizer with a segmentation fault, so it only plans 
 """
 
 import os
+import tempfile
+from pathlib import Path
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 
@@ -47,13 +49,14 @@ def launch(name: str, hidden: int, changes: dict[str, int]) -> None:
 
     for kernel in ("saving", "backward"):
         operands, results = (map(operand, axes) for axes in _launch.axes_of(variant, kernel))
-        path = f"/tmp/{name}_{hidden}_{kernel}.ptx"
-        with open(path, "w") as file:
-            file.write(_compiler.compile_ptx(_launch.options_for(variant, plan, kernel)))
+        text = _compiler.compile_ptx(_launch.options_for(variant, plan, kernel))
         arrays = [np.array([STEPS, ROWS], np.int32), *operands, *results]
         grid = plan.blocks(ROWS, DIRECTIONS) // DIRECTIONS, DIRECTIONS
         threads = (plan.threads(kernel == "backward"),)
-        function = cupy.RawModule(path=path).get_function(f"run_{kernel}")
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "kernel.ptx"
+            path.write_text(text, encoding="ascii")
+            function = cupy.RawModule(path=str(path)).get_function(f"run_{kernel}")
         function(grid, threads, tuple(map(cupy.asarray, arrays)))
         cupy.cuda.Device().synchronize()
         print(name, hidden, kernel, "launched", flush=True)
