@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from gatedjax.data.files._compressed import open_compressed
 from gatedjax.data.text._tokenize import treebank_tokens as tokens_of
 
 END = {".", "!", "?", "..."}
@@ -80,7 +81,7 @@ def read_book(path: Path) -> Sentences:
     lower-case letter (headings) are left out. No sentence crosses the end of a paragraph.
 
     Args:
-      path: the text file, in UTF-8.
+      path: the text file, in UTF-8, plain or compressed (.gz, .bz2, .xz, .zst or .zip).
 
     Returns:
       The sentences.
@@ -89,7 +90,8 @@ def read_book(path: Path) -> Sentences:
       ValueError: if the file is not UTF-8 or has no sentence.
     """
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        with open_compressed(path) as file:
+            text = file.read().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} must be UTF-8, got another code at byte {error.start}") from error
     start = _START.search(text)

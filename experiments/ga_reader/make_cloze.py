@@ -40,7 +40,8 @@ class MakeClozeConfig:
     """
 
     books: tuple[Path, ...]
-    """The text files, in UTF-8, one for each book."""
+    """The text files, in UTF-8, one for each book, plain or compressed (.gz, .bz2, .xz, .zst or
+    .zip)."""
     out: Annotated[Path, tyro.conf.arg(metavar="DIR")]
     """The folder for the files."""
     stride: int = 5

@@ -20,6 +20,7 @@ from experiments.core.kinds import Json
 from experiments.core.records import write_json, write_text
 from gatedjax import data as gdata
 from gatedjax._utils.terminal import say
+from gatedjax.data.files._compressed import open_compressed
 
 PARTS = {"train": "tr", "validation": "va", "test": "te"}
 """The parts, and their marks in the files of both tasks."""
@@ -41,7 +42,7 @@ class MakeProbesConfig:
     """
 
     texts: tuple[Path, ...]
-    """The text files, in UTF-8."""
+    """The text files, in UTF-8, plain or compressed (.gz, .bz2, .xz, .zst or .zip)."""
     out: Annotated[Path, tyro.conf.arg(metavar="DIR")]
     """The folder for the files."""
     form: Literal["lines", "cloze"] = "lines"
@@ -140,10 +141,20 @@ def make_probes(options: MakeProbesConfig) -> Json:
 
 
 def read_sentences(path: Path, form: str) -> Iterator[Sentence]:
-    """Yields the words of each sentence in a file, see `MakeProbesConfig.form`."""
-    with path.open(encoding="utf-8") as file:
-        for line in file:
-            text = line.strip()
+    """Yields the words of each sentence in a file, see `MakeProbesConfig.form`.
+
+    Raises:
+      ValueError: if a line is not UTF-8, or the file is damaged.
+    """
+    with open_compressed(path) as file:
+        for number, line in enumerate(file, 1):
+            try:
+                text = line.decode("utf-8-sig").strip()
+            except UnicodeDecodeError as error:
+                raise ValueError(
+                    f"--texts: {path}, line {number:,} must be UTF-8, got the byte "
+                    f"0x{line[error.start]:02x}"
+                ) from error
             if form == "cloze":
                 numbered = _NUMBERED.match(text)
                 text = numbered[2] if numbered else ""

@@ -1,5 +1,6 @@
 """BShift and word reordering from any sentences: what is written, read back, and refused."""
 
+import gzip
 import json
 
 import pytest
@@ -79,6 +80,33 @@ def test_documents_of_cloze_questions_have_sentences_and_their_questions_do_not(
     text = (tmp_path / "out" / "bigram_shift.txt").read_text()
     assert text.count("\n") == 40
     assert "XXXXX" not in text
+
+
+def test_a_compressed_file_gives_the_files_of_the_plain_one(tmp_path):
+    text = "\n".join(" ".join(words) for words in sentences(60)).encode()
+    plain, packed = tmp_path / "a.txt", tmp_path / "a.txt.gz"
+    plain.write_bytes(text)
+    packed.write_bytes(gzip.compress(text))
+    for path, out in ((plain, "one"), (packed, "two")):
+        args = ["make-probes", "--texts", str(path), "--out", str(tmp_path / out)]
+        assert main([*args, "--held-out", "10"]) == 0
+    for path in (tmp_path / "one").glob("*.txt*"):
+        assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("a.txt", b"a b c\nd \xff e\n", "a.txt, line 2 must be UTF-8, got the byte 0xff"),
+        ("a.txt.gz", gzip.compress(b"a b c\n" * 99)[:-9], "a.txt.gz"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(name, data, message, tmp_path, capsys):
+    path = tmp_path / name
+    path.write_bytes(data)
+    args = ["make-probes", "--texts", str(path), "--out", str(tmp_path / "out")]
+    assert message in refused(main, args, capsys)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
