@@ -358,7 +358,10 @@ CBT = _Table(
     "most; a run ends when validation no longer improves. " + TESTS,
     about="the readers of tables 2 and 4 at one budget on CBT",
     data=("cbt_ne",),
-    variants=("BASE", "hops_1", "no_gating", "sum", "concat", "no_characters", "FEATURE"),
+    variants=(
+        *("BASE", "hops_1", "no_gating", "no_token_attention", "sum", "concat"),
+        *("no_characters", "FEATURE"),
+    ),
 )
 TOY = _Table(
     title="Two facts",
@@ -545,6 +548,7 @@ PAPER = Paper(
             "Multiplying is better than adding": ("sum",),
             "Multiplying is better than concatenating": ("concat",),
             "Gating is better than none": ("no_gating",),
+            "A query vector for each word is better than one": ("no_token_attention",),
             "Several hops are better than one": ("hops_1",),
             "Characters help": ("no_characters",),
             "The feature helps": FEATURES,
