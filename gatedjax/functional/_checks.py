@@ -202,13 +202,32 @@ def check_positive(**values: ArrayLike) -> None:
     as its name.
     """
     for name, number in values.items():
-        if is_traced(number):
-            continue
-        check_numbers(**{name: number})
-        # NumPy, because a call of JAX would be traced.
-        entries = np.ravel(np.asarray(number, np.float64)).tolist()
-        if not all(math.isfinite(entry) and entry > 0 for entry in entries):
+        if not all(math.isfinite(entry) and entry > 0 for entry in _known_entries(name, number)):
             raise ValueError(f"{name} must be positive and finite, got {number}")
+
+
+def check_finite(**values: ArrayLike) -> None:
+    """Raises ValueError unless all numbers that are known while tracing are finite.
+
+    Raises TypeError for another value. Traced numbers and arrays are treated, and the message is
+    made, as in `check_positive`.
+    """
+    for name, number in values.items():
+        if not all(map(math.isfinite, _known_entries(name, number))):
+            raise ValueError(f"{name} must be finite, got {number}")
+
+
+def _known_entries(name: str, number: ArrayLike) -> list[float]:
+    """Returns the entries of a number or of an array of numbers; [] for a traced value.
+
+    Raises TypeError for another value, with `name`, the name of the argument, in the message.
+    """
+    if is_traced(number):
+        return []
+    check_numbers(**{name: number})
+    # NumPy, because a call of JAX would be traced.
+    entries: list[float] = np.ravel(np.asarray(number, np.float64)).tolist()
+    return entries
 
 
 def check_temperature(temperature: ArrayLike, shape: tuple[int, ...]) -> None:

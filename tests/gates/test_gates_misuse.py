@@ -30,6 +30,12 @@ def test_a_temperature_that_is_not_positive_is_refused(estimator, tau):
         estimator(tau=tau)
 
 
+@pytest.mark.parametrize("eta", [np.inf, np.nan])
+def test_a_weight_that_is_not_finite_is_refused(eta):
+    with pytest.raises(ValueError, match="eta must be finite, got (inf|nan)"):
+        gates.Rebar(eta=eta)
+
+
 @pytest.mark.parametrize(
     ("estimator", "words"),
     [
