@@ -116,7 +116,7 @@ def _check_texts(texts: Sequence[str], model: Any) -> Sequence[str]:
     if len(texts) % model.inputs:
         raise ValueError(f"TEXT must be premise and hypothesis in turns, got {len(texts)} texts")
     for number, text in enumerate(texts, 1):
-        if why := fault(text, "utf-8"):
+        if why := fault(text, "utf-8") or (None if text.strip() else "it has no word"):
             raise ValueError(f"text {number} must be a text in UTF-8, got {text!r:.40}: {why}")
     return texts
 

@@ -83,7 +83,10 @@ def render_card(
     # Imported here, because `predict` loads folders and writes no card.
     from gatedjax.analysis import render_table
 
-    front = ["---", "library_name: gatedjax", "tags: [jax, flax]"]
+    front = ["---", "library_name: gatedjax"]
+    if config.get("network") != "lexicon":
+        # A lexicon is a linear model, which needs no JAX.
+        front.append("tags: [jax, flax]")
     if card.licence:
         # All JSON strings are valid YAML strings.
         front.append(f"license: {to_json(card.licence.lower())}")

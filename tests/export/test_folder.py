@@ -75,6 +75,7 @@ def test_card_says_what_is_known(tmp_path):
     assert digest in text
     for part in (
         "# GA-Net | sentiment\n",
+        "tags: [jax, flax]\n",
         'license: "apache-2.0"',
         "The embedded polarity corpus.",
         "0.912346",
@@ -84,6 +85,11 @@ def test_card_says_what_is_known(tmp_path):
         '"hidden": 3',
     ):
         assert part in text
+
+
+def test_the_card_of_a_lexicon_names_no_package_that_it_does_not_use(tmp_path):
+    folder = export.save(tmp_path / "model", PARAMS, config={"network": "lexicon"}, card=CARD)
+    assert "tags" not in (folder / "README.md").read_text()
 
 
 def test_the_cards_example_runs_as_pasted(tmp_path, monkeypatch):

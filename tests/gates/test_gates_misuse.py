@@ -32,7 +32,7 @@ def test_a_temperature_that_is_not_positive_is_refused(estimator, tau):
 
 @pytest.mark.parametrize("eta", [np.inf, np.nan])
 def test_a_weight_that_is_not_finite_is_refused(eta):
-    with pytest.raises(ValueError, match="eta must be finite, got (inf|nan)"):
+    with pytest.raises(ValueError, match="eta must be finite, got"):
         gates.Rebar(eta=eta)
 
 
