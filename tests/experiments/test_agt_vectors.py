@@ -61,6 +61,32 @@ def test_the_file_is_one_of_word_vectors(texts, monkeypatch, capsys):
     np.testing.assert_allclose(rows[0, 2] / rows[0, 0], 3, rtol=0.05)  # all are scaled alike
 
 
+def test_the_vectors_of_another_file_stand_before_the_trained_ones(texts, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "gensim.models", types.SimpleNamespace(Word2Vec=Words))
+    glove = texts / "glove.2d.txt"
+    glove.write_text("mr. 0.25 -1.5\nelsewhere 2.0 0.5\n", encoding="utf-8")
+    plain, both = texts / "plain.txt", texts / "both.txt"
+    assert vectors.main(command(texts, plain)) == 0
+    assert vectors.main(command(texts, both, "--beside", str(glove))) == 0
+    assert "words of 5 numbers" in capsys.readouterr().out
+    alone = dict(line.split(" ", 1) for line in plain.read_text("utf-8").splitlines())
+    joined = dict(line.split(" ", 1) for line in both.read_text("utf-8").splitlines())
+    assert joined.keys() == alone.keys() | {"elsewhere"}
+    zero = "0.0000"
+    for word, row in joined.items():
+        first = {"mr.": "0.2500 -1.5000", "elsewhere": "2.0000 0.5000"}.get(word, f"{zero} {zero}")
+        assert row == f"{first} {alone.get(word, ' '.join([zero] * 3))}"
+
+
+def test_another_file_that_has_no_vectors_is_refused_before_the_training(texts, capsys):
+    for name, content in (("no.txt", None), ("empty.txt", ""), ("bad.txt", "a 1.0 x\nb 1.0 2.0\n")):
+        if content is not None:
+            (texts / name).write_text(content, encoding="utf-8")
+        args = command(texts, texts / "new.txt", "--beside", str(texts / name))
+        assert name in refused(vectors.main, args, capsys)
+    assert not (texts / "new.txt").exists()
+
+
 def test_nothing_is_overwritten(texts, capsys):
     out = texts / "there.txt"
     out.write_text("mine", encoding="utf-8")
