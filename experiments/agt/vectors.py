@@ -1,8 +1,9 @@
 """Word vectors trained on film reviews: `python -m experiments.agt.vectors --out FILE`."""
 
 import dataclasses
+import itertools
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,14 +18,15 @@ from experiments.core.cli import (
 )
 from experiments.core.config import Files
 from experiments.core.kinds import Json
-from experiments.core.text import SPLITS, width_of
+from experiments.core.text import SPLITS
 from gatedjax import data as gdata
 from gatedjax._utils.missing import missing
 from gatedjax._utils.options import Unset
 from gatedjax._utils.terminal import say
-from gatedjax._utils.write import write_atomic
-from gatedjax.data.files._compressed import open_compressed
+from gatedjax._utils.write import open_atomic
+from gatedjax.data.text._embeddings import words_in
 from gatedjax.data.text._tokenize import treebank_tokens
+from gatedjax.data.text._vocabulary import SPECIALS
 
 SPREAD = 0.5
 """Root mean square of the numbers in the file. It is near that of GloVe 6B of width 100, because
@@ -44,10 +46,10 @@ class VectorsConfig(Files):
     out: Path
     """File to write, with a word and its numbers per line, in the format of GloVe."""
     beside: Unset[Path] = None
-    """GloVe file, plain or compressed. Its numbers stand before those of the reviews, and a word
-    that one of the two does not have gets zeros there."""
+    """GloVe file, plain or .gz. Its numbers stand before those of the reviews, and a word that only
+    one of the two has gets zeros for the other."""
     width: int = 300
-    """The number of numbers per word."""
+    """The number of numbers per word, without those of --beside."""
     min_count: int = 5
     """Smallest number of occurrences of a word; rarer words are left out."""
     epochs: int = 5
@@ -71,55 +73,63 @@ def sentences(options: Files) -> list[list[str]]:
     return [[sys.intern(word.lower()) for word in text] for text in texts]
 
 
-def lines(words: Sequence[str], vectors: np.ndarray) -> str:
-    """Returns the text of a file of word vectors."""
-    rows = (" ".join(f"{x:.4f}" for x in vector) for vector in vectors)
-    return "".join(f"{word} {row}\n" for word, row in zip(words, rows, strict=True))
+def lines(words: Sequence[str], vectors: np.ndarray) -> Iterator[bytes]:
+    """Yields the lines of a file of word vectors."""
+    for word, vector in zip(words, vectors, strict=True):
+        yield f"{word} {' '.join(f'{x:.4f}' for x in vector)}\n".encode()
 
 
 def scale(vectors: np.ndarray) -> np.ndarray:
     """Returns the vectors, multiplied by a common factor so that their spread is `SPREAD`."""
     # The squares are summed in float64, because their number is large. A common factor keeps all
     # angles between the vectors.
-    return vectors * (SPREAD / np.sqrt(np.mean(np.square(vectors, dtype=np.float64))))
+    factor = SPREAD / np.sqrt(np.mean(np.square(vectors, dtype=np.float64)))
+    return vectors * np.float32(factor)
 
 
-def join(words: Sequence[str], vectors: np.ndarray, path: Path) -> tuple[list[str], np.ndarray]:
-    """Puts the vectors of a GloVe file before trained vectors.
+def read_glove(path: Path) -> tuple[list[str], np.ndarray]:
+    """Reads the words of a file of word vectors that are in lower case, and their vectors.
+
+    Args:
+      path: the file, plain or .gz.
+
+    Returns:
+      The n words and their vectors, float32 [n, E].
+
+    Raises:
+      FileNotFoundError, ValueError: if the file does not exist or cannot be read, see
+        `gatedjax.data.load_embeddings`.
+    """
+    width, words = words_in(path, sys.maxsize)
+    words = [w for w in dict.fromkeys(words) if w == w.lower() and w not in SPECIALS]
+    read = gdata.load_embeddings(path, gdata.Vocabulary(words), dim=width)
+    # The first two rows are those of padding and of unknown words.
+    is_found, vectors = read.found[len(SPECIALS) :], read.matrix[len(SPECIALS) :]
+    return list(itertools.compress(words, is_found)), vectors[is_found]
+
+
+def join(
+    words: Sequence[str], vectors: np.ndarray, glove: tuple[list[str], np.ndarray]
+) -> tuple[list[str], np.ndarray]:
+    """Puts other vectors before trained vectors.
 
     Args:
       words: the trained words.
       vectors: [n, D], their vectors.
-      path: the file, with vectors of width E.
+      glove: other words and their vectors [m, E].
 
     Returns:
-      The trained words and the further words of the file, m in total, and their vectors
-      [m, E + D]. Where a word has no vector, its numbers are 0.
-
-    Raises:
-      ValueError, FileNotFoundError: if the file has no word vectors, see
-        `gatedjax.data.load_embeddings`.
+      The words of both without repetition, the trained words first, and for each word its E + D
+      numbers, zeros where it has no vector.
     """
-    words = [*words, *sorted(words_of(path) - set(words))]
-    given = read_beside(path, words)
-    # The first two rows are those of padding and of unknown words.
-    found, first = given.found[2:, None], given.matrix[2:]
-    second = np.zeros((len(first), vectors.shape[1]), vectors.dtype)
-    second[: len(vectors)] = vectors
-    return words, np.concatenate([np.where(found, first, 0), second], axis=1)
-
-
-def read_beside(path: Path, words: Sequence[str]) -> gdata.Embeddings:
-    """Reads the vectors of words from a file, whose first line has its width."""
-    return gdata.load_embeddings(path, gdata.Vocabulary(words), dim=width_of(path) or 1)
-
-
-def words_of(path: Path) -> set[str]:
-    """Returns the words of a file of word vectors."""
-    with open_compressed(path) as file:
-        parts = (line.split(b" ") for line in file)
-        # A line of two entries is the header of word2vec.
-        return {part[0].decode() for part in parts if len(part) > 2}
+    other_words, other_vectors = glove
+    joined_words = list(dict.fromkeys([*words, *other_words]))
+    rows = {word: row for row, word in enumerate(joined_words)}
+    width = other_vectors.shape[1]
+    joined = np.zeros((len(rows), width + vectors.shape[1]), np.float32)
+    joined[[rows[word] for word in other_words], :width] = other_vectors
+    joined[: len(words), width:] = vectors
+    return joined_words, joined
 
 
 def main(args: list[str] | None = None) -> int:
@@ -131,10 +141,11 @@ def main(args: list[str] | None = None) -> int:
     if options.out.exists():
         fail(f"--out must be a new file, got {options.out}, which exists")
     check_folder(options.out.parent, "--out", exists=True)
+    glove = None
     if options.beside is not None:
-        # Training takes minutes, so the file is read before it, too.
+        # The file is read before the training, which takes minutes and would be lost.
         with refusals():
-            read_beside(options.beside, [])
+            glove = read_glove(options.beside)
     try:
         from gensim.models import Word2Vec
     except ImportError:
@@ -146,10 +157,10 @@ def main(args: list[str] | None = None) -> int:
     # With several workers the order of updates, and so the vectors, would differ from run to run.
     trained = Word2Vec(texts, workers=1, **settings, **SKIP_GRAM).wv
     words, vectors = trained.index_to_key, scale(trained.vectors)
-    if options.beside is not None:
-        with refusals():
-            words, vectors = join(words, vectors, options.beside)
-    write_atomic(options.out, lines(words, vectors).encode())
+    if glove is not None:
+        words, vectors = join(words, vectors, glove)
+    with open_atomic(options.out) as file:
+        file.writelines(lines(words, vectors))
     say(f"wrote {options.out}: {len(words):,} words of {vectors.shape[1]} numbers")
     return 0
 

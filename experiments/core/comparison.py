@@ -92,6 +92,12 @@ class Comparison:
         exact = ", ".join(map(p_text, self.exact)) or "-"
         return [shift, interval, p_text(p) if digits == 3 else f"{p:.{digits}f}", exact]
 
+    def last_cells(self) -> list[str]:
+        """Returns table cells of accuracy at the last step: difference and interval, in points."""
+        if self.last is None or self.lost:
+            return ["-", COLLAPSED if self.lost else "-"]
+        return [f"{100 * self.last.difference:+.2f}", interval_text(self.last, 100)]
+
 
 def interval_text(test: analysis.TwoWay, times: float = 1, digits: int = 2) -> str:
     """Formats the interval of a test, multiplied by `times`."""

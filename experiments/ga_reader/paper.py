@@ -548,7 +548,7 @@ PAPER = Paper(
             "Multiplying is better than adding": ("sum",),
             "Multiplying is better than concatenating": ("concat",),
             "Gating is better than none": ("no_gating",),
-            "A query vector for each word is better than one": ("no_token_attention",),
+            "A query vector for each word is better than one for all": ("no_token_attention",),
             "Several hops are better than one": ("hops_1",),
             "Characters help": ("no_characters",),
             "The feature helps": FEATURES,

@@ -72,6 +72,11 @@ def at_rate(cell: str, rate: float) -> Variant:
     return at(cell, f"lr{reported.rate_name(rate)}", "train.optimizer.learning_rate", rate)
 
 
+def long_name(cell: str) -> str:
+    """Returns the name of the records of a cell after the paper's 100,000 steps."""
+    return f"long_{cell}"
+
+
 def rate_of(job: Job) -> float:
     """Returns the learning rate of the runs in figure 7."""
     return job.options.learning_rate or reported.FIGURE7_RATE
@@ -88,6 +93,8 @@ def curves(job: Job) -> None:
     key, columns = CURVES[figure]
     cells = " and ".join(", ".join(reported.CELLS.values()).rsplit(", ", 1))
     title, names = f"{cells} learn {reported.NAMES[data]}", {cell: cell for cell in reported.CELLS}
+    if figure == "figure5":
+        names = {cell: long_name(cell) for cell in reported.CELLS}
     if figure == "figure7":
         title += f", learning rate {reported.rate_name(rate_of(job))}"
         names = {cell: at_rate(cell, rate_of(job)).name for cell in reported.CELLS}

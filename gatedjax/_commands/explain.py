@@ -116,8 +116,10 @@ def _check_texts(texts: Sequence[str], model: Any) -> Sequence[str]:
     if len(texts) % model.inputs:
         raise ValueError(f"TEXT must be premise and hypothesis in turns, got {len(texts)} texts")
     for number, text in enumerate(texts, 1):
-        if why := fault(text, "utf-8") or (None if text.strip() else "it has no word"):
+        if why := fault(text, "utf-8"):
             raise ValueError(f"text {number} must be a text in UTF-8, got {text!r:.40}: {why}")
+        if not text.strip():
+            raise ValueError(f"text {number} has no word, got {text!r:.40}: give a text with words")
     return texts
 
 

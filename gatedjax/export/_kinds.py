@@ -15,6 +15,9 @@ KEY = "gatedjax"
 Kind = Literal[
     "text", "pair", "tags", "labels", "regression", "ordinal", "cloze", "translation", "run"
 ]
+LEXICON, WINDOW = "lexicon", "window"
+"""The names of the models without a network, among the names of networks in config.json."""
+LEXICONS = LEXICON, WINDOW
 
 
 @dataclasses.dataclass(frozen=True)

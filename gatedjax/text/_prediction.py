@@ -7,12 +7,12 @@ from typing import Any, TypeVar
 
 from gatedjax._utils.limits import MOST_LENGTH, check_most
 from gatedjax._utils.types import Json
+from gatedjax.export._kinds import LEXICON as LEXICON
+from gatedjax.export._kinds import LEXICONS as LEXICONS
+from gatedjax.export._kinds import WINDOW as WINDOW
 from gatedjax.text._table import Columns, Label
 
 T = TypeVar("T")
-LEXICON, WINDOW = "lexicon", "window"
-"""The names of the models without a network, among the names of networks."""
-LEXICONS = LEXICON, WINDOW
 STATES = "states"
 """The name of the model that reads the token vectors of an encoder."""
 WITHOUT_NETWORK = *LEXICONS, STATES

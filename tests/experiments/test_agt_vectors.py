@@ -64,7 +64,10 @@ def test_the_file_is_one_of_word_vectors(texts, monkeypatch, capsys):
 def test_the_vectors_of_another_file_stand_before_the_trained_ones(texts, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "gensim.models", types.SimpleNamespace(Word2Vec=Words))
     glove = texts / "glove.2d.txt"
-    glove.write_text("mr. 0.25 -1.5\nelsewhere 2.0 0.5\n", encoding="utf-8")
+    # a header, a word twice, words that no text can have, and a word with a space
+    rows = ["mr. 0.25 -1.5", "mr. 9.0 9.0", "<unk> 1.0 1.0", "Mr. 1.0 1.0", ". . 1.0 1.0"]
+    rows = [*rows, "elsewhere 2.0 0.5"]
+    glove.write_text("\n".join([f"{len(rows)} 2", *rows, ""]), encoding="utf-8")
     plain, both = texts / "plain.txt", texts / "both.txt"
     assert vectors.main(command(texts, plain)) == 0
     assert vectors.main(command(texts, both, "--beside", str(glove))) == 0
@@ -79,9 +82,16 @@ def test_the_vectors_of_another_file_stand_before_the_trained_ones(texts, monkey
 
 
 def test_another_file_that_has_no_vectors_is_refused_before_the_training(texts, capsys):
-    for name, content in (("no.txt", None), ("empty.txt", ""), ("bad.txt", "a 1.0 x\nb 1.0 2.0\n")):
+    files = {
+        "no.txt": None,
+        "empty.txt": b"",
+        "bad.txt": b"a 1.0 2.0\nb 1.0 x\n",
+        "glove.zip": b"PK\x03\x04 not text",
+        "short.txt": b"a 1.0 2.0\nb 1.0\n",
+    }
+    for name, content in files.items():
         if content is not None:
-            (texts / name).write_text(content, encoding="utf-8")
+            (texts / name).write_bytes(content)
         args = command(texts, texts / "new.txt", "--beside", str(texts / name))
         assert name in refused(vectors.main, args, capsys)
     assert not (texts / "new.txt").exists()

@@ -801,7 +801,7 @@ def test_explanations_need_a_word(here, tmp_path, capsys):
         assert "no word" in refused(["explain", "model", text, "--html", str(page)], capsys)
     assert names(tmp_path) == []
     # of several texts the bad one is named
-    assert "text 2 must be a text" in refused(["explain", "model", "warm", " "], capsys)
+    assert "text 2 has no word" in refused(["explain", "model", "warm", " "], capsys)
 
 
 def test_prediction_starts_soon_enough_to_be_used(here):
