@@ -18,7 +18,7 @@ from experiments.core.cli import (
 )
 from experiments.core.config import Files
 from experiments.core.kinds import Json
-from experiments.core.text import SPLITS
+from experiments.core.text import SPLITS, read_embeddings
 from gatedjax import data as gdata
 from gatedjax._utils.missing import missing
 from gatedjax._utils.options import Unset
@@ -102,7 +102,7 @@ def read_glove(path: Path) -> tuple[list[str], np.ndarray]:
     """
     width, words = words_in(path, sys.maxsize)
     words = [w for w in dict.fromkeys(words) if w == w.lower() and w not in SPECIALS]
-    read = gdata.load_embeddings(path, gdata.Vocabulary(words), dim=width)
+    read = read_embeddings(path, gdata.Vocabulary(words), dim=width)
     # The first two rows are those of padding and of unknown words.
     is_found, vectors = read.found[len(SPECIALS) :], read.matrix[len(SPECIALS) :]
     return list(itertools.compress(words, is_found)), vectors[is_found]

@@ -20,9 +20,9 @@ from experiments.core.cli import parse_many, refusals
 from experiments.core.columns import screen
 from experiments.core.command import run_of
 from experiments.core.config import with_changes
-from experiments.core.experiment import Run
-from experiments.ga_net.config import PRESETS
-from experiments.ga_net.experiment import texts_of
+from experiments.core.experiment import Experiment, Run
+from experiments.ga_net.config import PRESETS, GANetRunConfig
+from experiments.ga_net.experiment import experiment, texts_of
 from experiments.ga_net.figures import Inspected, Inspector
 from experiments.ga_net.paper import PAPER, operations
 from experiments.ga_net.picture import DARK, LIGHT, Row, draw_picture
@@ -77,6 +77,15 @@ CHANGES: dict[str, Mapping[str, Any]] = {
 _SHOWN = 5
 
 
+def without_exact(config: GANetRunConfig) -> Experiment:
+    """Returns the experiment of a configuration without exact losses, which the demo does not show."""
+    return dataclasses.replace(experiment(config), measure=lambda params: {})
+
+
+DEMO = dataclasses.replace(PAPER, experiment=without_exact)
+"""The paper with the experiment of the demo."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Removal:
     """The test texts under a network, before and after closed words are removed.
@@ -115,7 +124,7 @@ def main(args: list[str] | None = None) -> int:
         workdir = options.workdir if system == "attention" else options.workdir / system
         changes = {"workdir": str(workdir), "train.seed": options.seed}
         with refusals():
-            runs[system] = run_of(PAPER, with_changes(preset, {**changes, **CHANGES[system]}))
+            runs[system] = run_of(DEMO, with_changes(preset, {**changes, **CHANGES[system]}))
         if runs[system].fit.stopped == "signal":
             console.print("stopped; the same command continues")
             return runs[system].fit.exit_code

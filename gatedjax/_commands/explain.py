@@ -119,7 +119,7 @@ def _check_texts(texts: Sequence[str], model: Any) -> Sequence[str]:
         if why := fault(text, "utf-8"):
             raise ValueError(f"text {number} must be a text in UTF-8, got {text!r:.40}: {why}")
         if not text.strip():
-            raise ValueError(f"text {number} has no word, got {text!r:.40}: give a text with words")
+            raise ValueError(f"text {number} must have a word, got {text!r:.40}")
     return texts
 
 

@@ -797,11 +797,13 @@ def test_what_cannot_be_predicted_is_refused(options, message, here, capsys):
 
 def test_explanations_need_a_word(here, tmp_path, capsys):
     page = tmp_path / "page.html"
-    for text in ("", " ", "\x1b"):
-        assert "no word" in refused(["explain", "model", text, "--html", str(page)], capsys)
+    for text, wanted in (
+        ("", "text 1 must have a word"), (" ", "text 1 must have a word"), ("\x1b", "no word"),
+    ):  # fmt: skip
+        assert wanted in refused(["explain", "model", text, "--html", str(page)], capsys)
     assert names(tmp_path) == []
     # of several texts the bad one is named
-    assert "text 2 has no word" in refused(["explain", "model", "warm", " "], capsys)
+    assert "text 2 must have a word" in refused(["explain", "model", "warm", " "], capsys)
 
 
 def test_prediction_starts_soon_enough_to_be_used(here):
