@@ -78,7 +78,7 @@ _SHOWN = 5
 
 
 def without_exact(config: GANetRunConfig) -> Experiment:
-    """Returns the experiment of a configuration without exact losses, which the demo does not show."""
+    """Returns the experiment of a configuration; the demo does not show its exact losses."""
     return dataclasses.replace(experiment(config), measure=lambda params: {})
 
 
