@@ -102,10 +102,11 @@ def read_glove(path: Path) -> tuple[list[str], np.ndarray]:
     """
     width, words = words_in(path, sys.maxsize)
     words = [w for w in dict.fromkeys(words) if w == w.lower() and w not in SPECIALS]
-    read = read_embeddings(path, gdata.Vocabulary(words), dim=width)
+    embeddings = read_embeddings(path, gdata.Vocabulary(words), dim=width)
     # The first two rows are those of padding and of unknown words.
-    is_found, vectors = read.found[len(SPECIALS) :], read.matrix[len(SPECIALS) :]
-    return list(itertools.compress(words, is_found)), vectors[is_found]
+    is_in_file = embeddings.found[len(SPECIALS) :]
+    vectors = embeddings.matrix[len(SPECIALS) :][is_in_file]
+    return list(itertools.compress(words, is_in_file)), vectors
 
 
 def join(

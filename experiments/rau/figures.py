@@ -74,7 +74,7 @@ def at_rate(cell: str, rate: float) -> Variant:
 
 def long_name(cell: str) -> str:
     """Returns the name of the records of a cell after the paper's 100,000 steps."""
-    return f"long_{cell}"
+    return f"{cell}_long"
 
 
 def rate_of(job: Job) -> float:

@@ -170,11 +170,11 @@ def result(heading: str, part: str) -> Column:
 
 
 def cell_of(row: TableRow) -> str:
-    """Returns the cell of a row of runs with the paper's number of steps."""
-    return row.variant.removeprefix(long_name(""))
+    """Returns the cell of a row, whose system may have other settings than the preset's."""
+    return row.variant.partition("_")[0]
 
 
-CELL = Column("cell", lambda row: reported.CELLS[row.variant.partition("_")[0]], "both")
+CELL = Column("cell", lambda row: reported.CELLS[cell_of(row)], "both")
 RESULTS = (
     result("validation", "validation"),
     result("test", "test"),
@@ -414,8 +414,7 @@ LONG_TABLE = Table(
     trained=long_cells,
     pair=lambda data, name: (long_name("rau"), name) if name != long_name("rau") else None,
     columns=(
-        c.data(),
-        Column("cell", lambda row: reported.CELLS[cell_of(row)]),
+        *(c.data(), CELL),
         c.parameters("steps", "steps"),
         c.paper_number("paper", lambda row: reported.TEST[cell_of(row)][row.data], ""),
         result("ours, chosen by validation", "test"),

@@ -124,20 +124,20 @@ def test_after_the_papers_steps_the_last_step_is_compared_too(tmp_path, np_rng):
             right = "".join("1" if x < 0.9 else "0" for x in np_rng.random(200))
             record = make_record(config_of("fashion_mnist", cell, seed), right)
             record["test_last"] = {"accuracy": accuracy, "loss": 1.0}
-            save(store, "fashion_mnist", f"long_{cell}", [record])
+            save(store, "fashion_mnist", f"{cell}_long", [record])
     rows = rows_of(rendered(store), "Images: the paper's 100,000 steps")
     table = {(r[0], r[1]): r[2:] for r in rows}
     gru, rau = table["Fashion-MNIST", "GRU"], table["Fashion-MNIST", "RAU"]
     steps, paper, _, ours, gain, *_, difference, interval = gru
     assert (steps, paper, ours) == ("9", "0.8789", "0.8900 ± 0.0100 (n=3)")
     assert (gain, difference) == ("+1.71", "+2.00")
-    test = compare(*(store.all("fashion_mnist", f"long_{cell}") for cell in last)).last
+    test = compare(*(store.all("fashion_mnist", f"{cell}_long") for cell in last)).last
     assert interval == f"[{100 * test.low:+.2f}, {100 * test.high:+.2f}]"
     assert test.low < 0.02 < test.high
     assert rau[4:] == ["-"] * 6
     assert table["MNIST", "GRU"][2] == table["Fashion-MNIST", "LSTM"][2] == "not run"
     # a run that learned nothing takes the difference away, at the last step too
-    save(store, "fashion_mnist", "long_gru", [record | {"predicted_classes": [200]}])
+    save(store, "fashion_mnist", "gru_long", [record | {"predicted_classes": [200]}])
     rows = rows_of(rendered(store), "Images: the paper's 100,000 steps")
     assert [r[-6:] for r in rows if r[:2] == ["Fashion-MNIST", "GRU"]] == [
         ["+1.71", "-", "-", "collapsed", "-", "collapsed"]
@@ -290,7 +290,7 @@ def test_lines_of_a_log_become_points_of_a_curve():
         (
             "figure5",
             "fashion_mnist",
-            "long_rau",
+            "rau_long",
             "validation while training, Fashion-MNIST: [figure5.png]",
         ),
         ("figure6", "ptb_medium", "gru", "while training, PTB medium: [figure6_ptb_medium.png]"),
@@ -307,7 +307,7 @@ def test_lines_of_a_log_become_points_of_a_curve():
 def test_a_figure_is_drawn_from_records_alone(tmp_path, what, data, variant, line):
     pytest.importorskip("matplotlib")
     store = PAPER.store(tmp_path)
-    cell = re.match("[a-z]+", variant.removeprefix("long_"))[0]
+    cell = re.match("[a-z]+", variant)[0]
     save(store, data, variant, [make_record(config_of(data, cell, seed), "1") for seed in (0, 1)])
     figures.curves(Job(PAPER, options_of(PAPER)(what=what, data=(data,), results=tmp_path)))
     (file,) = tmp_path.glob("*.png")
