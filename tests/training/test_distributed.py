@@ -39,7 +39,7 @@ def free_port() -> int:
         return s.getsockname()[1]
 
 
-def start(*runs, number=None, port=None, processes=2, devices=4, seconds=30):
+def start(*runs, number=None, port=None, processes=2, devices=4, seconds=60):
     """A process that makes some runs, one of several if it has a number."""
     options = {"devices": devices, "runs": runs}
     if number is not None:
@@ -90,7 +90,7 @@ def answer(process):
     return answers(process)[-1]
 
 
-def wait_for_step(workdir, step, seconds=60):
+def wait_for_step(workdir, step, seconds=120):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         log = workdir / "metrics.jsonl"
@@ -167,7 +167,8 @@ def test_an_error_in_one_process_ends_the_other_too(tmp_path):
     assert "this file is broken" in err
     first.communicate(timeout=60)
     assert first.returncode not in (0, None)
-    assert time.monotonic() - began < 30 + 4 * HEARTBEAT
+    # two processes import JAX first, which takes half a minute on a busy machine
+    assert time.monotonic() - began < 60 + 4 * HEARTBEAT
 
 
 @pytest.mark.slow
@@ -292,7 +293,7 @@ def test_what_a_process_has_for_itself_is_not_compared():
 @pytest.mark.slow
 def test_process_0_says_so_when_the_others_do_not_come(tmp_path):
     process = start({"workdir": tmp_path}, number=0, port=free_port(), seconds=3)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=90)
     assert process.returncode == 69
     assert "did not come together within 3 s" in err
 

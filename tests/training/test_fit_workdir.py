@@ -59,7 +59,7 @@ def contents(workdir):
 
 def saved(workdir, step):
     """Waits until the run has a checkpoint: no save may be under way when its folder goes."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not (workdir / "checkpoints" / str(step) / "manifest.json").exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)
