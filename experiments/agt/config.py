@@ -157,6 +157,14 @@ PRESETS: dict[str, AGTRunConfig] = {
     ),
 }
 
+SWEPT = {
+    "learning rate": ("learning_rates", "train.optimizer.learning_rate"),
+    "dropout": ("dropouts", "model.dropout"),
+}
+"""The values that a search varies: the option with the values to try, and the fields that have
+it."""
+
+
 START = Start(
     name="agt",
     about="""Train an attention gated transformation network, or a baseline with --model.system,

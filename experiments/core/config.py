@@ -1,7 +1,7 @@
 """Configurations of runs: frozen dataclasses, changed through the dotted paths of their fields."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -131,6 +131,17 @@ def with_changes(config: C, changes: Changes) -> C:
         return ValueError(f"{kind.__name__} has no field {name!r}, got {path!r}")
 
     return groups.with_changes(config, changes, unknown)
+
+
+def swept_changes(swept: Mapping[str, Sequence[str]], values: Mapping[str, float]) -> Changes:
+    """Returns the changes for the values of a trial of a search.
+
+    Args:
+      swept: for each value that varies the option with the values to try, and the fields of the
+        configuration.
+      values: values by the names in `swept`.
+    """
+    return {path: value for name, value in values.items() for path in swept[name][1:]}
 
 
 def at_least_1(options: object, *names: str) -> None:

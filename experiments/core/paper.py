@@ -27,6 +27,9 @@ from experiments.core.records import (
 from gatedjax import analysis
 from gatedjax._utils.options import Several, Unset
 
+TUNING = "TUNING.md"
+"""The page of a folder of results that lists the trials of a search for settings."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Variant:

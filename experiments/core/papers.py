@@ -21,6 +21,7 @@ PAPERS: dict[str, Paper] = {
         {
             " --preset sst1": "train one network and test it",
             ".tables table1": _TABLES,
+            ".tune --data sst1": "search settings on the validation text",
             ".vectors --out FILE": "train word vectors on film reviews",
         },
     ),

@@ -11,6 +11,7 @@ from experiments.core.config import (
     RunConfig,
     Start,
     evaluate_every,
+    swept_changes,
     with_changes,
 )
 from gatedjax.models import GANetConfig
@@ -141,7 +142,7 @@ it."""
 
 def swept(values: Mapping[str, float]) -> Changes:
     """Returns the changes for the values of a trial, by the names in `SWEPT`."""
-    return {path: value for name, value in values.items() for path in SWEPT[name][1:]}
+    return swept_changes(SWEPT, values)
 
 
 START = Start(

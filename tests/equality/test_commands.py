@@ -33,6 +33,7 @@ COMMANDS = PAPERS | {
     },
     "experiments.ga_net.demo": ("experiments.ga_net.demo", []),
     "experiments.ga_net.tune": ("experiments.ga_net.tune", []),
+    "experiments.agt.tune": ("experiments.agt.tune", []),
     "experiments.agt.vectors": ("experiments.agt.vectors", []),
     "experiments.ssan translate": ("experiments.ssan.__main__", ["translate"]),
     "experiments.ssan make-probes": ("experiments.ssan.__main__", ["make-probes"]),

@@ -31,10 +31,10 @@ def test_missing_word_vectors_say_where_to_get_them_and_how_to_do_without(tmp_pa
 
 def test_a_grid_varies_only_what_was_asked():
     options = TuneConfig(data="trec", dropouts=(0.1, 0.2), temperatures=(0.5, 1.0))
-    found = trials(options)
-    assert len(found) == 4
-    assert {c.model.pool_dropout for _, c in found} == {0.1, 0.2}
-    assert {c.train.optimizer.learning_rate for _, c in found} == {
+    configs = [trial.config for trial in trials(options)]
+    assert len(configs) == 4
+    assert {c.model.pool_dropout for c in configs} == {0.1, 0.2}
+    assert {c.train.optimizer.learning_rate for c in configs} == {
         settings.PRESETS["trec"].train.optimizer.learning_rate
     }
 

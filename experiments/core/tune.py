@@ -1,0 +1,231 @@
+"""A search for settings: trains combinations of values and records their validation results."""
+
+import dataclasses
+import itertools
+import math
+import operator
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from experiments.core.cli import TABLE_OPTIONS, refusals
+from experiments.core.command import run_of
+from experiments.core.config import Changes, Files, with_changes
+from experiments.core.kinds import Config, Json, Record, Records
+from experiments.core.paper import TUNING, Paper
+from experiments.core.records import RESULTS, read_json, write_json, write_text
+from gatedjax import analysis
+from gatedjax._utils.cpu import prepare_cpu
+from gatedjax._utils.options import Several, Unset
+from gatedjax._utils.terminal import say
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TuneOptions(Files):
+    """Trains all combinations of the given values; the test split is never evaluated."""
+
+    data: str
+    """Data set, by preset."""
+    system: str
+    """System to train."""
+    learning_rates: Several[float] = ()
+    """Learning rates to try."""
+    dropouts: Several[float] = ()
+    """Dropout rates to try."""
+    num_steps: Unset[int] = None
+    """Steps per trial (default: the preset's)."""
+    seed: int = 0
+    """Seed of all trials."""
+    embeddings: Unset[str] = None
+    """GloVe file (default: the preset's)."""
+    results: Path = RESULTS
+    """Folder for tuning.json and TUNING.md."""
+    runs: Path = Path("runs")
+    """Folder with the work folders of the trials, from which an interrupted trial continues."""
+    cpu_devices: Unset[int] = None
+    """CPU devices to split a batch over (default: one per core)."""
+
+
+FILES = ("data_dir", "manual_dir", "embeddings")
+"""The options that are also fields of the data."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """A run of a search.
+
+    Attributes:
+      key: the entries of its record that identify it. An entry "values" has the values that vary.
+      config: its configuration.
+    """
+
+    key: Json
+    config: Config
+
+    @property
+    def by_loss(self) -> bool:
+        """True if the validation loss chooses the parameters, False if the accuracy does."""
+        best_metric: str = self.config.train.best_metric
+        return best_metric == "loss"
+
+    @property
+    def folder(self) -> str:
+        """The name of its work folder."""
+        parts: list[str] = []
+        for name, entry in self.key.items():
+            parts += [f"{v:g}" for v in entry.values()] if name == "values" else [str(entry)]
+        return "-".join(parts)
+
+
+def preset_of(options: TuneOptions, preset: Config, system: Changes) -> Config:
+    """Returns a preset with the changes that all trials share.
+
+    Args:
+      options: the options of the command.
+      preset: the preset.
+      system: the changes that make the system.
+    """
+    changes: Json = {"train.seed": options.seed, **system}
+    overrides = {f"data.{name}": getattr(options, name) for name in FILES}
+    overrides["train.num_steps"] = options.num_steps
+    changes |= {path: value for path, value in overrides.items() if value is not None}
+    return with_changes(preset, changes)
+
+
+def combinations(
+    options: TuneOptions, preset: Config, swept: Mapping[str, Sequence[str]]
+) -> list[dict[str, float]]:
+    """Returns the values of each trial.
+
+    Args:
+      options: the options of the command.
+      preset: the configuration that has the values without an option.
+      swept: for each value that varies the option with the values to try, and the fields of the
+        configuration.
+
+    Returns:
+      Dicts from the names in `swept` to values.
+    """
+    # An option without values is a grid of a single value, the value of the preset.
+    grids = [
+        getattr(options, option) or (operator.attrgetter(path)(preset),)
+        for option, path, *_ in swept.values()
+    ]
+    return [dict(zip(swept, values, strict=True)) for values in itertools.product(*grids)]
+
+
+def in_order(records: Records) -> Records:
+    """Returns the records of each system together, with the smallest validation loss first.
+
+    Trials that were chosen by accuracy follow those chosen by loss.
+    """
+    return sorted(
+        records,
+        key=lambda record: (
+            record["data"],
+            record["system"],
+            record.get("embeddings", ""),
+            record.get("loss", math.inf),
+            -record["accuracy"],
+        ),
+    )
+
+
+def best_trial(path: Path, key: Json) -> Record:
+    """Returns the record of the trial with the smallest validation loss.
+
+    Args:
+      path: the file tuning.json of a search.
+      key: entries that the record must have.
+
+    Raises:
+      ValueError: if the file has no such trial.
+    """
+    records = [record for record in read_json(path) if record.items() >= key.items()]
+    if not any("loss" in record for record in records):
+        entries = ", ".join(f"{name} {entry}" for name, entry in key.items())
+        raise ValueError(f"{path} must have a trial of {entries}, got none")
+    return in_order(records)[0]
+
+
+def run_trials(
+    paper: Paper, trials: Sequence[Trial], options: TuneOptions, metrics: Sequence[str]
+) -> int:
+    """Makes the trials without a record and adds their records to tuning.json.
+
+    Args:
+      paper: the paper.
+      trials: the trials.
+      options: the options of the command.
+      metrics: the validation metrics in a record, in addition to the loss.
+
+    Returns:
+      The exit status, which is not 0 if a signal stopped a trial.
+    """
+    path = options.results / "tuning.json"
+    records = read_json(path) if path.exists() else []
+    for trial in trials:
+        # Trials of earlier versions were chosen by accuracy. They stay in the file, but they do not
+        # replace a trial chosen by loss.
+        records_of_kind = [record for record in records if ("loss" in record) == trial.by_loss]
+        if any(record.items() >= trial.key.items() for record in records_of_kind):
+            continue
+        say(f"{options.data}, {options.system}: {trial.key['values']}")
+        config = dataclasses.replace(trial.config, workdir=str(options.runs / trial.folder))
+        # Hyperparameters chosen on the test split would make its accuracy too high.
+        result = run_of(paper, config, test=False)
+        if result.fit.stopped == "signal":
+            say("stopped; the same command continues", file=sys.stderr)
+            return result.fit.exit_code
+        best = result.fit.best_metrics
+        names = ("loss", *metrics) if trial.by_loss else metrics
+        figures = {name: best.get(name) for name in names}
+        records.append({**trial.key, **figures, "best_step": result.fit.best_step})
+        # The file is written after each trial, so that an interrupted search loses only the trial
+        # in progress.
+        write_json(path, records)
+    return 0
+
+
+def render_page(
+    paper: Paper, headers: Sequence[str], row: Callable[[Record], list[str]], records: Records
+) -> str:
+    """Returns TUNING.md.
+
+    Args:
+      paper: the paper.
+      headers: the headings of the columns.
+      row: returns the cells of a record.
+      records: the records.
+    """
+    return (
+        f"# {paper.title}: tuning record\n\nWritten by `python -m experiments.{paper.name}.tune`; "
+        "not edited by hand. Trials never evaluate on the test split.\n\n"
+        + analysis.render_table(list(headers), [row(record) for record in in_order(records)])
+    )
+
+
+def tune(
+    paper: Paper,
+    options: TuneOptions,
+    list_trials: Callable[[], Sequence[Trial]],
+    metrics: Sequence[str],
+    render: Callable[[Records], str],
+) -> int:
+    """Makes the trials without a record and writes TUNING.md; returns the exit status.
+
+    Args:
+      paper: the paper.
+      options: the options of the command.
+      list_trials: returns the trials.
+      metrics: the validation metrics in a record, in addition to the loss.
+      render: returns TUNING.md for the records.
+    """
+    prepare_cpu(options.cpu_devices)
+    with refusals(TABLE_OPTIONS):
+        if status := run_trials(paper, list_trials(), options, metrics):
+            return status
+        table = options.results / TUNING
+        write_text(table, render(read_json(options.results / "tuning.json")))
+    say(f"wrote {table}")
+    return 0
