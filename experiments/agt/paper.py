@@ -9,7 +9,7 @@ import numpy as np
 from rich.console import Console
 
 from experiments.agt import figures, layer_tables, reported
-from experiments.agt.config import OPTIMIZERS, START, OptimizerName, changes_of
+from experiments.agt.config import OPTIMIZERS, START, SWEPT, OptimizerName, changes_of
 from experiments.agt.experiment import experiment, resolve_width
 from experiments.agt.layer_tables import FULL
 from experiments.agt.reported import DATA, NAMES
@@ -17,6 +17,7 @@ from experiments.core import columns as c
 from experiments.core.claims import Number, number_of
 from experiments.core.columns import print_metrics, print_parameters, print_time
 from experiments.core.comparison import SEEDS, these_runs
+from experiments.core.config import swept_changes
 from experiments.core.kinds import Json
 from experiments.core.paper import (
     Claim,
@@ -31,6 +32,7 @@ from experiments.core.paper import (
 )
 from experiments.core.paper import variants as by_name
 from experiments.core.records import Records, Store, alive
+from experiments.core.tune import best_trial
 from gatedjax._utils.options import Unset
 from gatedjax.models.agt import AblateMode
 
@@ -96,7 +98,16 @@ class AGTOptions(TableOptions):
     same layers with the last remaining selection vector, or with the vector 0."""
     embeddings: Unset[str] = None
     """GloVe file (default: the preset's); "none" starts from random vectors."""
-    owned: ClassVar = {"optimizers": ("optimizers",), "ablate_modes": ("ablation",)}
+    tuning: Unset[Path] = None
+    """File tuning.json of python -m experiments.agt.tune: each system of ablation has the learning
+    rate and the dropout of its trial with the lowest validation loss for the data and the word
+    vectors (default: those of the preset and the system). Records with such settings need a folder
+    without other records (--results DIR)."""
+    owned: ClassVar = {
+        "optimizers": ("optimizers",),
+        "ablate_modes": ("ablation",),
+        "tuning": ("ablation",),
+    }
     random_vectors: ClassVar = ("polarity",)
 
 
@@ -180,6 +191,38 @@ def comparison_table(names: Sequence[str], accuracies: Mapping[str, float], **fi
     )
 
 
+def with_best_settings(job: Job, data: str, name: str) -> Variant | str:
+    """Returns a system with the settings of its best trial, or its name without `--tuning`.
+
+    Args:
+      job: the command for tables.
+      data: the data set.
+      name: the name of the system.
+
+    Raises:
+      ValueError: if the file has no trial of the system on the data with the word vectors.
+    """
+    path = job.options.tuning
+    if path is None:
+        return name
+    vectors = job.paper.recorded(job.config(data, name, 0))["data"]["embeddings"]
+    trial = best_trial(path, {"data": data, "system": name, "embeddings": vectors})
+    if trial is None:
+        raise ValueError(
+            f"{path} must have a trial of {name} on {data} with the word vectors {vectors}, got "
+            f"none: make it with python -m experiments.agt.tune --data {data} --system {name}"
+        )
+    settings = swept_changes(SWEPT, trial["values"])
+    return dataclasses.replace(VARIANTS[name], tuned={data: settings})
+
+
+def ablation_systems(job: Job, data: str) -> Iterator[Variant | str]:
+    """Yields the systems that ablation trains on a data set."""
+    modes = job.options.ablate_modes
+    for name in (FULL, *(ablation_name(n, mode) for n in ABOVE for mode in modes), "average"):
+        yield with_best_settings(job, data, name)
+
+
 ABLATION = comparison_table(
     (FULL, *map(ablation_name, ABOVE), "average"),
     reported.ACCURACY,
@@ -188,11 +231,7 @@ ABLATION = comparison_table(
     "chose. The difference is the system minus AGT, in points. McNemar's test is exact and "
     "compares each pair of runs with the same seed.",
     about="without the selection vectors of later layers, and the mean word vector",
-    trained=lambda job, data: (
-        FULL,
-        *(ablation_name(above, mode) for above in ABOVE for mode in job.options.ablate_modes),
-        "average",
-    ),
+    trained=ablation_systems,
 )
 READINGS = tuple(
     ablation_name(above, mode) for above in ABOVE for mode in MODES if mode != "highway"

@@ -57,7 +57,7 @@ def trials(options: TuneConfig) -> list[Trial]:
         config = PAPER.resolve(with_changes(preset, swept_changes(SWEPT, values)))
         key: Json = {"data": options.data, "system": options.system, "values": values}
         # The name of the file belongs to the key, because other vectors may need other settings,
-        # and the number of steps because a short trial says little about a long run.
+        # and the number of steps because a short trial predicts little about a long run.
         key["embeddings"] = PAPER.recorded(config)["data"]["embeddings"]
         key |= {"seed": options.seed, "num_steps": config.train.num_steps}
         grid.append(Trial(key, config))

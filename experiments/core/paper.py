@@ -412,7 +412,8 @@ class Paper:
         baselines, with ours.
       without_numbers: a function of (store) that returns the first paragraph of a page without such
         numbers.
-      search: a sentence about the search for the settings of the presets, and its record.
+      search: a sentence about the search for the settings of the presets. The page adds the name of
+        the file with its trials, if the folder has it.
       keys: the keys that all its records have.
       resolve: returns a configuration completed before its run, for example with the width of a
         file.
@@ -526,10 +527,13 @@ class Paper:
         """
         records = {name: store.any_of(name) for name in self.names}
         existing = {name: ours for name, ours in records.items() if ours}
+        search = f"{self.search}." if self.search else ""
+        if (store.folder / TUNING).exists():
+            search += f" `{TUNING}` in this folder lists the recorded trials."
         lines = [
             *summary.data_lines(self.names, existing),
             summary.vectors_line(record for ours in existing.values() for record in ours),
-            f"- Search for settings: {self.search}." if self.search else "",
+            f"- Search for settings: {search.strip()}" if search else "",
             f"- Tables without a run: {', '.join(lacking)}." if lacking else "",
         ]
         return "\n".join(line for line in lines if line)

@@ -117,7 +117,7 @@ def combinations(
 def in_order(records: Records) -> Records:
     """Returns the records of each system together, with the smallest validation loss first.
 
-    Trials that were chosen by accuracy follow those chosen by loss.
+    Trials that were chosen by accuracy follow the trials that were chosen by loss.
     """
     return sorted(
         records,
@@ -131,21 +131,18 @@ def in_order(records: Records) -> Records:
     )
 
 
-def best_trial(path: Path, key: Json) -> Record:
-    """Returns the record of the trial with the smallest validation loss.
+def best_trial(path: Path, key: Json) -> Record | None:
+    """Returns the record of the trial with the smallest validation loss, or None without a trial.
 
     Args:
       path: the file tuning.json of a search.
       key: entries that the record must have.
-
-    Raises:
-      ValueError: if the file has no such trial.
     """
-    records = [record for record in read_json(path) if record.items() >= key.items()]
-    if not any("loss" in record for record in records):
-        entries = ", ".join(f"{name} {entry}" for name, entry in key.items())
-        raise ValueError(f"{path} must have a trial of {entries}, got none")
-    return in_order(records)[0]
+    # The loss of a trial that was chosen by accuracy is not recorded.
+    trials = [
+        record for record in read_json(path) if record.items() >= key.items() and "loss" in record
+    ]
+    return min(trials, key=operator.itemgetter("loss"), default=None)
 
 
 def run_trials(

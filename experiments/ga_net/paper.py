@@ -671,6 +671,6 @@ PAPER = Paper(
         for name in PAIRED.variants
     ),
     numbers=numbers,
-    search="six trials of each system on TREC, SST-1 and SST-2 (`TUNING.md` in this folder); the "
-    "settings of IMDB have no record of a search",
+    search="six trials of each system on TREC, SST-1 and SST-2; the settings of IMDB have no "
+    "record of a search",
 )

@@ -67,7 +67,7 @@ def trials(options: TuneConfig) -> list[Trial]:
         # because a repeated trial is found by its values.
         varied = {name: v for name, v in values.items() if gated or name not in OF_GATES}
         key: Json = {"data": options.data, "system": options.system, "values": varied}
-        # The number of steps belongs to the key, because a short trial says little about a long
+        # The number of steps belongs to the key, because a short trial predicts little about a long
         # run.
         key |= {"seed": options.seed, "num_steps": config.train.num_steps}
         grid.append(Trial(key, config))
