@@ -53,11 +53,13 @@ from experiments.ssan.bleu import Difference, difference
 from experiments.ssan.config import (
     BASE,
     BOUNDED,
+    FIXED,
     FULL,
     MENDED,
     START,
     RunConfig,
     bounded_name,
+    fixed_name,
     local_name,
     with_budget,
 )
@@ -152,6 +154,11 @@ VARIANTS = by_name(
         for name, (title, back) in HALVES.items()
     ),
     *_variants_by_layer(bounded_name, ", bounded", BOUNDED),
+    Variant(
+        fixed_name(FULL),
+        "SSAN, layer 1, fixed selector",
+        {"model.gates.select_layers": (1,), **FIXED},
+    ),
     *_variants_by_layer(
         lambda name: bounded_name(local_name(name)), ", local heads, bounded", {**MENDED, **BOUNDED}
     ),
@@ -183,9 +190,11 @@ class SSANOptions(TableOptions):
     num_steps: Unset[int] = None
     """The number of steps per run (default: the preset's). At most a quarter of them is warm-up."""
     embeddings: Unset[str] = None
-    """The GloVe file for inference and semantic roles (default: random vectors)."""
+    """The GloVe file for inference, semantic roles and wrd_cited (default: the preset's file, or
+    random vectors)."""
     note: Unset[str] = None
     """A description of the files if they are not the published files. Tables show it."""
+    random_vectors: ClassVar = ("wrd", "wrd_small", "wrd_published", "wrd_files")
     owned: ClassVar = {
         "layers": ("table2", "table3", "bound"),
         "modes": ("modes",),
@@ -200,13 +209,14 @@ class SSANOptions(TableOptions):
         preset's.
         """
         changes: Json = {} if self.note is None else {"data.note": self.note}
-        if self.embeddings is None or not hasattr(preset.data, "embeddings"):
+        has_vectors = preset.preset not in self.random_vectors
+        if self.embeddings is None or not (has_vectors and hasattr(preset.data, "embeddings")):
             return changes
         path = find_embeddings(self.embeddings, self.manual_dir)
         width = width_of(path) if path is not None and path.is_file() else None
         if width is not None and width != preset.model.embedding_dim:
             changes["model.embedding_dim"] = width
-            if not preset.preset.startswith("nli"):
+            if preset.preset.startswith("srl"):
                 changes["model.hidden"] = 2 * width
         return changes
 
@@ -388,6 +398,7 @@ TABLE2 = against_san(
 
 
 BOUND_ON = ("bshift", "wrd_small")
+CITED_ON = "wrd_cited"
 
 
 def bounded_layers(data: str, layers: Iterable[int] = reported.LAYERS) -> list[str]:
@@ -418,7 +429,9 @@ BOUND = against_san(
     list_rows=lambda store: [
         (data, name)
         for data in reported.NAMES
-        if data in BOUND_ON or any(store.all(data, name) for name in bounded_layers(data)[1:])
+        # The table `cited` has all networks that are trained as the cited program trains.
+        if data != CITED_ON
+        and (data in BOUND_ON or any(store.all(data, name) for name in bounded_layers(data)[1:]))
         for name in bounded_layers(data)
         if data in BOUND_ON or store.all(data, name)
     ],
@@ -463,11 +476,15 @@ RECIPE = Table(
 REORDERED = ("wrd", "wrd_small", "wrd_published", "wrd_files")
 SHOWN = ("wrd_small", "wrd_published")
 """The data sets that table 3 shows without records."""
+POSITIONS = (
+    *(percent(f"{name} (%)", f"test.{name}") for name in ("insert", "original")),
+    *columns.with_last("both (%)", 2, times=100),
+)
+"""The accuracies of the positions of word reordering detection."""
 TABLE3 = against_san(
     columns.data(),
     columns.variant("network"),
-    *(percent(f"{name} (%)", f"test.{name}") for name in ("insert", "original")),
-    *columns.with_last("both (%)", 2, times=100),
+    *POSITIONS,
     title="Table 3: word reordering detection, selector in one layer",
     note="A test counts both positions. Each sentence of Multi30k is moved several times, and "
     "its moves are not independent. The test therefore treats sentences as independent, and "
@@ -487,6 +504,37 @@ TABLE3 = against_san(
         for name, values in zip(NETWORKS, reported.WRD, strict=True)
     ],
 )
+CITED = against_san(
+    columns.variant("network"),
+    *POSITIONS,
+    after_tests=(
+        metric(
+            "selected in layer 1 (%)",
+            "test.selected_1",
+            2,
+            times=100,
+            where=lambda row: row.variant != BASE,
+        ),
+    ),
+    title="Word reordering detection, trained as the cited program trains",
+    note="The paper has no such table. For this task it cites a program that trains without "
+    "dropout, with fixed word vectors, batches of 500 sentences and Adam with the constant "
+    "learning rate 0.0001. These networks are trained in this way, but they are smaller, and their "
+    "word vectors are those of GloVe, scaled to the standard deviation 1. In that program the "
+    "selector has no gradient: it stays at its random start, and training selects as evaluation "
+    "does. This is the row with a fixed selector. The bounded gradient has a bound of 0 "
+    "(`--model.gates.cap 0`). A test counts both positions. " + TESTS,
+    about="word reordering detection, trained as by the program that the paper cites",
+    data=(CITED_ON,),
+    variants=(BASE, FULL, bounded_name(FULL), fixed_name(FULL)),
+    list_rows=lambda store: [(CITED_ON, name) for name in CITED.variants],
+)
+
+
+def cited_tables(store: Store) -> Iterator[Table]:
+    """Yields the table of networks that are trained as the cited program trains, if any is."""
+    if any(store.all(CITED_ON, name) for name in CITED.variants):
+        yield CITED
 
 
 def selectors(titles: Mapping[str, str], heading: str, data: str, **fields: Any) -> Table:
@@ -973,6 +1021,7 @@ PAPER = Paper(
         "temperature": TEMPERATURE,
         "density": DENSITY,
         "bound": BOUND,
+        "cited": CITED,
         "selection_rate": RATES,
         "curves": Figure(
             about="of finished runs that learned, validation and selected pairs while training",
@@ -993,6 +1042,7 @@ PAPER = Paper(
         TEMPERATURE,
         DENSITY,
         BOUND,
+        cited_tables,
         RATES,
         RECIPE,
         RUNS,

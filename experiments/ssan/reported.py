@@ -8,6 +8,7 @@ NAMES = {
     "wrd_small": "WRD, Multi30k",
     "wrd_published": "WRD, published test set",
     "wrd_files": "WRD, other files",
+    "wrd_cited": "WRD, trained as cited",
     "nli": "SNLI",
     "nli_sick": "SICK",
     "srl": "semantic roles",

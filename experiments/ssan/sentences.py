@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,11 @@ from experiments.core.origins import join_remarks
 from experiments.core.text import (
     SPLITS,
     Texts,
+    check_embeddings,
     common_edges,
+    find_embeddings,
     in_batches,
+    read_embeddings,
     read_texts,
     vocabulary_parts,
 )
@@ -77,6 +80,47 @@ def load(
     """
     folders = {"data_dir": config.data_dir, "manual_dir": config.manual_dir}
     return {split: gdata.load(name, split, **folders, **options) for split in splits}
+
+
+def read_words(
+    read_sources: Callable[[], dict[str, gdata.Source]],
+    config: Config,
+    dim: int,
+    *,
+    texts: Callable[[gdata.Source], Iterable[gdata.Source]] = lambda source: [source],
+    copies: int = 1,
+) -> tuple[dict[str, gdata.Source], Texts[Any]]:
+    """Reads a data set, counts its words and reads their vectors; the splits are not encoded yet.
+
+    Words that are not in the file of the vectors have random vectors.
+
+    Args:
+      read_sources: returns the splits of the data set by name.
+      config: has the folders, `min_count` and `embeddings`, and optionally `vector_std`.
+      dim: width of the word vectors.
+      texts: from a split to the texts with the words to count.
+      copies: the number of times that the training text repeats a sentence.
+
+    Returns:
+      The splits by name, and the vocabulary with word vectors.
+    """
+    path = find_embeddings(config.embeddings, config.manual_dir)
+    check_embeddings(path, dim)
+    sources = read_sources()
+    # With a file of vectors the words of the other splits are known, like the words of new texts.
+    counted = SPLITS if path is not None else SPLITS[:1]
+    vocabulary = gdata.Vocabulary.build(
+        [text for split in counted for text in texts(sources[split])],
+        # The words of a single sentence count `copies`.
+        min_count=(config.min_count - 1) * copies + 1,
+    )
+    if path is None:
+        return sources, Texts({}, vocabulary)
+    vectors = read_embeddings(path, vocabulary, dim=dim)
+    matrix, std = vectors.matrix, getattr(config, "vector_std", None)
+    if std is not None:
+        matrix = matrix * (std / matrix[vectors.found].std())
+    return sources, Texts({}, vocabulary, matrix, vectors.coverage)
 
 
 def sequence_batches(
@@ -249,18 +293,18 @@ def reorder_splits(config: ReorderingData) -> dict[str, gdata.Source]:
 
 
 @functools.lru_cache(maxsize=1)
-def _reordering_texts(config: ReorderingData) -> Texts:
-    sources = reorder_splits(config)
-    # Each sentence occurs once per move, so that the words of a single sentence count `copies`.
-    often = (config.min_count - 1) * config.copies + 1
-    vocabulary = gdata.Vocabulary.build([sources["train"]], min_count=often)
-    encoded = {split: gdata.encode(source, vocabulary) for split, source in sources.items()}
-    return Texts(encoded, vocabulary)
+def _reordering_texts(config: ReorderingData, dim: int) -> Texts:
+    read_sources = functools.partial(reorder_splits, config)
+    sources, words = read_words(read_sources, config, dim, copies=config.copies)
+    encoded = {split: gdata.encode(source, words.vocabulary) for split, source in sources.items()}
+    return dataclasses.replace(words, splits=encoded)
 
 
 def reordering_texts(config: ReorderingConfig) -> Texts:
     """Returns the reordered and encoded sentences of a run; the last result is cached."""
-    return _reordering_texts(without_batches(config.data))
+    width = config.model.embedding_dim
+    dim = config.model.hidden if width is None else width
+    return _reordering_texts(without_batches(config.data), dim)
 
 
 def reordering(config: ReorderingConfig) -> Experiment:
@@ -282,11 +326,12 @@ def reordering(config: ReorderingConfig) -> Experiment:
     edges = common_edges(lengths, config.data.max_buckets)
     return Experiment(
         task=models.WordReorderingTask(
-            models.WordReorderingDetector(config.model, len(texts.vocabulary))
+            models.WordReorderingDetector(config.model, len(texts.vocabulary), texts.embeddings)
         ),
         **sequence_batches(splits, {"lengths": "tokens"}, config.data, edges=edges),
         **vocabulary_parts(texts.vocabulary),
-        facts={"train_n": len(lengths["train"]), "vocabulary_size": len(texts.vocabulary)},
+        facts={"train_n": len(lengths["train"]), "vocabulary_size": len(texts.vocabulary)}
+        | ({} if texts.coverage is None else {"embedding_coverage": texts.coverage}),
         substitute=join_remarks(
             [
                 config.data.note,

@@ -9,20 +9,19 @@ import jax
 import numpy as np
 
 from experiments.core.experiment import Experiment
-from experiments.core.kinds import Config, Json, Params, Record
+from experiments.core.kinds import Json, Params, Record
 from experiments.core.origins import join_remarks
-from experiments.core.text import (
-    SPLITS,
-    Texts,
-    check_embeddings,
-    find_embeddings,
-    read_embeddings,
-    vocabulary_parts,
-)
+from experiments.core.text import SPLITS, Texts, vocabulary_parts
 from experiments.ssan import reported
 from experiments.ssan.config import NLIConfig, NLIData, SRLConfig, SRLData
 from experiments.ssan.roles import RoleCounts, constrained_labels, role_counts
-from experiments.ssan.sentences import Split, load, sequence_batches, without_batches
+from experiments.ssan.sentences import (
+    Split,
+    load,
+    read_words,
+    sequence_batches,
+    without_batches,
+)
 from gatedjax import data as gdata
 from gatedjax.data.batches._sequences import real_rows
 from gatedjax.models import SSANNLI, SSANNLITask, SSANTagger, SSANTaggingTask
@@ -31,40 +30,6 @@ PAIR = {"lengths": "tokens", "hypothesis_lengths": "hypothesis"}
 UNKNOWN = -1
 """The number of a label that is not in the training text, so that all predictions of it are
 wrong."""
-
-
-def read_words(
-    name: str,
-    config: Config,
-    dim: int,
-    texts: Callable[[gdata.Source], Iterable[gdata.Source]] = lambda source: [source],
-) -> tuple[dict[str, gdata.Source], Texts[Split]]:
-    """Loads a data set, counts its words and reads their vectors; the splits are not encoded yet.
-
-    Args:
-      name: the data set.
-      config: has the folders, `min_count` and `embeddings`, and optionally `vector_std`.
-      dim: width of the word vectors.
-      texts: from a split to the texts with the words to count.
-
-    Returns:
-      The splits by name, and the vocabulary with word vectors.
-    """
-    path = find_embeddings(config.embeddings, config.manual_dir)
-    check_embeddings(path, dim)
-    sources = load(name, config)
-    # With a file of vectors the words of the other splits are known, like the words of new texts.
-    counted = SPLITS if path is not None else SPLITS[:1]
-    vocabulary = gdata.Vocabulary.build(
-        [text for split in counted for text in texts(sources[split])], min_count=config.min_count
-    )
-    if path is None:
-        return sources, Texts({}, vocabulary)
-    vectors = read_embeddings(path, vocabulary, dim=dim)
-    matrix, std = vectors.matrix, getattr(config, "vector_std", None)
-    if std is not None:
-        matrix = matrix * (std / matrix[vectors.found].std())
-    return sources, Texts({}, vocabulary, matrix, vectors.coverage)
 
 
 # Inference ---------------------------------------------------------------------------------------
@@ -79,7 +44,9 @@ def _sentences(source: gdata.Source) -> tuple[gdata.Source, gdata.Source]:
 @functools.lru_cache(maxsize=1)
 def _pairs(config: NLIData, dim: int) -> Texts[Split]:
     """Reads and encodes pairs of sentences."""
-    sources, words = read_words(config.name, config, dim, _sentences)
+    sources, words = read_words(
+        functools.partial(load, config.name, config), config, dim, texts=_sentences
+    )
 
     def ids(example: Any, name: str) -> np.ndarray:
         # A sentence without words becomes a single unknown word, so that no sentence is empty.
@@ -162,7 +129,7 @@ Predicates = tuple[Texts[Split], tuple[str, ...]]
 
 @functools.lru_cache(maxsize=1)
 def _predicates(config: SRLData, dim: int) -> Predicates:
-    sources, words = read_words("conll_srl", config, dim)
+    sources, words = read_words(functools.partial(load, "conll_srl", config), config, dim)
     names = label_names(sources["train"])
     splits = {}
     for split, source in sources.items():

@@ -15,8 +15,9 @@ from gatedjax.gates._named import KINDS, OLD_NAMES, EstimatorName, create_estima
 from gatedjax.gates._score import MultiPass
 from gatedjax.gates._train import Gates, draw
 
-Selector = EstimatorName | Literal["none", "st", "soft", "expect"] | Pathwise
-"""The name of an estimator of `gates`, an older name, a `gates.Pathwise` object, or "none"."""
+Selector = EstimatorName | Literal["none", "threshold", "st", "soft", "expect"] | Pathwise
+"""The name of an estimator of `gates`, an older name, a `gates.Pathwise` object, "threshold" for a
+selector that is not trained, or "none"."""
 
 NOT_OF_PAIRS = {
     "local_expectation": "it runs the network once for every pair of tokens",
@@ -74,14 +75,14 @@ def check_selector(selector: Selector) -> Any:
     """Returns the current name of a selector; returns a `gates.Pathwise` object unchanged.
 
     A selector is the name of an estimator, such as "st_gumbel", an older name ("st", "soft" or
-    "expect"), "none", or a `gates.Pathwise`.
+    "expect"), "threshold", "none", or a `gates.Pathwise`.
 
     Raises:
       ValueError: for an unknown name, and for "local_expectation", "enumerate" and "rebar", which
         cannot train selections of pairs of a query and a key.
     """
     name = current_name("selector", selector) if isinstance(selector, str) else selector
-    able = ("none", *(kind for kind in KINDS if kind not in NOT_OF_PAIRS))
+    able = ("none", "threshold", *(kind for kind in KINDS if kind not in NOT_OF_PAIRS))
     if name not in able and not isinstance(name, Pathwise):
         names = ", ".join(map(repr, (*able, *OLD_NAMES["selector"])))
         raise ValueError(f"selector must be one of {names}, or a gates.Pathwise, got {selector!r}")
@@ -89,7 +90,7 @@ def check_selector(selector: Selector) -> Any:
 
 
 def selector_estimator(selector: Selector, temperature: float | Array) -> Estimator | None:
-    """Returns the estimator that trains a selector; None for "none".
+    """Returns the estimator that trains a selector; None for "none" and "threshold".
 
     Args:
       selector: the name of an estimator, such as "st_gumbel", or a `gates.Pathwise` object, which
@@ -99,7 +100,9 @@ def selector_estimator(selector: Selector, temperature: float | Array) -> Estima
     name = check_selector(selector)
     if isinstance(name, Pathwise):
         return name
-    return None if name == "none" else create_estimator(name, temperature=temperature)
+    if name in ("none", "threshold"):
+        return None
+    return create_estimator(name, temperature=temperature)
 
 
 def check_trains_pairs(name: EstimatorName, layers: tuple[int, ...]) -> None:

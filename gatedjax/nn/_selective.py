@@ -70,7 +70,9 @@ class SelectiveSelfAttention(nn.Module):
         "straight_through", "reinmax", "hard_concrete", "hard_kuma" and any `gates.Pathwise`
         object. "reinforce" draws hard gates without a gradient (train with `Selection.log_prob`),
         and so do "leave_one_out", "arm" and "disarm" (train with `Selection.score`, from several
-        passes). In evaluation A = [s > 0] for all of them. "none" has no selector.
+        passes). In evaluation A = [s > 0] for all of them. "threshold" has A = [s > 0] in training
+        too, without noise and without a gradient of s, for a selector that is not trained. "none"
+        has no selector.
       share_heads: True if all heads share a single selection.
       causal: True if no query sees the keys of later positions; needed by `decode`.
       empty: the rule for a query that selects no key: it attends to no key ("zero"), to the key at
@@ -186,7 +188,7 @@ class SelectiveSelfAttention(nn.Module):
             tau = self.temperature if temperature is None else temperature
             estimator = selector_estimator(self.selector, tau)
         else:
-            gate = ["gate", "antithetic"] if self.selector != "none" else []
+            gate = ["gate", "antithetic"] if self.selector not in ("none", "threshold") else []
             warn_unused(self, *gate, *["dropout"] * (self.dropout > 0))
         needed = {
             "gate": estimator is not None and estimator.rows > 0,

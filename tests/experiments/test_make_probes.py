@@ -1,13 +1,16 @@
 """BShift and word reordering from any sentences: what is written, read back, and refused."""
 
+import dataclasses
 import gzip
 import json
 
+import numpy as np
 import pytest
 
+from experiments.core.config import with_changes
 from experiments.ssan.__main__ import main
 from experiments.ssan.config import PRESETS
-from experiments.ssan.sentences import reorder_splits, restore_word
+from experiments.ssan.sentences import reorder_splits, reordering, reordering_texts, restore_word
 from gatedjax import data
 from tests.experiments._commands import refused
 
@@ -62,12 +65,38 @@ def test_the_same_seed_gives_the_same_files_and_another_seed_others(tmp_path):
 
 
 def test_a_preset_reads_all_three_parts(tmp_path):
-    import dataclasses
-
     out = made(tmp_path)
     config = dataclasses.replace(PRESETS["wrd_files"].data, manual_dir=str(out))
     parts = reorder_splits(config)
     assert [len(part) for part in parts.values()] == [40, 10, 10]
+
+
+def test_moved_words_have_the_vectors_of_a_file_in_a_given_scale(tmp_path):
+    out = made(tmp_path)
+    known = np.random.default_rng(0).normal(size=(len(set(WORDS)) - 1, 4))
+    words = sorted(set(WORDS) - {"sat"})
+    lines = [f"{word} {' '.join(map(str, row))}\n" for word, row in zip(words, known, strict=True)]
+    (out / "vectors.txt").write_text("".join(lines), encoding="utf-8")
+    changes = {"data.manual_dir": str(out), "data.embeddings": "vectors.txt"}
+    config = with_changes(PRESETS["wrd_cited"], {**changes, "model.embedding_dim": 4})
+    texts = reordering_texts(config)
+    table, ids = texts.embeddings, np.array(texts.vocabulary.encode(words))
+    # Some of the words are in no sentence, and so they are unknown.
+    vectors, known = table[ids[ids > 1]], known[ids > 1]
+    assert vectors.std() == pytest.approx(1, rel=1e-5)
+    np.testing.assert_allclose(vectors, known / known.std(), rtol=1e-5)
+    # A word that the file lacks has a random vector, and padding has none.
+    assert np.any(table[texts.vocabulary.encode(["sat"])])
+    assert not np.any(table[0])
+    run = reordering(config)
+    assert run.facts["embedding_coverage"] == texts.coverage < 1
+    assert run.task.frozen == ("encoder/embed/embedding",)
+    np.testing.assert_array_equal(run.task.model.embeddings, table)
+    plain = reordering(with_changes(config, {"data.embeddings": "none"}))
+    assert plain.task.model.embeddings is None
+    assert "embedding_coverage" not in plain.facts
+    with pytest.raises(ValueError, match="vector_std must be positive and finite, got 0"):
+        with_changes(config, {"data.vector_std": 0.0})
 
 
 def test_documents_of_cloze_questions_have_sentences_and_their_questions_do_not(tmp_path):

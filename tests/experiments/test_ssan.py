@@ -18,6 +18,7 @@ from experiments.ssan.sentences import scores, sentence_of_each
 from gatedjax import analysis
 from gatedjax import data as gdata
 from gatedjax.data.batches import _steps
+from gatedjax.training.config import learning_rate_of
 from tests.experiments._commands import refused
 
 TINY = ("--model.num-layers", "1", "--model.hidden", "8", "--model.filter-size", "8",
@@ -179,6 +180,17 @@ def test_cells_of_the_tables():
         "san": (10, (0,)), "ssan_layer4_bounded": (0, (4,)),
     }  # fmt: skip
     assert bound["ssan_layer4_local_bounded"].relative == "local"
+    cited = {cell.variant: cell.configs[0] for cell in job("cited").cells()}
+    assert {(cell.data, cell.variant) for cell in job("cited").cells()} == {
+        ("wrd_cited", name) for name in cited
+    }
+    assert {
+        name: (config.model.cap, config.model.freeze_selector, config.model.select_layers)
+        for name, config in cited.items()
+    } == {
+        "san": (10, False, (0,)), "ssan_layer1": (10, False, (1,)),
+        "ssan_layer1_bounded": (0, False, (1,)), "ssan_layer1_fixed": (10, True, (1,)),
+    }  # fmt: skip
     recipe = [variant for _, variant in cells("recipe")]
     assert recipe == ["san", "ssan_layer1", "ssan_soft", "ssan_expect", *halves, "san_local"]
     for name, wanted in mended.items():
@@ -217,7 +229,9 @@ def test_several_seeds_are_for_the_tables_and_a_mean_of_checkpoints_is_of_one_ru
     [
         ("nli", {"model.embedding_dim": 4}),
         ("srl", {"model.embedding_dim": 4, "model.hidden": 8}),
+        ("wrd_cited", {"model.embedding_dim": 4}),
         ("bshift", {}),
+        ("wrd_small", {}),
     ],
 )
 def test_a_file_of_word_vectors_says_their_width(data, changes, tmp_path):
@@ -225,7 +239,39 @@ def test_a_file_of_word_vectors_says_their_width(data, changes, tmp_path):
     file.write_text("a 1 2 3 4\n")
     config = job("table1", embeddings=str(file)).config(data, "ssan_layer1", 0)
     assert config.model == with_changes(PRESETS[data], changes).model
-    assert getattr(config.data, "embeddings", str(file)) == str(file)
+    wanted = "none" if data == "wrd_small" else str(file)
+    assert getattr(config.data, "embeddings", str(file)) == wanted
+
+
+def test_the_cited_training_has_a_constant_rate_and_no_dropout():
+    config = job("cited", num_steps=400).config("wrd_cited", "ssan_layer1_fixed", 1)
+    optimizer = config.train.optimizer
+    assert (optimizer.name, learning_rate_of(optimizer, 400)) == ("adam", 1e-4)
+    assert config.data.batch_size == 500
+    assert config.model.freeze_embeddings
+    rates = ("dropout", "attention_dropout", "relu_dropout")
+    assert [getattr(config.model, name) for name in rates] == [0, 0, 0]
+
+
+def test_the_page_has_the_cited_training_only_with_its_records(tmp_path):
+    store = PAPER.store(tmp_path)
+    (tmp_path / "runs").mkdir()
+    title = "trained as the cited program trains"
+    PAPER.write(store)
+    assert title not in (tmp_path / "RESULTS.md").read_text()
+    for variant, right in (("san", "01" * 50), ("ssan_layer1_fixed", "0001" * 25)):
+        for seed in range(3):
+            config = PAPER.recorded(job("cited").config("wrd_cited", variant, seed))
+            more = {"config": config, "data": "wrd_cited"}
+            store.path("wrd_cited", variant, seed).write_text(
+                json.dumps(record("san", seed, right) | more)
+            )
+    PAPER.write(store)
+    text = (tmp_path / "RESULTS.md").read_text()
+    assert title in text
+    (row,) = (line for line in text.splitlines() if line.startswith("| SSAN, layer 1, fixed"))
+    assert "-25.00" in row
+    assert "trained as cited" not in PAPER.tables["bound"].text(PAPER, store)
 
 
 def record(variant, seed, right, **more):

@@ -65,6 +65,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "ssan_nli.density": (0.3, 0.4),
     "ssan_nli.hidden": (6,),
     "ssan_nli.num_heads": (2,),
+    "ssan_reordering.embedding_dim": (4, 6),
 }
 # two widths of the tagger are tied; characters need arrays in the batch; some word vectors are
 # frozen only if they are pretrained. Rates of dropout are those of test_every_dropout

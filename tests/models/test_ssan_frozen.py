@@ -12,6 +12,7 @@ from tests._slow import slow_but
 V, D = 9, 8
 DECAYING = OptimizerConfig(name="adamw", learning_rate=0.1, weight_decay=0.1)
 LAYERS = {"num_layers": 1, "filter_size": 8, "num_heads": 2}
+NO_DROPOUT = models.ssan.SSANDropout(dropout=0.0, attention_dropout=0.0, relu_dropout=0.0)
 TABLE = np.random.default_rng(0).normal(size=(V, D)).astype(np.float32)
 
 
@@ -36,8 +37,11 @@ def batch():
     }
 
 
-def task_of(name, freeze, table=TABLE):
+def task_of(name, freeze, table=TABLE, **gates):
     words = {"hidden": D, "freeze_embeddings": freeze, **LAYERS}
+    words["gates"] = models.SelectorConfig(**gates)
+    if gates:  # the outputs of training and of evaluation are compared
+        words["dropouts"] = NO_DROPOUT
     if name == "probe":
         probe = models.SSANProbeConfig(head_hidden=(4,), **words)
         return models.SSANProbeTask(models.SSANProbe(probe, V, 2, table))
@@ -45,7 +49,10 @@ def task_of(name, freeze, table=TABLE):
         reordering = models.WordReorderingConfig(**words)
         return models.WordReorderingTask(models.WordReorderingDetector(reordering, V, table))
     if name == "nli":
-        nli = models.SSANNLIConfig(hidden=D, embedding_dim=D, freeze_embeddings=freeze)
+        rate = {"dropout": 0.0} if gates else {}
+        nli = models.SSANNLIConfig(
+            hidden=D, embedding_dim=D, freeze_embeddings=freeze, gates=words["gates"], **rate
+        )
         return models.SSANNLITask(models.SSANNLI(nli, V, 2, table))
     if name == "tagger":
         tagger = models.SSANTaggerConfig(**(words | {"hidden": 2 * D, "embedding_dim": D}))
@@ -112,3 +119,82 @@ def test_a_frozen_encoder_is_frozen_as_a_whole():
         np.testing.assert_array_equal(before, after)
     assert not np.array_equal(first.params["parts"]["kernel"], last.params["parts"]["kernel"])
     assert kept_by_the_optimiser(last, (V, D)) == 0
+
+
+def by_path(params):
+    leaves = jax.tree.leaves_with_path(params)
+    return {jax.tree_util.keystr(at, simple=True, separator="/"): x for at, x in leaves}
+
+
+@pytest.mark.parametrize(
+    "name", slow_but(["probe", "reordering", "nli", "tagger", "translation"], "reordering", "nli")
+)
+def test_a_frozen_selector_stays_and_has_no_gradient(name):
+    task = task_of(name, freeze=False, freeze_selector=True)
+    first, last = trained(task)
+    before, after = by_path(first.params), by_path(last.params)
+    frozen = {at for at in before if "/selector_" in at}
+    assert len(frozen) == 4  # kernel and bias for queries and for keys
+    assert frozen == {at for at in before if any(at.startswith(f"{x}/") for x in task.frozen)}
+    for at in before:
+        assert np.array_equal(before[at], after[at]) == (at in frozen), at
+    # Without the list of the optimiser the gradient itself is 0, also that of the batch's rows.
+    loss = jax.jit(jax.grad(lambda params: task.loss(params, batch(), {})[0]))
+    slopes = by_path(loss(first.params))
+    assert all(not np.any(slopes[at]) for at in frozen)
+    assert np.any(slopes[next(iter(frozen)).split("/selector_")[0] + "/query/kernel"])
+
+
+@pytest.mark.parametrize("name", slow_but(["reordering", "nli"], "reordering"))
+def test_a_frozen_selector_selects_in_training_as_in_evaluation(name):
+    task = task_of(name, freeze=False, freeze_selector=True)
+    params = drawn(task.init, batch(), std=0.3)
+    apply = jax.jit(task.model.apply, static_argnames="train")
+    # No stream is given, so that nothing can be drawn.
+    training, evaluation = (apply({"params": params}, batch(), train=x) for x in (True, False))
+    gates = np.asarray(task._selections(training)[0].gates)
+    assert set(np.unique(gates)) == {0, 1}
+    np.testing.assert_array_equal(gates, task._selections(training)[0].logits > 0)
+    for one, other in zip(jax.tree.leaves(training), jax.tree.leaves(evaluation), strict=True):
+        np.testing.assert_array_equal(one, other)
+    # The evaluation of a trained selector with these parameters is the same.
+    usual = task_of(name, freeze=False, select_layers=(1,))
+    output = jax.jit(usual.model.apply)({"params": params}, batch())
+    np.testing.assert_array_equal(output.logits, evaluation.logits)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"select_layers": (0,)}, "freeze_selector must be False without a layer that selects"),
+        ({"selector": "soft"}, "selector must be 'st', its default, for freeze_selector=True"),
+        ({"estimator": "reinmax"}, "estimator must be None, its default"),
+        ({"density": 0.5}, "density must be None, its default"),
+        ({"selected_weight": 0.1}, "selected_weight must be 0.0, its default"),
+        ({"entropy_weight": 0.1}, "entropy_weight must be 0.0, its default"),
+        ({"final_temperature": 0.1}, "final_temperature must be None, its default"),
+    ],
+)
+def test_a_frozen_selector_has_no_options_of_training(option, message):
+    with pytest.raises(ValueError, match=message):
+        models.SelectorConfig(freeze_selector=True, **option)
+
+
+def test_frozen_words_of_another_width_are_mapped_to_that_of_the_layers():
+    sizes = {"hidden": 2 * D, "embedding_dim": D, **LAYERS}
+    config = models.WordReorderingConfig(freeze_embeddings=True, **sizes)
+    task = models.WordReorderingTask(models.WordReorderingDetector(config, V, TABLE))
+    first, last = trained(task)
+    np.testing.assert_array_equal(table_of("reordering", first.params).shape, TABLE.shape)
+    np.testing.assert_array_equal(
+        table_of("reordering", first.params), table_of("reordering", last.params)
+    )
+    kernels = [state.params["encoder"]["projection"]["kernel"] for state in (first, last)]
+    assert kernels[0].shape == (D, 2 * D)
+    assert not np.array_equal(*kernels)
+    assert kept_by_the_optimiser(last, (V, D)) == 0
+    start = jax.jit(task.init)(jax.random.key(0), batch())
+    words = np.concatenate([np.zeros((1, D)), TABLE[1:]])  # padding
+    np.testing.assert_array_equal(table_of("reordering", start)[1:], words[1:].astype(np.float32))
+    with pytest.raises(ValueError, match="embedding_dim must be at least 1, got 0"):
+        models.WordReorderingConfig(embedding_dim=0)

@@ -229,6 +229,8 @@ class SSANEncoder(nn.Module):
       embeddings: a pretrained table [vocab_size, d] as the initial word vectors, or None. Without
         it the vectors are drawn from normal(0, 1/d), and multiplied by sqrt(d) in the network, for
         the width d = `hidden`.
+      embedding_dim: width of the word vectors, also in these rules, if they are mapped to the width
+        `hidden` by a linear layer; None means `hidden`, without such a layer.
 
     Reference: Geng et al. 2020, "How Does Selective Mechanism Improve Self-Attention Networks?".
     """
@@ -236,6 +238,7 @@ class SSANEncoder(nn.Module):
     config: SSANConfig
     vocab_size: int
     embeddings: Table | None = None
+    embedding_dim: int | None = None
 
     @nn.compact
     def __call__(self, batch: Batch, *, train: bool = False) -> SSANEncoderOutput:
@@ -261,11 +264,14 @@ class SSANEncoder(nn.Module):
         tokens = batch["tokens"]
         mask = F.length_mask(batch["lengths"], tokens.shape[1])
         dtype = jnp.dtype(c.dtype)
-        init = scaled_embedding(c.hidden)
-        states = word_vectors(self, c.hidden, embedding_init=init, name="embed")(tokens)
+        width = c.hidden if self.embedding_dim is None else self.embedding_dim
+        init = scaled_embedding(width)
+        states = word_vectors(self, width, embedding_init=init, name="embed")(tokens)
         # Drawn vectors are scaled to unit variance, whereas pretrained vectors keep their scale.
         if self.embeddings is None:
-            states = states * jnp.asarray(c.hidden**0.5, dtype)
+            states = states * jnp.asarray(width**0.5, dtype)
+        if self.embedding_dim is not None:
+            states = nn.Dense(c.hidden, dtype=dtype, name="projection")(states)
         states, selections = run_layers(self, self._add_positions(states), mask, batch, train)
         # The biases of the layers give padding states other than 0.
         states = jnp.where(mask[..., None], states, jnp.zeros_like(states))

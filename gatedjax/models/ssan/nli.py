@@ -286,14 +286,17 @@ class SSANNLITask(SelectorClassifierTask):
 
     model: SSANNLI
     table: ClassVar[str] = "embed/embedding"
+    attention: ClassVar[str] = "attention"
 
     @property
     def frozen(self) -> tuple[str, ...]:
         """Paths of the parameters that training does not change.
 
-        They are ("embed/embedding",) if the network freezes pretrained word vectors, else ().
+        They are "embed/embedding" if the network freezes pretrained word vectors, and the
+        projections of the selector, such as "attention/selector_query", if it freezes these.
         """
-        return super().frozen if self.model.embeddings is not None else ()
+        # Vectors that are drawn are trained, even if pretrained vectors would be frozen.
+        return self._frozen_selectors() if self.model.embeddings is None else super().frozen
 
     def _selections(self, output: SSANNLIOutput) -> tuple[gnn.Selection, ...]:
         """Returns a pair of `nn.Selection`s of output, for the first and the second sentence.

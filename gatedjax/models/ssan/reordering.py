@@ -21,7 +21,7 @@ from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.groups import with_groups
 from gatedjax._utils.types import Keywords
 from gatedjax.functional._export import exportable
-from gatedjax.models._checks import check_batch
+from gatedjax.models._checks import check_at_least, check_batch
 from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.models.ssan.encoder import SSANConfig, SSANEncoder
 from gatedjax.models.ssan.probe import SSANOutput
@@ -37,8 +37,8 @@ class WordReorderingConfig(SSANConfig):
     """The configuration of the encoder, with the sizes of the paper's experiment.
 
     The fields are keywords with defaults: the fields of `SSANConfig`, with `hidden` 512,
-    `filter_size` 2048 and `num_heads` 8, and `freeze_encoder`, by default False; True trains only
-    the head.
+    `filter_size` 2048 and `num_heads` 8; `embedding_dim`, the width of the word vectors, by default
+    `hidden`; and `freeze_encoder`, by default False; True trains only the head.
 
     >>> WordReorderingConfig().num_heads
     8
@@ -50,8 +50,16 @@ class WordReorderingConfig(SSANConfig):
     """Hidden width of the feed-forward networks."""
     num_heads: int = 8
     """Number of heads of each attention."""
+    embedding_dim: int | None = None
+    """Width of the word vectors, which a linear layer maps to the width hidden. None means hidden,
+    without that layer."""
     freeze_encoder: bool = False
     """True trains only the head and keeps the encoder fixed."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.embedding_dim is not None:
+            check_at_least(self, 1, "embedding_dim")
 
 
 @exportable
@@ -87,7 +95,9 @@ class WordReorderingDetector(nn.Module):
     Attributes:
       config: a `WordReorderingConfig`, the options of the encoder.
       vocab_size: rows of the embedding table, padding included.
-      embeddings: a pretrained table [vocab_size, hidden] as the initial word vectors, or None.
+      embeddings: a pretrained table [vocab_size, embedding_dim] as the initial word vectors, or
+        None. With `freeze_embeddings` none of its rows changes, also those of words without a
+        pretrained vector.
 
     Reference: Yang et al. 2019, "Assessing the Ability of Self-Attention Networks to Learn Word
       Order"; Geng et al. 2020, section 4.2.
@@ -117,7 +127,7 @@ class WordReorderingDetector(nn.Module):
         check_fields(self)
         c = self.config
         types: Keywords = {"dtype": jnp.dtype(c.dtype)}
-        encoded = SSANEncoder(c, self.vocab_size, self.embeddings, name="encoder")(
+        encoded = SSANEncoder(c, self.vocab_size, self.embeddings, c.embedding_dim, name="encoder")(
             batch, train=train
         )
         states = encoded.states
@@ -168,8 +178,9 @@ class WordReorderingTask(SelectorTask):
     def frozen(self) -> tuple[str, ...]:
         """Paths of the parameters that training does not change.
 
-        They are ("encoder",) with `freeze_encoder`, otherwise ("encoder/embed/embedding",) if the
-        network freezes its word vectors, else ().
+        They are ("encoder",) with `freeze_encoder`. Otherwise they are "encoder/embed/embedding" if
+        the network freezes its word vectors, and the projections of its selectors if it freezes
+        these.
         """
         return ("encoder",) if self.model.config.freeze_encoder else super().frozen
 

@@ -34,6 +34,12 @@ from gatedjax.nn._selection import check_trains_pairs
 from gatedjax.training import Ratio
 
 SelectorMode = Literal["st", "soft", "expect", "reinforce"]
+OF_TRAINING = (
+    *("selector", "estimator", "density", "selected_weight", "entropy_weight"),
+    "final_temperature",
+)
+"""The options that change only how a selector is trained, except for those that have no effect
+without another option of them."""
 
 
 @document_fields
@@ -44,7 +50,8 @@ class SelectorConfig:
     `select_layers` are the numbers, from 1, of the layers in which tokens select the tokens to
     attend to. `estimator` is the name of the gradient estimator of the selections, such as
     "leave_one_out"; None means "st_gumbel". `density` is a target in (0, 1) for the mean
-    probability of a selection; None has no target.
+    probability of a selection; None has no target. `freeze_selector`, by default False, keeps the
+    selector at its random start.
 
     >>> SelectorConfig(select_layers=(2, 1)).selective
     (1, 2)
@@ -83,6 +90,9 @@ class SelectorConfig:
     """Weight s2 in the loss of the mean negative entropy of the selection."""
     reward_penalty: float = 0.02
     """Penalty lambda by which selecting all tokens lowers the reward of "reinforce"."""
+    freeze_selector: bool = False
+    """True keeps the selector at its initial parameters, without a gradient. Training selects the
+    tokens that evaluation selects, those with a probability above 1/2, and draws no selection."""
 
     def __post_init__(self) -> None:
         make_plain(self)
@@ -96,6 +106,23 @@ class SelectorConfig:
             self._check_estimator(self.estimator)
         if self.density is not None:
             self._check_density(self.density)
+        if self.freeze_selector:
+            self._check_frozen()
+
+    def _check_frozen(self) -> None:
+        """Raises ValueError if a selector that is not trained has an option for its training.
+
+        A layer must have a selector, and the options in `OF_TRAINING` must have their defaults.
+        """
+        if not self.selective:
+            raise ValueError("freeze_selector must be False without a layer that selects, got True")
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        for name in OF_TRAINING:
+            if (value := getattr(self, name)) != defaults[name]:
+                raise ValueError(
+                    f"{name} must be {defaults[name]!r}, its default, for freeze_selector=True, "
+                    f"got {value!r}: a selector with fixed parameters is not trained"
+                )
 
     def _check_estimator(self, name: EstimatorName) -> None:
         """Raises ValueError if an estimator does not fit the other options.
@@ -140,12 +167,15 @@ class SelectorConfig:
         """
         return self.estimator or current_name("selector", self.selector)
 
-    def selector_of(self, layer: int) -> EstimatorName | Literal["none"]:
+    def selector_of(self, layer: int) -> EstimatorName | Literal["none", "threshold"]:
         """Returns the name of the estimator that trains the selections of a layer.
 
-        `layer` counts from 1. The result is "none" for a layer without a selector.
+        `layer` counts from 1. The result is "none" for a layer without a selector, and "threshold"
+        for a selector that is not trained.
         """
-        return self.estimation if layer in self.selective else "none"
+        if layer not in self.selective:
+            return "none"
+        return "threshold" if self.freeze_selector else self.estimation
 
 
 def loss_parameters(module: nn.Module, config: SelectorConfig) -> Float[Array, ""] | None:
@@ -346,15 +376,26 @@ class SelectorTask:
 
     table: ClassVar[str] = "encoder/embed/embedding"
     """Path of the word vectors among the parameters."""
+    attention: ClassVar[str] = "encoder/layer_{layer}/attention"
+    """Path of the attention of a layer among the parameters."""
 
     @property
     def frozen(self) -> tuple[str, ...]:
         """Paths of the parameters that training does not change.
 
         They are the path of the word vectors, such as ("encoder/embed/embedding",), if the network
-        freezes them, else ().
+        freezes them, and the paths of the projections of the selectors, such as
+        "encoder/layer_1/attention/selector_query", if it freezes these; else ().
         """
-        return frozen_embeddings(self.model, self.table)
+        return frozen_embeddings(self.model, self.table) + self._frozen_selectors()
+
+    def _frozen_selectors(self) -> tuple[str, ...]:
+        """Returns the paths of the projections of all selectors if they are frozen, else ()."""
+        gates: SelectorConfig = self.model.config.gates
+        if not gates.freeze_selector:
+            return ()
+        places = [self.attention.format(layer=layer) for layer in gates.selective]
+        return tuple(f"{at}/selector_{side}" for at in places for side in ("query", "key"))
 
     def init(self, key: Array, batch: Batch) -> Tree:
         """Draws initial parameters.

@@ -199,6 +199,7 @@ class SSANTaggingTask(SelectorTask):
     width: int
 
     table: ClassVar[str] = "embed/embedding"
+    attention: ClassVar[str] = "layer_{layer}/attention"
 
     def _cost(
         self, output: SSANTaggerOutput, batch: Batch
