@@ -107,9 +107,9 @@ class ReorderingData(TextConfig):
     eval_copies: int = 4
     """The number of moves of each validation and test sentence of multi30k."""
     embeddings: str = "none"
-    """The GloVe text file (plain or .gz), looked up here and in manual-dir. With "none" the vectors
-    start random. Words of the texts that are not in the file have random vectors, which fixed word
-    vectors (model.freeze-embeddings) keep."""
+    """The GloVe text file (plain or .gz), looked up here and in manual-dir, with vectors of the
+    width model.embedding-dim. With "none" the vectors start random. Words of the texts that are not
+    in the file have random vectors, which fixed word vectors (model.freeze-embeddings) keep."""
     vector_std: float | None = None
     """The standard deviation to which the word vectors of the file are scaled; None leaves them as
     they are. GloVe has 0.4, and word vectors that start random have 1."""

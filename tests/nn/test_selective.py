@@ -169,6 +169,33 @@ def test_training_needs_keys_and_inference_none(inputs):
     np.testing.assert_array_equal(first, second)
 
 
+@pytest.mark.parametrize("options", [{}, {"block": 2}])
+def test_a_threshold_trains_the_attention_on_fixed_selections(options, inputs):
+    usual, variables = made(inputs, selector="st")
+    module = gnn.SelectiveSelfAttention(M, selector="threshold", **options)
+
+    @jax.jit
+    def both(params, x):
+        def loss(params, x, deterministic):
+            # There is no stream, so that nothing can be drawn.
+            output, selection = module.apply(
+                {"params": params}, x, MASK, deterministic=deterministic
+            )
+            return jnp.sum(output**3), (output, selection.rate)
+
+        return [jax.grad(loss, (0, 1), has_aux=True)(params, x, each) for each in (False, True)]
+
+    training, evaluation = jax.tree.map(np.asarray, both(variables["params"], inputs))
+    jax.tree.map(np.testing.assert_array_equal, training, evaluation)
+    output, selection = run(usual, variables, inputs, train=False)
+    (slopes, _), (found, rate) = training
+    np.testing.assert_allclose(found, output, **F32)
+    np.testing.assert_allclose(rate, selection.rate, **F32)
+    assert 0 < rate[0].mean() < 1
+    for name, part in slopes.items():
+        assert np.any(part["kernel"]) == (not name.startswith("selector_")), name
+
+
 def test_an_example_is_the_same_in_any_batch_and_padding(inputs):
     module, variables = made(inputs, selector="st", dropout=0.2, relative="learned", max_offset=2)
     whole, found = run(module, variables, inputs)
