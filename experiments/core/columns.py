@@ -302,7 +302,9 @@ def hardware(heading: str = "hardware") -> Column:
         # Seeds of a cell may have run on different machines. The table has room for the first.
         machine = row.records[0].get("hardware", {})
         device = f"{machine.get('device', '-')} x{machine.get('devices', '-')}"
-        return f"{device}, jax {machine.get('jax', '-')}"
+        start = row.records[0].get("started_on")
+        begun = "" if start is None else f"begun on {start['device']}, jax {start['jax']}; then "
+        return f"{begun}{device}, jax {machine.get('jax', '-')}"
 
     return Column(heading, text)
 

@@ -6,12 +6,14 @@ import os
 import platform
 import statistics
 from collections.abc import Mapping
+from pathlib import Path
 
 import jax
 import numpy as np
 
 from experiments.core.kinds import Batches, Json, Params, Record, Records, Task
 from experiments.core.origins import origin_of
+from experiments.core.records import read_json
 from gatedjax import analysis
 from gatedjax._utils.cpu import usable_cores
 from gatedjax.training import FitResult, eval_params, evaluate
@@ -204,9 +206,43 @@ def software() -> Json:
     return {**source(), "versions": versions()}
 
 
-def finish(record: Record, seconds: float) -> None:
-    """Adds time, hardware, software and the origin of the data to a record."""
+def other_start(workdir: Path) -> Json | None:
+    """Returns the machine on which a run was started, if the run continued on another machine.
+
+    The result has the entries "device", "processor", "jax" and "commit"; it is None if device,
+    processor and JAX are those of this process.
+
+    Args:
+      workdir: the work folder of the run. Its environment.json describes the first process.
+    """
+    path = workdir / "environment.json"
+    if not path.exists():
+        return None
+    first = read_json(path, "devices", "processor", "versions", "commit")
+    devices = first["devices"]
+    start = {
+        "device": devices[0] if devices else None,
+        "processor": first["processor"],
+        "jax": first["versions"].get("jax"),
+    }
+    machine = hardware()
+    same = all(machine[name] == value for name, value in start.items())
+    return None if same else start | {"commit": first["commit"]}
+
+
+def finish(record: Record, seconds: float, workdir: Path | None = None) -> None:
+    """Adds time, hardware, software and the origin of the data to a record.
+
+    The entry "started_on" is only in the record of a run that continued on another machine.
+
+    Args:
+      record: the record.
+      seconds: the wall time of the run.
+      workdir: the work folder of the run, or None for a record of several runs.
+    """
+    start = None if workdir is None else other_start(workdir)
     record |= {"seconds": round(seconds, 1), "hardware": hardware(), "software": software()}
+    record |= {} if start is None else {"started_on": start}
     record["origin"] = origin_of(record)
 
 

@@ -261,7 +261,7 @@ def run(
         record |= {"stopped": "signal"} if measured is None else measured
     elif test:
         record |= _test_record(experiment, training.seed, result, place.workdir, parallel)
-    finish(record, clock.seconds)
+    finish(record, clock.seconds, place.workdir)
     # The first of several processes writes the record.
     if test and record["stopped"] != "signal" and is_main():
         write_json(place.workdir / "results.json", saved_record(record))
@@ -324,7 +324,7 @@ def run_lanes(
     # Each run has an equal share of the time, so that records of lanes and single runs compare.
     seconds = clock.seconds / len(runs)
     for one_run in runs:
-        finish(one_run.record, seconds)
+        finish(one_run.record, seconds, place.workdir)
     # The lanes share a program, so a signal stops all of them.
     if all(one_run.fit.stopped != "signal" for one_run in runs):
         records = [saved_record(one_run.record) for one_run in runs]

@@ -148,8 +148,11 @@ def first_lines(paper: Paper, config: Config, last: int) -> Records:
 
 def machine_differences(record: Record) -> list[str]:
     """Describes the differences between this process and the process that made a record."""
-    machine, recorded = hardware(), record["hardware"]
+    # The first losses, which are compared, are those of the machine on which the run was started.
+    start = record.get("started_on", {})
+    machine, recorded = hardware(), record["hardware"] | start
     versions = record.get("software", {}).get("versions") or {"jax": recorded.get("jax")}
+    versions = versions | {"jax": start["jax"]} if start else versions
     # On an accelerator the processor of the host computes no loss.
     kind = ("processor", "usable_cores") if machine["platform"] == "cpu" else ("device",)
     compared = [

@@ -7,13 +7,15 @@ import shutil
 import signal
 from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pytest
 
-from experiments.core import clock, command, text
+from experiments.core import clock, columns, command, text
 from experiments.core.config import value_at, with_changes
 from experiments.core.experiment import Run, lanes_that_fit, last
-from experiments.core.paper import Job, TableOptions, Variant
+from experiments.core.paper import Job, TableOptions, TableRow, Variant
+from experiments.core.records import read_json, write_json
 from gatedjax import data as gdata
 from gatedjax.training import NonFiniteError, TrainConfig
 from gatedjax.training._run_files import mark_run
@@ -391,6 +393,25 @@ def test_a_process_that_is_not_the_first_needs_no_file_of_the_first(tmp_path, mo
     monkeypatch.setattr("experiments.core.experiment.analysis.read_metrics", refuse)
     config = with_changes(Config(), {"workdir": str(tmp_path), "train.num_steps": 2})
     assert command.run_of(PAPER, config).record["test_n"] == 8
+
+
+def test_a_run_that_continued_on_another_machine_names_the_machine_of_its_start(tmp_path):
+    config = with_changes(Config(), {"workdir": str(tmp_path), "train.num_steps": 2})
+    assert "started_on" not in command.run_of(PAPER, config).record
+    path = tmp_path / "environment.json"
+    first = read_json(path)
+    write_json(path, first | {"devices": ["NVIDIA H200"], "commit": "c0ffee"})
+    (tmp_path / "results.json").unlink()  # otherwise the run is read instead of finished
+    record = command.run_of(PAPER, config).record
+    assert record["started_on"] == {
+        "device": "NVIDIA H200",
+        "processor": first["processor"],
+        "jax": first["versions"]["jax"],
+        "commit": "c0ffee",
+    }
+    row = TableRow(data="toy", label="toy", variant="a", title="a", records=[record])
+    begun = f"begun on NVIDIA H200, jax {jax.__version__}; then cpu x"
+    assert columns.hardware().text(row).startswith(begun)
 
 
 # commands ---------------------------------------------------------------------------------------
