@@ -345,6 +345,7 @@ _DEEPATT = OptimizerConfig(
     schedule="staircase", decay_rate=0.5, decay_begin=400_000, decay_every=100_000,
 )  # fmt: skip
 _SMALL = models.WordReorderingConfig(hidden=128, filter_size=512, num_heads=4)
+_REORDERING = _train(25_000, 1_000, OptimizerConfig(learning_rate=1e-4, clip_norm=5.0))
 _NO_DROPOUT = SSANDropout(dropout=0.0, attention_dropout=0.0, relu_dropout=0.0)
 # Probes: the published files have 100,000 training sentences: 1,563 steps an epoch, 20 epochs.
 # TreeDepth and TopConst can only be rebuilt from the treebanks that are available, with 40 and 57
@@ -378,9 +379,7 @@ _CONFIGS: tuple[RunConfig, ...] = (
             train=_probe(2_850, 285, 1e-3, 400),
         )
     ),
-    ReorderingConfig(
-        preset="wrd", data=ReorderingData(batch_size=500), train=_probe(25_000, 1_000, 1e-4, 0)
-    ),
+    ReorderingConfig(preset="wrd", data=ReorderingData(batch_size=500), train=_REORDERING),
     ReorderingConfig(preset="wrd_small", model=_SMALL, train=_probe(20_000, 1_000, 1e-3, 2_000)),
     ReorderingConfig(
         preset="wrd_published",
@@ -407,7 +406,7 @@ _CONFIGS: tuple[RunConfig, ...] = (
         model=dataclasses.replace(
             _SMALL, embedding_dim=100, freeze_embeddings=True, dropouts=_NO_DROPOUT
         ),
-        train=_train(25_000, 1_000, OptimizerConfig(learning_rate=1e-4, clip_norm=5.0)),
+        train=_REORDERING,
     ),
     NLIConfig(
         preset="nli",
