@@ -127,7 +127,8 @@ def test_a_compressed_file_gives_the_files_of_the_plain_one(tmp_path):
     ("name", "data", "message"),
     [
         ("a.txt", b"a b c\nd \xff e\n", "a.txt, line 2 must be UTF-8, got the byte 0xff"),
-        ("a.txt.gz", gzip.compress(b"a b c\n" * 99)[:-9], "a.txt.gz"),
+        # The workers of a parallel run must collect equal names, so the file has no time in it.
+        ("a.txt.gz", gzip.compress(b"a b c\n" * 99, mtime=0)[:-9], "a.txt.gz"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_named(name, data, message, tmp_path, capsys):
