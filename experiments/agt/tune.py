@@ -10,12 +10,13 @@ from experiments.agt.config import PRESETS, SWEPT, PresetName
 from experiments.agt.paper import PAPER, VARIANTS
 from experiments.core.cli import parse_many
 from experiments.core.config import swept_changes, with_changes
-from experiments.core.kinds import Json, Record, Records
+from experiments.core.kinds import Record, Records
 from experiments.core.records import RESULTS
 from experiments.core.tune import (
     Trial,
     TuneOptions,
     combinations,
+    make_trial,
     preset_of,
     render_page,
     tune,
@@ -55,12 +56,9 @@ def trials(options: TuneConfig) -> list[Trial]:
     for values in combinations(options, preset, SWEPT):
         # The width of the word vectors is that of their file, as in the tables.
         config = PAPER.resolve(with_changes(preset, swept_changes(SWEPT, values)))
-        key: Json = {"data": options.data, "system": options.system, "values": values}
-        # The name of the file belongs to the key, because other vectors may need other settings,
-        # and the number of steps because a short trial predicts little about a long run.
-        key["embeddings"] = PAPER.recorded(config)["data"]["embeddings"]
-        key |= {"seed": options.seed, "num_steps": config.train.num_steps}
-        grid.append(Trial(key, config))
+        # The name of the file belongs to the key, because other vectors may need other settings.
+        vectors = PAPER.recorded(config)["data"]["embeddings"]
+        grid.append(make_trial(options, config, values, embeddings=vectors))
     return grid
 
 

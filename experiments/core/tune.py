@@ -114,6 +114,23 @@ def combinations(
     return [dict(zip(swept, values, strict=True)) for values in itertools.product(*grids)]
 
 
+def make_trial(
+    options: TuneOptions, config: Config, values: Mapping[str, float], **entries: str
+) -> Trial:
+    """Makes a trial, with a key by which a repeated search finds its record.
+
+    Args:
+      options: the options of the command.
+      config: the configuration of the trial.
+      values: the values that vary.
+      **entries: further entries of the key.
+    """
+    key: Json = {"data": options.data, "system": options.system, "values": values, **entries}
+    # The number of steps belongs to the key, because a short trial predicts little about a long
+    # run.
+    return Trial(key | {"seed": options.seed, "num_steps": config.train.num_steps}, config)
+
+
 def in_order(records: Records) -> Records:
     """Returns the records of each system together, with the smallest validation loss first.
 

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from experiments.core.cli import parse_many
 from experiments.core.config import with_changes
-from experiments.core.kinds import Json, Record, Records
+from experiments.core.kinds import Record, Records
 from experiments.core.records import RESULTS
 from experiments.core.tune import (
     Trial,
     TuneOptions,
     combinations,
+    make_trial,
     preset_of,
     render_page,
     tune,
@@ -66,11 +67,7 @@ def trials(options: TuneConfig) -> list[Trial]:
         # The record of a system without gates must not depend on the temperature and the penalty,
         # because a repeated trial is found by its values.
         varied = {name: v for name, v in values.items() if gated or name not in OF_GATES}
-        key: Json = {"data": options.data, "system": options.system, "values": varied}
-        # The number of steps belongs to the key, because a short trial predicts little about a long
-        # run.
-        key |= {"seed": options.seed, "num_steps": config.train.num_steps}
-        grid.append(Trial(key, config))
+        grid.append(make_trial(options, config, varied))
     return grid
 
 
