@@ -303,8 +303,8 @@ def hardware(heading: str = "hardware") -> Column:
         machine = row.records[0].get("hardware", {})
         device = f"{machine.get('device', '-')} x{machine.get('devices', '-')}"
         start = row.records[0].get("started_on")
-        begun = "" if start is None else f"begun on {start['device']}, jax {start['jax']}; then "
-        return f"{begun}{device}, jax {machine.get('jax', '-')}"
+        prefix = "" if start is None else f"begun on {start['device']}, jax {start['jax']}; then "
+        return f"{prefix}{device}, jax {machine.get('jax', '-')}"
 
     return Column(heading, text)
 
