@@ -14,6 +14,7 @@ from gatedjax.gates import _report
 from gatedjax.models import GANet, GANetConfig, GANetTask
 from gatedjax.text import _gate_patterns
 from gatedjax.text import gate_modes as _modes
+from tests._speed import seconds_of_python
 from tests.gates import _oracles
 from tests.models._passes import in_numpy
 from tests.tolerances import F32, F64
@@ -367,5 +368,6 @@ def test_a_million_patterns_of_twenty_words_take_seconds():
     model, params = made(hidden=100)
     started = time.perf_counter()
     found = gates.gate_modes(model, params, make_batch([20]), draws=2)
-    assert time.perf_counter() - started < 20
+    # 15 s on a busy and slow machine, whose loop of a million takes 0.2 s
+    assert time.perf_counter() - started < 250 * seconds_of_python(1_000_000)
     assert np.isfinite(found.truths[0].loss)

@@ -24,6 +24,7 @@ from gatedjax.training import (
     restore_params,
 )
 from gatedjax.training.config import mode_of
+from tests._speed import seconds_of_python
 from tests.training._plane import CONFIG, EVALUATION, Data, Plane, assert_close, loop, mean_error
 
 SGD = optax.sgd(0.05)
@@ -181,6 +182,7 @@ def test_fit_adds_little_to_the_time_of_a_step():
 
     parallel = training.make_parallel("single")
     step = jax.jit(make_train_step(task, SGD), donate_argnums=0)
-    added = [(seconds_of_fit() - seconds_of_loop()) / steps for _ in range(3)]
-    # 0.06 ms were measured; a machine in use is slower.
-    assert statistics.median(added) < 0.3e-3
+    unit = lambda: seconds_of_python(1000 * steps)  # noqa: E731
+    added = [(seconds_of_fit() - seconds_of_loop()) / unit() for _ in range(3)]
+    # One was measured on an idle machine, 1 to 2.5 on a busy one.
+    assert statistics.median(added) < 5
