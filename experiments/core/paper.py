@@ -259,6 +259,7 @@ class Table:
                 if names is not None
             },
             self.groups,
+            lambda place: store.default(place[0]),
         )
         return [
             TableRow(

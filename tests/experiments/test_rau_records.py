@@ -206,6 +206,12 @@ def test_only_seeds_that_both_have_are_paired_and_other_settings_are_named():
     ):
         compare(rau, gru)
     del optimizer["lazy_rows"]
+    # so is a record that is older than an option of the data, where the default is known
+    rau[1]["config"]["data"]["rows"] = 28
+    for rows, wanted in ((28, True), (14, False)):
+        assert compare(rau, gru, default={"data": {"rows": rows}}).alike is wanted
+    assert not compare(rau, gru).alike
+    del rau[1]["config"]["data"]["rows"]
     gru[0]["config"]["train"]["num_steps"] += 1
     assert "settings differ" in sentence("MNIST", "RAU", "GRU", compare(rau, gru))
     assert compare(rau[:1], gru) is None
