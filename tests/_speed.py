@@ -4,7 +4,7 @@ import time
 
 
 def seconds_of_python(passes: int) -> float:
-    """Return the processor time of a plain loop of `passes`; 0.08 to 0.25 s for a million."""
+    """Returns the processor time of a plain loop: 0.08 s a million passes on a fast machine."""
     began, total = time.process_time(), 0
     for number in range(passes):
         total += number * number % 7

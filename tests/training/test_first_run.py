@@ -184,5 +184,6 @@ def test_fit_adds_little_to_the_time_of_a_step():
     step = jax.jit(make_train_step(task, SGD), donate_argnums=0)
     unit = lambda: seconds_of_python(1000 * steps)  # noqa: E731
     added = [(seconds_of_fit() - seconds_of_loop()) / unit() for _ in range(3)]
-    # One was measured on an idle machine, 1 to 2.5 on a busy one.
-    assert statistics.median(added) < 5
+    # 0.06 ms (0.75 units) were measured on an idle, fast machine, where the limit is 0.3 ms.
+    # A busy, slow machine took 1 to 2.5 units.
+    assert statistics.median(added) < 3.75
