@@ -20,7 +20,6 @@ from experiments.core.records import (
     SEED,
     Difference,
     differences,
-    read_json,
     saved_record,
 )
 from gatedjax._utils.cpu import prepare_cpu
@@ -34,12 +33,9 @@ Missing = list[tuple[int, Config]]
 """Seeds and configurations with work folders."""
 
 
-def _other(job: Job, cell: Cell, record: Record, config: Config) -> list[Difference]:
-    """Returns the settings that differ between a record of a cell and the run of a configuration.
-
-    The list is empty if they are equal. Settings that an old record lacks have their defaults.
-    """
-    return differences(record["config"], job.paper.recorded(config), job.store.default(cell.data))
+def _other(job: Job, record: Record, config: Config) -> list[Difference]:
+    """Returns the settings that differ between a record and the run of a configuration."""
+    return differences(record["config"], job.paper.recorded(config))
 
 
 def check_cells(job: Job, cells: Iterable[Cell]) -> None:
@@ -87,7 +83,7 @@ def check_settings(job: Job, cell: Cell) -> Records:
         config = cell.configs[seed] if is_asked else next(iter(cell.configs.values()))
         # A record of another seed is compared too, because the records of a cell are averaged, but
         # its seed may differ.
-        conflicts = _other(job, cell, record, config)
+        conflicts = _other(job, record, config)
         _refuse(
             cell,
             record,
@@ -98,7 +94,7 @@ def check_settings(job: Job, cell: Cell) -> Records:
     for _, record in () if job.options.rerun else job.store.diverged(cell.data, cell.variant):
         asked_config = cell.configs.get(record["seed"])
         if asked_config is not None:
-            _refuse(cell, record, _other(job, cell, record, asked_config), True)
+            _refuse(cell, record, _other(job, record, asked_config), True)
     return staying
 
 
@@ -173,7 +169,7 @@ def record_elsewhere(job: Job, cell: Cell, seed: int, workdir: Path) -> Record |
     """
     elsewhere = _elsewhere(job, cell, seed, workdir / "results.json")
     config = cell.configs[seed]
-    return next((record for record in elsewhere if not _other(job, cell, record, config)), None)
+    return next((record for record in elsewhere if not _other(job, record, config)), None)
 
 
 def _elsewhere(job: Job, cell: Cell, seed: int, finished: Path) -> Iterator[Record]:
@@ -184,7 +180,7 @@ def _elsewhere(job: Job, cell: Cell, seed: int, finished: Path) -> Iterator[Reco
     folder, which may not exist.
     """
     if finished.exists():
-        yield read_json(finished, *job.store.keys)
+        yield job.store.load(finished, cell.data)
     for variant in job.store.variants(cell.data) if job.paper.twins else ():
         record = job.store.get(cell.data, variant, seed)
         if record is not None and variant != cell.variant:

@@ -7,9 +7,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from experiments.core.kinds import Fields, Json, Record, Records
+from experiments.core.kinds import Json, Record, Records
 from experiments.core.origins import origin_of
-from experiments.core.records import COLLAPSED, fill_defaults, has_collapsed
+from experiments.core.records import COLLAPSED, has_collapsed
 from experiments.core.text import correctness
 from gatedjax import analysis
 
@@ -107,16 +107,14 @@ def interval_text(test: analysis.TwoWay, times: float = 1, digits: int = 2) -> s
 def compare_all(
     pairs: Mapping[K, tuple[Sequence[Record], Sequence[Record]]],
     groups: Groups = lambda record: None,
-    default: Callable[[K], Fields] = lambda key: {},
 ) -> dict[K, Comparison | None]:
     """Makes all comparisons of a table, see `compare`.
 
     Args:
       pairs: the records of the two systems, by any key.
       groups: see `Groups`.
-      default: returns a configuration with the default of each option for a key.
     """
-    return {key: compare(list(a), list(b), groups, default(key)) for key, (a, b) in pairs.items()}
+    return {key: compare(list(a), list(b), groups) for key, (a, b) in pairs.items()}
 
 
 def test_note(comparisons: Iterable[Comparison | None]) -> str:
@@ -130,10 +128,7 @@ def paragraphs(*parts: str) -> str:
 
 
 def compare(
-    first: Records,
-    second: Records,
-    groups: Groups = lambda record: None,
-    default: Fields | None = None,
+    first: Records, second: Records, groups: Groups = lambda record: None
 ) -> Comparison | None:
     """Compares the seeds that both systems have.
 
@@ -152,8 +147,6 @@ def compare(
       first: records of the first system.
       second: records of the second system.
       groups: see `Groups`.
-      default: a configuration with the default of each option. It completes records that are older
-        than an option; the defaults of "train" are known.
 
     Returns:
       The comparison; None if the systems have no seed in common.
@@ -187,7 +180,7 @@ def compare(
         [score for record in rows if (score := last_accuracy(record)) is not None]
         for rows in (ours, theirs)
     ]
-    settings = [[_settings(record, default or {}) for record in rows] for rows in (ours, theirs)]
+    settings = [[_settings(record) for record in rows] for rows in (ours, theirs)]
     # Older records lack the result at the last step, and the test needs it for all seeds.
     has_last = len(last[0]) == len(last[1]) == len(seeds)
     return Comparison(
@@ -275,10 +268,9 @@ def _test(
     return analysis.two_way_test(first, second, groups=groups, means_a=means[0], means_b=means[1])
 
 
-def _settings(record: Record, default: Fields) -> tuple[Json, Json]:
+def _settings(record: Record) -> tuple[Json, Json]:
     """Returns (data, training): the settings of a record that two compared runs should share."""
-    config = fill_defaults(record["config"], default)
-    return config["data"], config["train"]
+    return record["config"]["data"], record["config"]["train"]
 
 
 def p_text(p: float) -> str:

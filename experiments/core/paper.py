@@ -259,7 +259,6 @@ class Table:
                 if names is not None
             },
             self.groups,
-            lambda place: store.default(place[0]),
         )
         return [
             TableRow(

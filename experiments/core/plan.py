@@ -242,7 +242,7 @@ def _recorded_options(job: Job, data: str) -> Mapping[str, Any]:
     for cell in only.cells():
         settings = paper.recorded(next(iter(cell.configs.values())))
         for record in alive(store.read(data, cell.variant)):
-            other = differences(record["config"], settings, store.default(data))
+            other = differences(record["config"], settings)
             changes = {difference.field: difference.recorded for difference in other}
             for name, path in free.items():
                 values[name].add(changes.get(path))

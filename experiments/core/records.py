@@ -129,20 +129,17 @@ class Difference:
     wanted: object
 
 
-def differences(saved: Json, wanted: Json, default: Fields | None = None) -> list[Difference]:
+def differences(saved: Fields, wanted: Fields) -> list[Difference]:
     """Returns the settings in which two configurations differ.
 
-    An option that was added after a configuration was written has its default value there.
-
     Args:
-      saved: the configuration of a record.
+      saved: the configuration of a record that a `Store` has read.
       wanted: the configuration of a run, or of another record.
-      default: a configuration with the default of each option; the defaults of "train" are known.
 
     Returns:
       The differences; the list is empty if the configurations describe the same run.
     """
-    a, b = (_flat(fill_defaults(config, default or {})) for config in (saved, wanted))
+    a, b = _flat(saved), _flat(wanted)
     # The order of the wanted settings decides which difference a message names.
     names = [*b, *(name for name in a if name not in b)]
     triples = ((name, a.get(name, NO_FIELD), b.get(name, NO_FIELD)) for name in names)
@@ -158,10 +155,13 @@ def fill_defaults(config: Config, default: Fields) -> Json:
 
     Args:
       config: the recorded configuration.
-      default: a configuration with the default of each option.
+      default: a configuration with the default of each option; the defaults of "train" are known.
 
     Returns:
       A new dict.
+
+    Raises:
+      ValueError: if an option that was removed since has another value than its default.
     """
     parts = {
         name: {**values, **config[name]}
@@ -186,13 +186,12 @@ SEED = "train.seed"
 """The dotted path of the seed in a configuration."""
 
 
-def check_one_kind(records: Records, name: str, default: Fields | None = None) -> None:
+def check_one_kind(records: Records, name: str) -> None:
     """Refuses records of a cell that must not be averaged.
 
     Args:
       records: the records of the seeds.
       name: the name of the cell, for the message.
-      default: as for `differences`.
 
     Raises:
       ValueError: if a setting other than the seed differs, or the data; the message names both
@@ -200,7 +199,7 @@ def check_one_kind(records: Records, name: str, default: Fields | None = None) -
     """
     # All pairs are compared, because an old record without a fact agrees with any other record.
     for first, record in itertools.combinations(records, 2):
-        other = differences(first["config"], record["config"], default)
+        other = differences(first["config"], record["config"])
         faults = [
             difference for difference in other if difference.field != SEED
         ] + data_differences(first, record)
@@ -265,16 +264,13 @@ def refuse_other(
     """
     if earlier is None or rerun:
         return
-    # `differences` compares configurations, so each measurement gets the form of a configuration.
-    pair = (
-        {"": {**measurement, "hardware": None}, "train": {}}
-        for measurement in (earlier, to_json_values(measured))
-    )
-    other = differences(*pair)  # the hardware is not part of the measurement
+    # The hardware is not part of the measurement.
+    pair = ({**values, "hardware": None} for values in (earlier, to_json_values(measured)))
+    other = differences(*pair)
     if other:
         difference = other[0]
         raise ValueError(
-            f"{path} has another {name}: {difference.field.strip('.') or 'it'} "
+            f"{path} has another {name}: {difference.field} "
             f"{_short(difference.recorded)}, wanted {_short(difference.wanted)}; keep it and give "
             "another folder (--results DIR), or replace it (--rerun)"
         )
@@ -371,14 +367,17 @@ RECORD = ("config", "seed", "test", "correct")
 class Store:
     """A folder of run records.
 
+    A record that is older than an option of its configuration is read with the default of the
+    option.
+
     The methods take `data`, the name of a data set, `variant`, the name of a system's records, and
     `seed`.
 
     Attributes:
       folder: the folder with records, figures and RESULTS.md.
       keys: the keys that all records have.
-      default: returns a configuration with defaults for a data set, for records that were written
-        before an option was added.
+      default: returns a configuration with the default of each option for a data set; the defaults
+        of "train" are known.
     """
 
     folder: Path
@@ -392,7 +391,15 @@ class Store:
     def get(self, data: str, variant: str, seed: int) -> Json | None:
         """Returns the record of a run, or None if the run has no record."""
         path = self.path(data, variant, seed)
-        return read_json(path, *self.keys) if path.exists() else None
+        return self.load(path, data) if path.exists() else None
+
+    def load(self, path: Path, data: str) -> Json:
+        """Returns the record of a finished run in a file, completed with defaults."""
+        return self._complete(read_json(path, *self.keys), data)
+
+    def _complete(self, record: Record, data: str) -> Json:
+        """Returns a record with the defaults of the options that are newer than the record."""
+        return {**record, "config": fill_defaults(record["config"], self.default(data))}
 
     def diverged_path(self, data: str, variant: str, seed: int) -> Path:
         """Returns the path of the record of a run that diverged, which has no results."""
@@ -401,9 +408,9 @@ class Store:
     def diverged(self, data: str, variant: str = "*") -> list[tuple[str, Record]]:
         """Returns (variant, record) for each diverged run of a data set."""
         paths = sorted(self.folder.glob(f"{DIVERGED}/{data}-{variant}-seed*.json"))
-        return [
-            (path.stem.split("-", 1)[1].rsplit("-seed", 1)[0], read_json(path)) for path in paths
-        ]
+        names = [path.stem.split("-", 1)[1].rsplit("-seed", 1)[0] for path in paths]
+        records = [self._complete(read_json(path, "config"), data) for path in paths]
+        return list(zip(names, records, strict=True))
 
     def existing_path(self, data: str, variant: str, seed: int) -> Path | None:
         """Returns the path of the record of a run, with or without results; or None."""
@@ -421,20 +428,20 @@ class Store:
           ValueError: if they differ in configuration or in the origin of the data.
         """
         records = self.read(data, variant)
-        check_one_kind(records, f"{data}, {variant}", self.default(data))
+        check_one_kind(records, f"{data}, {variant}")
         return records
 
     def read(self, data: str, variant: str) -> Records:
         """Returns the records of all seeds of a cell without checking that they belong together."""
         paths = self.folder.glob(f"runs/{data}-{variant}-seed*.json")
-        records = [read_json(path, *self.keys) for path in paths]
+        records = [self.load(path, data) for path in paths]
         # The order of a folder differs between file systems, and a page must not.
         return sorted(records, key=lambda record: record["seed"])
 
     def any_of(self, data: str) -> Records:
         """Returns the records of all variants on a data set."""
         paths = sorted(self.folder.glob(f"runs/{data}-*-seed*.json"))
-        return [read_json(path, *self.keys) for path in paths]
+        return [self.load(path, data) for path in paths]
 
     def variants(self, data: str) -> Iterator[str]:
         """Yields the names of the variants that have a record on a data set, sorted."""

@@ -15,7 +15,7 @@ from experiments.core.kinds import Config, Json, Record, Records
 from experiments.core.paper import Paper
 from experiments.core.papers import PAPERS
 from experiments.core.plan import paper_named
-from experiments.core.records import NO_FIELD, differences, read_json
+from experiments.core.records import NO_FIELD, differences
 from gatedjax import training as gtraining
 from gatedjax._utils.cpu import prepare_cpu
 from gatedjax._utils.terminal import say
@@ -71,8 +71,7 @@ def recorded_config(paper: Paper, data: str, record: Record, files: Json) -> Con
 
     def remaining_differences(config: Config) -> Any:
         """Returns the differences between the record and a configuration."""
-        settings = paper.recorded(config)
-        return differences(record["config"], settings, paper.store().default(data))
+        return differences(record["config"], paper.recorded(config))
 
     config = paper.presets[data]
     for _ in range(2):  # some parts exist only when another option is set
@@ -192,7 +191,7 @@ def find_record(name: str, results: Path) -> tuple[Paper, str, Record]:
         names = sorted(p.stem for p in path.parent.glob(f"{data}-*-seed*.json"))
         ending = f"; the records of {data} are {', '.join(names)}" if names else ""
         cli.fail(f"--verify {name}: there is no record {path} of a preset{ending}")
-    return paper, data, read_json(path, *store.keys)
+    return paper, data, store.load(path, data)
 
 
 def verify(name: str, options: Any) -> int:
