@@ -194,6 +194,10 @@ def test_only_seeds_that_both_have_are_paired_and_other_settings_are_named():
     assert found.seeds == (1,)
     assert found.difference == 0.25
     assert "settings differ" not in sentence("MNIST", "RAU", "GRU", found)
+    window = rau[1]["config"]["data"].pop("window")
+    assert not compare(rau, gru).alike
+    rau[1]["config"]["data"]["window"] = window
+    assert compare(rau, gru).alike
     gru[0]["config"]["train"]["num_steps"] += 1
     assert "settings differ" in sentence("MNIST", "RAU", "GRU", compare(rau, gru))
     assert compare(rau[:1], gru) is None
@@ -208,7 +212,7 @@ def test_a_record_older_than_an_option_is_read_with_its_default(tmp_path):
     train["optimizer"]["lazy_rows"] = False
 
     def read():
-        """The record by every way to it."""
+        """Returns the record as each method of the store reads it."""
         diverged = store.diverged_path("mnist", "gru", 0)
         diverged.parent.mkdir(exist_ok=True)
         diverged.write_text(json.dumps(older))
