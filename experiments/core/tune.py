@@ -177,11 +177,10 @@ def run_trials(
       The exit status, which is not 0 if a signal stopped a trial.
     """
     path = options.results / "tuning.json"
-    records = read_json(path) if path.exists() else []
     for trial in trials:
         # Trials of earlier versions were chosen by accuracy. They stay in the file, but they do not
         # replace a trial chosen by loss.
-        records_of_kind = [record for record in records if ("loss" in record) == trial.by_loss]
+        records_of_kind = [r for r in _read_trials(path) if ("loss" in r) == trial.by_loss]
         if any(record.items() >= trial.key.items() for record in records_of_kind):
             continue
         say(f"{options.data}, {options.system}: {trial.key['values']}")
@@ -194,11 +193,17 @@ def run_trials(
         best = result.fit.best_metrics
         names = ("loss", *metrics) if trial.by_loss else metrics
         figures = {name: best.get(name) for name in names}
-        records.append({**trial.key, **figures, "best_step": result.fit.best_step})
+        record = {**trial.key, **figures, "best_step": result.fit.best_step}
         # The file is written after each trial, so that an interrupted search loses only the trial
-        # in progress.
-        write_json(path, records)
+        # in progress. It is read again, because another search may have added a trial meanwhile.
+        write_json(path, [*_read_trials(path), record])
     return 0
+
+
+def _read_trials(path: Path) -> Records:
+    """Returns the records in tuning.json, or none before the first trial."""
+    records: Records = read_json(path) if path.exists() else []
+    return records
 
 
 def render_page(

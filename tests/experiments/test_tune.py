@@ -117,6 +117,23 @@ def test_a_search_leaves_a_record_and_repeats_no_trial(tmp_path, made, capsys):
     assert len(made) == 6
 
 
+def test_a_search_keeps_the_trials_of_another_search_beside_it(tmp_path, made, monkeypatch):
+    args = ["--data", "polarity", "--num-steps", "20", *folders(tmp_path), "--system"]
+    run_of = tune.run_of
+
+    def beside(paper, config, *, test):
+        if config.model.system == "agt":
+            assert agt_tune.main([*args, "average"]) == 0
+        return run_of(paper, config, test=test)
+
+    monkeypatch.setattr(tune, "run_of", beside)
+    assert agt_tune.main([*args, "agt"]) == 0
+    records = json.loads((tmp_path / "r" / "tuning.json").read_text(encoding="utf-8"))
+    assert [record["system"] for record in records] == ["average", "agt"]
+    assert agt_tune.main([*args, "average"]) == 0
+    assert len(made) == 2
+
+
 def test_other_word_vectors_are_another_trial(tmp_path, vectors, made):
     args = ["--data", "sst1", *folders(tmp_path), "--embeddings"]
     other = vectors.with_name("other.txt")
