@@ -164,7 +164,7 @@ def best_trial(path: Path, key: Json) -> Record | None:
 
 def run_trials(
     paper: Paper, trials: Sequence[Trial], options: TuneOptions, metrics: Sequence[str]
-) -> int:
+) -> int | None:
     """Makes the trials without a record and adds their records to tuning.json.
 
     Args:
@@ -174,7 +174,7 @@ def run_trials(
       metrics: the validation metrics in a record, in addition to the loss.
 
     Returns:
-      The exit status, which is not 0 if a signal stopped a trial.
+      The exit status if a signal stopped a trial (after SIGTERM it is 0), else None.
     """
     path = options.results / "tuning.json"
     for trial in trials:
@@ -197,7 +197,7 @@ def run_trials(
         # The file is written after each trial, so that an interrupted search loses only the trial
         # in progress. It is read again, because another search may have added a trial meanwhile.
         write_json(path, [*_read_trials(path), record])
-    return 0
+    return None
 
 
 def _read_trials(path: Path) -> Records:
@@ -242,7 +242,8 @@ def tune(
     """
     prepare_cpu(options.cpu_devices)
     with refusals(TABLE_OPTIONS):
-        if status := run_trials(paper, list_trials(), options, metrics):
+        status = run_trials(paper, list_trials(), options, metrics)
+        if status is not None:
             return status
         table = options.results / TUNING
         write_text(table, render(read_json(options.results / "tuning.json")))

@@ -145,10 +145,12 @@ def test_other_word_vectors_are_another_trial(tmp_path, vectors, made):
     assert str(tmp_path) not in (tmp_path / "r" / "tuning.json").read_text(encoding="utf-8")
 
 
-def test_a_signal_ends_the_search_with_its_status(tmp_path, monkeypatch, capsys):
-    fit = SimpleNamespace(stopped="signal", exit_code=130)
+# The exit status is 130 after Ctrl-C and 0 after SIGTERM.
+@pytest.mark.parametrize("status", [130, 0])
+def test_a_signal_ends_the_search_with_its_status(tmp_path, monkeypatch, capsys, status):
+    fit = SimpleNamespace(stopped="signal", exit_code=status)
     monkeypatch.setattr(tune, "run_of", lambda *args, **options: SimpleNamespace(fit=fit))
-    assert agt_tune.main([*POLARITY, *folders(tmp_path)]) == 130
+    assert agt_tune.main([*POLARITY, *folders(tmp_path)]) == status
     assert "the same command continues" in capsys.readouterr().err
     assert not (tmp_path / "r").exists()
 
