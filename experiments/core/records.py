@@ -290,7 +290,6 @@ def count_each(
     Raises:
       ValueError: if the file has other counts for a data set, see `refuse_other`.
     """
-    counts = read_json(path) if path.exists() else {}
     for name in names:
         try:
             counted = count(name)
@@ -298,13 +297,14 @@ def count_each(
         except (FileNotFoundError, ValueError) as error:
             say(f"{name}: not counted: {error}")
             continue
+        # The file is read here, because another command may have added a count meanwhile.
+        counts = read_json(path) if path.exists() else {}
         earlier = counts.get(name)
         if earlier is not None:
             earlier = earlier | {"substitute": substitute_of(earlier)}
         refuse_other(path, f"count of {name}", earlier, counted, rerun=rerun)
-        counts[name] = counted
+        write_json(path, counts | {name: counted})
         say(f"{name}: counted")
-    write_json(path, counts)
 
 
 def _short(value: object) -> str:

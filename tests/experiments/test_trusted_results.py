@@ -14,7 +14,7 @@ from experiments.core.claims import mark
 from experiments.core.command import run_cells
 from experiments.core.comparison import compare, compare_all
 from experiments.core.paper import Cell, Claim, Job
-from experiments.core.records import Store, format_average, read_json
+from experiments.core.records import Store, count_each, format_average, read_json
 from tests.experiments._results import rendered, rows_of, store_of
 from tests.experiments._toy import PAPER as TOY
 
@@ -291,3 +291,15 @@ def test_a_count_of_other_files_does_not_replace_the_one_that_is_there(tmp_path,
     message = told(tables, args, capsys)
     assert "table1.json has another count of trec" in message
     assert (tmp_path / "table1.json").read_bytes() == before
+
+
+def test_counts_that_two_commands_add_at_once_are_all_kept(tmp_path):
+    path = tmp_path / "counts.json"
+
+    def count(name):
+        # Another command ends while this one counts.
+        count_each(path, ["other"], lambda _: {"n": 2}, rerun=False)
+        return {"n": 1}
+
+    count_each(path, ["trec"], count, rerun=False)
+    assert read_json(path) == {"other": {"n": 2}, "trec": {"n": 1}}
