@@ -22,7 +22,7 @@ include_patterns = [
     "docs/**",
     "notebooks/*.ipynb",
     "experiments/results/**/RESULTS.md",
-    "experiments/results/ga_net/TUNING.md",
+    "experiments/results/**/TUNING.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
 ]
