@@ -243,12 +243,8 @@ def _score(record: Record, row: np.ndarray) -> float:
 
 def last_accuracy(record: Record) -> float | None:
     """Returns the test accuracy at the last step, or None if the record does not have it."""
-    if "test_last" in record:
-        accuracy: float | None = record["test_last"].get("accuracy")
-        return accuracy
-    # The parameters that validation chose may be those of the last step.
-    is_last = "steps" in record and record.get("best_step") == record["steps"]
-    return record["test"].get("accuracy") if is_last else None
+    accuracy: float | None = record.get("test_last", {}).get("accuracy")
+    return accuracy
 
 
 def _test(

@@ -368,7 +368,8 @@ class Store:
     """A folder of run records.
 
     A record that is older than an option of its configuration is read with the default of the
-    option.
+    option. A record without the test results of the last step has those of the best step if
+    validation chose the last step.
 
     The methods take `data`, the name of a data set, `variant`, the name of a system's records, and
     `seed`.
@@ -398,8 +399,11 @@ class Store:
         return self._complete(read_json(path, *self.keys), data)
 
     def _complete(self, record: Record, data: str) -> Json:
-        """Returns a record with the defaults of the options that are newer than the record."""
-        return {**record, "config": fill_defaults(record["config"], self.default(data))}
+        """Returns a record with the entries that are newer than the record."""
+        config = fill_defaults(record["config"], self.default(data))
+        is_last = "steps" in record and record.get("best_step") == record["steps"]
+        last = {"test_last": record["test"]} if is_last and "test" in record else {}
+        return {**last, **record, "config": config}
 
     def diverged_path(self, data: str, variant: str, seed: int) -> Path:
         """Returns the path of the record of a run that diverged, which has no results."""

@@ -80,6 +80,8 @@ TOP_GROUPS = {
 """The classes of each group. They are inferred, because the paper only has the names and sizes of
 groups."""
 
+PROBE_SENTENCES = 100_000
+"""The number of training sentences of a probe of SentEval."""
 SMALL_PROBE = "fewer sentences than SentEval's 100,000, 10,000 and 10,000"
 REORDERING_SUBSTITUTES = {
     "files": "sentences of other files, reordered by the published procedure, where the paper has "

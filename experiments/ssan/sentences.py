@@ -180,8 +180,8 @@ def probe(config: ProbeConfig) -> Experiment:
     train, validation, test = in_batches(texts.splits, config.data)
     training = texts.splits["train"]
     classes = training.info.class_names
-    # The remark belongs to the record only if the texts are not the official files.
-    small = None if texts.substitute is None else reported.SMALL_PROBE
+    # The official files have as many sentences, so the remark is of other files with fewer.
+    small = reported.SMALL_PROBE if len(training) < reported.PROBE_SENTENCES else None
     return Experiment(
         task=models.SSANProbeTask(
             models.SSANProbe(config.model, len(texts.vocabulary), len(classes))

@@ -7,7 +7,7 @@ import pytest
 
 from experiments.core.comparison import compare, sentence
 from experiments.core.curves import results_on_test
-from experiments.core.records import best, check_one_kind
+from experiments.core.records import Store, best, check_one_kind, write_json
 from experiments.core.text import SPLITS, correct_string, digest_of_test, in_batches
 from gatedjax.data import Encoded, Source, SourceInfo
 from gatedjax.training import OptimizerConfig, TrainConfig, fit, make_parallel
@@ -81,10 +81,14 @@ def test_a_single_seed_has_a_difference_and_no_interval():
     assert sentence("d", "A", "B", found) == ("d, A minus B: +0.5000 (accuracy), these runs (n=1).")
 
 
-def test_the_score_of_a_seed_is_its_recorded_accuracy_and_the_last_step_stands_beside():
+def test_the_score_of_a_seed_is_its_recorded_accuracy_and_the_last_step_stands_beside(tmp_path):
     def made(seed, correct, mean, last=None, **more):
         ended = {} if last is None else {"test_last": {"accuracy": last}}
-        return classifier(seed, correct) | {"test": {"accuracy": mean}} | ended | more
+        whole = classifier(seed, correct) | {"test": {"accuracy": mean}} | ended | more
+        write_json(store.path("d", "c", seed), whole)
+        return store.get("d", "c", seed)
+
+    store = Store(tmp_path, keys=("config",))
 
     first = [made(s, "1100", 0.6 + s / 100, 0.8) for s in (0, 1, 2)]
     second = [made(s, "1000", 0.25, best_step=9, steps=9) for s in (0, 1, 2)]
@@ -93,7 +97,7 @@ def test_the_score_of_a_seed_is_its_recorded_accuracy_and_the_last_step_stands_b
     np.testing.assert_allclose(found.by_seed, [0.35, 0.36, 0.37])
     # parameters of the last step that validation chose are also those of the last step
     np.testing.assert_allclose(found.last.difference, 0.55)
-    earlier = [record | {"best_step": 5} for record in second]
+    earlier = [made(s, "1000", 0.25, best_step=5, steps=9) for s in (0, 1, 2)]
     assert compare(first, earlier).last is None
 
 
