@@ -215,11 +215,9 @@ class Finding:
             if case.is_lost:
                 remarks.append(COLLAPSED)
             elif not case.has_verdict:
-                remarks.append(f"{case.seeds} seed{'s' * (case.seeds > 1)}")
-            elif self.last is not None and self.last != self.chosen:
-                remarks.append(
-                    f"{self.chosen} where validation chose, {self.last} at the last step"
-                )
+                remarks.append(f"these runs, {case.seeds} seed{'s' * (case.seeds > 1)}")
+            else:
+                remarks += self._checkpoints
             # "Excluded" would otherwise hide that the claim holds, but with a smaller difference.
             if self.word == "excluded" and case.is_smaller:
                 remarks.append(
@@ -229,14 +227,23 @@ class Finding:
             remarks += case.remarks
         return f"{label} ({', '.join(remarks)})" if remarks else label
 
+    @property
+    def _checkpoints(self) -> list[str]:
+        """A note if the result does not hold, or is not known, for the parameters of both steps."""
+        if self.last is None:
+            return ["only where validation chose"]
+        if self.last == self.chosen:
+            return []
+        return [f"{self.chosen} where validation chose, {self.last} at the last step"]
+
     def cells(self) -> list[str]:
         """Returns the row of the table of claims."""
         case = self.case
         notes = [] if case.has_verdict or not case.seeds else [these_runs(case.seeds)]
         if case.is_lost:
             notes = [COLLAPSED]
-        if self.last not in (None, self.chosen):
-            notes.append(f"{self.chosen} where validation chose, {self.last} at the last step")
+        if case.has_verdict:
+            notes += self._checkpoints
         row = [case.claim, case.label, "; ".join((mark(self.word), *notes, *case.remarks))]
         row += ["-" if case.paper is None else case.size(case.paper)]
         if not case.seeds or case.is_lost:
@@ -318,6 +325,7 @@ class Number:
       paper: the paper's number.
       ours: the mean over our runs that did not collapse.
       interval: the 95 % interval of our mean, by Student's t over the seeds; None with one seed.
+      seeds: the number of our runs.
       text: our mean, deviation and number of runs.
       is_method: True for the paper's method, False for its baselines.
       unit: "points", or a metric that is better when it is lower, such as "perplexity".
@@ -331,8 +339,19 @@ class Number:
     text: str
     is_method: bool
     interval: tuple[float, float] | None = None
+    seeds: int = 0
     unit: str = "points"
     remark: str = ""
+
+    @property
+    def word(self) -> Word | None:
+        """The result for a number of the method; None for a baseline and for too few seeds."""
+        if not self.is_method or self.interval is None or self.seeds < SEEDS:
+            return None
+        low, high = self.interval
+        # A metric other than points is better when it is lower.
+        reaches = high >= self.paper if self.unit == "points" else low <= self.paper
+        return "reproduced" if reaches else "excluded"
 
 
 def number_of(
@@ -373,6 +392,7 @@ def number_of(
             text=format_average(records, value, 2),
             is_method=is_method,
             interval=_interval_over_seeds(values),
+            seeds=len(values),
             unit=unit,
             remark=remark,
         )

@@ -406,8 +406,8 @@ def _count_lacking(store: Store, rows: Sequence[TableRow]) -> Iterator[str]:
     if entries:
         yield (
             f"Of {len(records)} records {entries.count('commit')} have no commit of the program, "
-            f"and {entries.count('test digest')} have no digest of the test examples, because they "
-            "are older than these entries."
+            f"and {entries.count('test digest')} have no digest of the test examples: they are "
+            "older than these entries, or their task has no classes."
         )
 
 

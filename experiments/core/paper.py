@@ -22,12 +22,14 @@ from experiments.core.records import (
     Records,
     Store,
     alive,
+    read_json,
     write_results,
 )
 from gatedjax import analysis
 from gatedjax._utils.options import Several, Unset
 
 TUNING = "TUNING.md"
+TRIALS = "tuning.json"
 """The page of a folder of results that lists the trials of a search for settings."""
 
 
@@ -350,8 +352,6 @@ class Claim:
         of the claim, in points, or for language models in nats per token; None if the paper gives
         no size.
       units: the unit of the differences by data set, if it is not points of accuracy.
-      equal_search: True if the settings of all systems come from searches of the same size. If they
-        differ otherwise, the results say so.
       find: a function of (claim, store) that returns cases, for a claim without rows in a table.
     """
 
@@ -362,7 +362,6 @@ class Claim:
     flip: bool = False
     paper: Callable[[str, str], float | None] = lambda data, variant: None
     units: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    equal_search: bool = False
     find: Callable[[str, Store], Iterable[Case]] | None = None
 
     def cases(self, paper: "Paper", store: Store) -> list[Case]:
@@ -379,12 +378,33 @@ class Claim:
                 flip=self.flip,
                 paper=self.paper(row.data, row.variant),
                 unit=self.units.get(row.data, ""),
-                equal_search=self.equal_search,
+                equal_search=_have_equal_searches(store, table, row),
             )
             for table in tables
             for row in table.rows(paper, store)
             if row.variant in self.rows and (not self.data or row.data in self.data)
         ]
+
+
+def count_trials(store: Store) -> dict[str, dict[str, int]]:
+    """Returns the numbers of trials in the folder's record of a search: {data set: {system: n}}."""
+    path = store.folder / TRIALS
+    records: Records = read_json(path) if path.exists() else []
+    counts: dict[str, dict[str, int]] = {}
+    for record in records:
+        # Earlier trials, chosen by accuracy, have no loss. No settings come from them.
+        if "loss" in record:
+            of_data = counts.setdefault(record["data"], {})
+            of_data[record["system"]] = of_data.get(record["system"], 0) + 1
+    return counts
+
+
+def _have_equal_searches(store: Store, table: Table, row: TableRow) -> bool:
+    """Returns True if the two systems of a row have the same number of recorded trials."""
+    systems = None if table.pair is None else table.pair(row.data, row.variant)
+    counts = count_trials(store).get(row.data, {})
+    numbers = {counts.get(system, 0) for system in systems or ()}
+    return len(numbers) == 1 and 0 not in numbers
 
 
 def _tables(section: Section, store: Store) -> list[Table]:
@@ -412,8 +432,8 @@ class Paper:
         baselines, with ours.
       without_numbers: a function of (store) that returns the first paragraph of a page without such
         numbers.
-      search: a sentence about the search for the settings of the presets. The page adds the name of
-        the file with its trials, if the folder has it.
+      search: a clause about the search for the settings of the presets. The page puts the number of
+        recorded trials before it, if the folder has such records.
       keys: the keys that all its records have.
       resolve: returns a configuration completed before its run, for example with the width of a
         file.
@@ -527,16 +547,24 @@ class Paper:
         """
         records = {name: store.any_of(name) for name in self.names}
         existing = {name: ours for name, ours in records.items() if ours}
-        search = f"{self.search}." if self.search else ""
-        if (store.folder / TUNING).exists():
-            search += f" `{TUNING}` in this folder lists the recorded trials."
+        search = "; ".join(filter(None, [*self._searches(store), self.search]))
         lines = [
             *summary.data_lines(self.names, existing),
             summary.vectors_line(record for ours in existing.values() for record in ours),
-            f"- Search for settings: {search.strip()}" if search else "",
+            f"- Search for settings: {search}." if search else "",
             f"- Tables without a run: {', '.join(lacking)}." if lacking else "",
         ]
         return "\n".join(line for line in lines if line)
+
+    def _searches(self, store: Store) -> Iterator[str]:
+        """Yields a sentence, without its point, on the recorded trials of the folder."""
+        labels: dict[tuple[int, ...], list[str]] = {}
+        for data, counts in count_trials(store).items():
+            ends = sorted({min(counts.values()), max(counts.values())})
+            labels.setdefault(tuple(ends), []).append(self.names.get(data, data))
+        for sizes, names in sorted(labels.items()):
+            number, on = " to ".join(map(str, sizes)), summary.join(sorted(names))
+            yield f"{number} trials of each system on {on} (`{TUNING}` in this folder)"
 
     def diverged_lines(self, store: Store) -> str:
         """Returns a line for each run that ended without a result."""

@@ -25,8 +25,11 @@ RULES = (
 )
 """The rules of `claims.decide` and `claims.combine`, for the note of the table of claims."""
 NUMBERS_NOTE = (
-    "Accuracy in %, or the metric that stands beside the data. The interval is of the difference "
-    "of our mean to the paper's number, by Student's t over our seeds; the paper gives no interval."
+    "Accuracy in %, or the metric that stands beside the data, with the parameters that validation "
+    "chose. The interval is of the difference of our mean to the paper's number, by Student's t "
+    "over our seeds; the paper gives no interval. A number of the paper's method is reproduced if "
+    "the interval reaches or exceeds the paper's number, and excluded if it does not, with at "
+    f"least {SEEDS} seeds."
 )
 
 
@@ -78,6 +81,7 @@ def opening(numbers: Sequence[Number], otherwise: str) -> str:
         sentences.append(
             f"On {label} the {unit}, where less is better, is {ours}; the paper has {theirs}."
         )
+        sentences += [f"For {n.system}: {n.remark}." for n in chosen if n.remark]
     return " ".join(sentences) or otherwise
 
 
@@ -164,11 +168,13 @@ def claims_table(findings: Iterable[Finding]) -> str:
 
 def numbers_table(numbers: Sequence[Number]) -> str:
     """Returns the table of the paper's numbers and ours, as Markdown."""
-    headings = ["system", "data", "paper", "ours", "ours minus paper", "95 % interval", "remark"]
+    headings = ["system", "data", "verdict", "paper", "ours", "ours minus paper", "95 % interval"]
+    headings += ["remark"]
     rows = []
     for number in numbers:
         metric = "" if number.unit == "points" else f", {number.unit}"
-        row = [number.system, number.label + metric, f"{number.paper:g}", number.text]
+        verdict = "-" if number.word is None else mark(number.word)
+        row = [number.system, number.label + metric, verdict, f"{number.paper:g}", number.text]
         row += [f"{number.ours - number.paper:+.2f}"]
         if number.interval is None:
             row += ["-"]

@@ -12,7 +12,7 @@ from experiments.core.cli import TABLE_OPTIONS, refusals
 from experiments.core.command import run_of
 from experiments.core.config import Changes, Files, with_changes
 from experiments.core.kinds import Config, Json, Record, Records
-from experiments.core.paper import TUNING, Paper
+from experiments.core.paper import TRIALS, TUNING, Paper
 from experiments.core.records import RESULTS, read_json, write_json, write_text
 from gatedjax import analysis
 from gatedjax._utils.cpu import prepare_cpu
@@ -176,7 +176,7 @@ def run_trials(
     Returns:
       The exit status if a signal stopped a trial (after SIGTERM it is 0), else None.
     """
-    path = options.results / "tuning.json"
+    path = options.results / TRIALS
     for trial in trials:
         # Trials of earlier versions were chosen by accuracy. They stay in the file, but they do not
         # replace a trial chosen by loss.
@@ -246,6 +246,6 @@ def tune(
         if status is not None:
             return status
         table = options.results / TUNING
-        write_text(table, render(read_json(options.results / "tuning.json")))
+        write_text(table, render(read_json(options.results / TRIALS)))
     say(f"wrote {table}")
     return 0

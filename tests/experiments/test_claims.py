@@ -1,16 +1,20 @@
 """The first sections of RESULTS.md: a word for each claim, from comparisons and records."""
 
 import dataclasses
+import importlib
 import math
 import re
+import shutil
 
 import pytest
 
+from experiments.agt.paper import PAPER as AGT
 from experiments.core import chart, claims, summary
 from experiments.core.comparison import compare
-from experiments.core.paper import Claim, Table
-from experiments.core.records import Store
+from experiments.core.paper import TRIALS, Claim, Table, count_trials
+from experiments.core.records import RESULTS, Store, read_json, write_json
 from gatedjax.analysis import TwoWay
+from tests.conftest import ROOT
 from tests.experiments._toy import PAPER
 
 
@@ -18,7 +22,8 @@ def records(*rights, **more):
     """Records of one system by seed, from how many of 40 examples are right."""
     return [
         {"seed": seed, "data": "x", "correct": "1" * n + "0" * (40 - n), "test_n": 40, **more}
-        | {"config": {"data": {}, "train": {}}, "test": {"accuracy": n / 40}}
+        | {"config": {"data": {}, "train": {}}}
+        | {key: {"accuracy": n / 40} for key in ("test", "test_last")}
         for seed, n in enumerate(rights)
     ]
 
@@ -72,8 +77,8 @@ def test_a_claim_holds_where_validation_chose_and_at_the_last_step_or_is_undecid
     [
         (records(38, 38, 39), "reproduced", "excluded", "TREC"),
         (records(2, 2, 3), "excluded", "reproduced", "TREC"),
-        (records(38, 38), "undecided", "undecided", "TREC (2 seeds)"),
-        (records(38), "undecided", "undecided", "TREC (1 seed)"),
+        (records(38, 38), "undecided", "undecided", "TREC (these runs, 2 seeds)"),
+        (records(38), "undecided", "undecided", "TREC (these runs, 1 seed)"),
         (records(20, 20, 21, predicted_classes=[40, 0]), "undecided", "undecided",
          "TREC (collapsed)"),
     ],
@@ -151,13 +156,21 @@ def test_a_line_names_every_data_set_once_in_the_order_of_the_words():
     case = claims.Case(claim="c", label="A", seeds=3, difference=2.0, test=interval(1, 3), paper=2)
     findings = [
         claims.Finding(case=dataclasses.replace(case, label="A", seeds=0), word="not run"),
-        claims.Finding(case=dataclasses.replace(case, label="B"), word="reproduced"),
+        claims.Finding(
+            case=dataclasses.replace(case, label="B"), word="reproduced", chosen="reproduced"
+        ),
         claims.Finding(case=dataclasses.replace(case, label="C", seeds=1), word="undecided"),
-        claims.Finding(case=dataclasses.replace(case, label="D"), word="reproduced"),
+        claims.Finding(
+            case=dataclasses.replace(case, label="D"),
+            word="reproduced",
+            chosen="reproduced",
+            last="reproduced",
+        ),
     ]
     reproduced, undecided, not_run = map(claims.mark, ("reproduced", "undecided", "not run"))
     assert summary.line("X is better than Y", findings) == (
-        f"- X is better than Y: {reproduced} on B and D; {undecided} on C (1 seed); {not_run} on A."
+        f"- X is better than Y: {reproduced} on B (only where validation chose) and D; {undecided} "
+        f"on C (these runs, 1 seed); {not_run} on A."
     )
     assert summary.count(findings) == (
         "**Of 4 comparisons 2 are reproduced, none is excluded, 1 is undecided and 1 was not "
@@ -183,7 +196,8 @@ def test_an_excluded_size_is_shown_where_a_smaller_difference_remains(low, high,
     case = claims.Case(
         claim="c", label="D", seeds=3, difference=middle, test=interval(low, high), paper=paper
     )
-    assert claims.Finding(case=case, word="excluded").place == place
+    finding = claims.Finding(case=case, word="excluded", chosen="excluded", last="excluded")
+    assert finding.place == place
 
 
 def test_a_mark_has_its_word_a_sign_and_a_class_for_its_colour():
@@ -224,7 +238,64 @@ def test_a_page_opens_with_the_papers_numbers_and_ours():
     assert "4.0 points below" in summary.opening([number("M", 5.0, 9.0, True)], "")
     assert summary.opening([], "none") == "none"
     table = summary.numbers_table([number("M", 1.5, 2.0, True, remark="averaged"), numbers[2]])
-    assert re.search(r"\| M +\| A +\| +2 \| +1.5 \| +-0.50 \| -.*\| averaged +\|", table)
+    assert re.search(r"\| M +\| A +\| - +\| +2 \| +1.5 \| +-0.50 \| -.*\| averaged +\|", table)
+    remark = summary.opening([number("M", 1.5, 2.0, True, unit="nats", remark="averaged")], "")
+    assert remark.endswith("the paper has 2.0. For M: averaged.")
+
+
+@pytest.mark.parametrize(
+    ("interval", "unit", "seeds", "word"),
+    [
+        ((88.0, 90.5), "points", 3, "reproduced"),
+        ((90.5, 92.0), "points", 3, "reproduced"),
+        ((88.0, 89.5), "points", 3, "excluded"),
+        ((88.0, 89.5), "perplexity", 3, "reproduced"),
+        ((90.5, 92.0), "perplexity", 3, "excluded"),
+        ((88.0, 89.5), "points", 2, None),
+        (None, "points", 1, None),
+    ],
+)
+def test_a_number_of_the_method_reaches_the_papers_or_not(interval, unit, seeds, word):
+    more = {"interval": interval, "unit": unit, "seeds": seeds}
+    assert number("M", 89.0, 90.0, True, **more).word == word
+    assert number("B", 89.0, 90.0, False, **more).word is None
+
+
+def test_systems_with_as_many_trials_have_equal_searches(tmp_path):
+    def remarks():
+        findings = AGT.findings(AGT.store(tmp_path))
+        return {finding.case.claim: finding.case.remarks for finding in findings}
+
+    source = RESULTS / "agt" / "joined_400d"
+    shutil.copytree(source / "runs", tmp_path / "runs")
+    average = "AGT is better than the mean of the word vectors"
+    assert remarks()[average] == ("settings differ",)
+    trials = read_json(source / TRIALS)
+    write_json(tmp_path / TRIALS, trials)
+    assert set(remarks().values()) == {()}
+    assert count_trials(AGT.store(tmp_path))["sst1"]["average"] == 6
+    place = next(i for i, trial in enumerate(trials) if trial["system"] == "average")
+    write_json(tmp_path / TRIALS, trials[:place] + trials[place + 1 :])
+    assert remarks()[average] == ("settings differ",)
+
+
+@pytest.mark.parametrize("name", ["ga_net", "agt", "rau", "ga_reader", "ssan"])
+def test_the_verdicts_of_a_page_are_those_of_its_records(name):
+    """No verdict is missing from the tables; that of the accuracy is of the records."""
+    paper = importlib.import_module(f"experiments.{name}.paper").PAPER
+    folders = [folder.parent for folder in (RESULTS / name).rglob("runs")]
+    words = {finding.word for folder in folders for finding in paper.findings(paper.store(folder))}
+    page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    believe = page.split("## What to believe now\n")[1].split("\n## ")[0]
+    numbers = paper.numbers(paper.store(RESULTS / name))
+    for bullet in believe.split("\n- ")[1:]:
+        word = next((word for word in claims.WORDS if claims.mark(word) in bullet), None)
+        if "**Its accuracy**" in bullet:
+            of_method = {n.word for n in numbers if n.is_method and n.unit == "points"}
+            assert word == ("excluded" if "excluded" in of_method else "reproduced")
+            assert None not in of_method
+        elif word is not None:
+            assert word in words, bullet
 
 
 def test_numbers_are_of_runs_on_the_papers_data_that_learned():
