@@ -37,8 +37,9 @@ from gatedjax.functional import RAUAttention
 
 LANGUAGE = reported.LANGUAGE
 CELLS = tuple(reported.CELLS)
-# Both settings of PTB small were found on its validation text: the mean of the parameters over some
-# 1,000 steps is best after four or five epochs, and at the learning rate 1 a GRU is unstable.
+# These settings of PTB small were found on its validation text: the mean of the parameters over
+# some 1,000 steps is best after four to six epochs, and at the learning rate 1 a GRU is unstable
+# and a RAU worse.
 AVERAGED: Changes = {"train.optimizer.ema_decay": 0.999, "train.early_stop_patience": 2}
 """Changes for PTB small: a moving average of the parameters."""
 SLOWER: Changes = {"train.optimizer.learning_rate": 0.5}
@@ -48,14 +49,12 @@ SYSTEMS = [
         name,
         title,
         {"model.cell": name},
-        tuned={"ptb_small": {**AVERAGED, **(SLOWER if name == "gru" else {})}},
+        tuned={"ptb_small": {**AVERAGED, **({} if name == "lstm" else SLOWER)}},
     )
     for name, title in reported.CELLS.items()
 ]
-SLOWER_RAU = Variant(
-    "rau_slower", reported.CELLS["rau"], {"model.cell": "rau", **AVERAGED, **SLOWER}
-)
-"""The RAU with the GRU's settings of PTB small."""
+FASTER_RAU = Variant("rau_faster", reported.CELLS["rau"], {"model.cell": "rau", **AVERAGED})
+"""The averaged RAU at the paper's learning rate of PTB small."""
 # The paper's equation 6 leaves these forms of the attention open (spec section 3). The form
 # "sigmoid" is not rescaled, because its weights have no fixed sum.
 HEAVY: tuple[RAUAttention, ...] = ("matrix",)
@@ -93,7 +92,7 @@ LONG_SYSTEMS = [
     for name, title in reported.CELLS.items()
 ]
 RATES = [at_rate(cell, rate) for rate in reported.LEARNING_RATES.values() for cell in CELLS]
-VARIANTS = (*SYSTEMS, *LONG_SYSTEMS, SLOWER_RAU, *RATES, *FORMS)
+VARIANTS = (*SYSTEMS, *LONG_SYSTEMS, FASTER_RAU, *RATES, *FORMS)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -212,8 +211,8 @@ PAIRED = Table(
     title="Table 1, paired tests",
     note="For classifiers the difference is that of the accuracy, and McNemar's test is exact "
     "and compares each pair of runs with the same seed. For PTB it is the difference of the "
-    "negative log-likelihood of windows of the test text, in nats per token. RAU and GRU have "
-    "different learning rates on PTB small (1 and 0.5), so that their settings are not equal.",
+    "negative log-likelihood of windows of the test text, in nats per token. On PTB small the "
+    "LSTM has the learning rate 1, RAU and GRU have 0.5.",
     data=reported.DATA,
     variants=("gru", "lstm"),
     seen=CELLS,
@@ -324,7 +323,7 @@ TABLE4 = Table(
     title="Table 4: settings of PTB",
     note="The decay 1/1.5 is taken as a misprint of 1/1.15. Our rows are the presets. Table 1 "
     "averages the parameters of PTB small, stops two epochs after the best, and has a learning "
-    "rate of 0.5 for the GRU.",
+    "rate of 0.5 for RAU and GRU.",
     about="settings of PTB (trains nothing)",
     body=lambda store: table4(),
     after=lambda job: say(table4()),
@@ -432,16 +431,17 @@ LONG_TABLE = Table(
         at_last("95 % interval", 1),
     ),
 )
-SLOWER_TABLE = Table(
-    title="PTB small: RAU at the GRU's learning rate",
-    note="Table 1 has the learning rate 1 for the RAU and 0.5 for the GRU. Here both have 0.5, and "
-    "all other settings are equal too. The tests compare with the GRU, in nats per token, where "
-    "less is better. No claim uses this table.",
-    about="RAU on PTB small at the GRU's learning rate",
+FASTER_TABLE = Table(
+    title="PTB small: RAU at the paper's learning rate",
+    note="Table 1 has the learning rate 0.5 for RAU and GRU, and their other settings are equal. "
+    "At the paper's learning rate 1, with the moving average, the RAU is worse on the validation "
+    "text. The tests compare with the GRU of table 1, in nats per token, where less is better. No "
+    "claim uses this table.",
+    about="RAU on PTB small at the paper's learning rate",
     data=("ptb_small",),
-    variants=("rau", SLOWER_RAU.name, "gru"),
-    seen=(SLOWER_RAU.name,),
-    trained=lambda job, data: [SLOWER_RAU],
+    variants=("rau", FASTER_RAU.name, "gru"),
+    seen=(FASTER_RAU.name,),
+    trained=lambda job, data: [FASTER_RAU],
     pair=lambda data, name: None if name == "gru" else (name, "gru"),
     columns=(
         *(c.data(), CELL),
@@ -489,8 +489,8 @@ def report(console: Console, records: Records, workdir: Path) -> None:
 
 
 def paper_recipe(store: Store) -> str:
-    """Returns a remark on PTB small: our average of the parameters, and RAU without it."""
-    remark = "with a moving average and an early stop, which the paper does not have"
+    """Returns a remark on PTB small: how our recipe differs, and RAU by the paper's."""
+    remark = "with a moving average, a lower learning rate and an early stop"
     records = store.all("ptb_small", "rau_lr1")
     if not records:
         return remark
@@ -551,11 +551,11 @@ PAPER = Paper(
         "variants": ATTENTION,
         "matched": MATCHED,
         "long": LONG_TABLE,
-        "slower": SLOWER_TABLE,
+        "faster": FASTER_TABLE,
     },
     page=(
         *(TABLE1, PAIRED, TRAINING, TABLE2, OTHERS, TABLE3, TABLE4),
-        *(LEARNING_RATES, ATTENTION, MATCHED, LONG_TABLE, SLOWER_TABLE, FIGURES, RUNS),
+        *(LEARNING_RATES, ATTENTION, MATCHED, LONG_TABLE, FASTER_TABLE, FIGURES, RUNS),
     ),
     claims=tuple(
         Claim(

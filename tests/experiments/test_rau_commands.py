@@ -152,7 +152,7 @@ def test_matrix_is_left_out_unless_it_is_asked_for(capsys):
         ({"what": "table3"}, ["mnist-rau"]),
         ({"what": "figure5"}, ["fashion_mnist-rau_long"]),
         ({"what": "long"}, ["mnist-rau_long", "fashion_mnist-rau_long"]),
-        ({"what": "slower"}, ["ptb_small-rau_slower"]),
+        ({"what": "faster"}, ["ptb_small-rau_faster"]),
         ({"what": "figure6", "data": ("ptb_small",)}, ["ptb_small-rau"]),
         ({"what": "figure7"}, ["imdb-rau_lr1e-5"]),
         ({"what": "learning_rates"}, [f"imdb-rau_lr{r}" for r in ("1e-3", "1e-4", "1e-5")]),
