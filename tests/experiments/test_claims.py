@@ -283,8 +283,12 @@ def test_systems_with_as_many_trials_have_equal_searches(tmp_path):
 def test_the_verdicts_of_a_page_are_those_of_its_records(name):
     """No verdict is missing from the tables; that of the accuracy is of the records."""
     paper = importlib.import_module(f"experiments.{name}.paper").PAPER
-    folders = [folder.parent for folder in (RESULTS / name).rglob("runs")]
-    words = {finding.word for folder in folders for finding in paper.findings(paper.store(folder))}
+    stores = [paper.store(folder.parent) for folder in (RESULTS / name).rglob("runs")]
+    findings = [finding for store in stores for finding in paper.findings(store)]
+    words = {finding.word for finding in findings}
+    # docs/papers.md: a correction over all pages of a paper gives the same words
+    together = claims.judge([finding.case for finding in findings])
+    assert [finding.word for finding in together] == [finding.word for finding in findings]
     page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
     believe = page.split("## What to believe now\n")[1].split("\n## ")[0]
     numbers = paper.numbers(paper.store(RESULTS / name))
