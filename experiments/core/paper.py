@@ -564,7 +564,8 @@ class Paper:
             labels.setdefault(tuple(ends), []).append(self.names.get(data, data))
         for sizes, names in sorted(labels.items()):
             number, on = " to ".join(map(str, sizes)), summary.join(sorted(names))
-            yield f"{number} trials of each system on {on} (`{TUNING}` in this folder)"
+            trials = "trial" if sizes == (1,) else "trials"
+            yield f"{number} {trials} of each system on {on} (`{TUNING}` in this folder)"
 
     def diverged_lines(self, store: Store) -> str:
         """Returns a line for each run that ended without a result."""

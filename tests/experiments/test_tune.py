@@ -12,6 +12,7 @@ from experiments.agt.tune import TuneConfig, trials
 from experiments.core import tune
 from experiments.core.command import options_of
 from experiments.core.paper import Job
+from experiments.core.records import write_json
 from experiments.ga_net import tune as ga_net_tune
 from tests.conftest import ROOT
 from tests.experiments._commands import refused
@@ -206,7 +207,17 @@ def test_only_the_ablation_uses_a_search(tmp_path, capsys):
 
 
 def test_the_page_of_a_folder_names_its_search(tmp_path):
-    store = PAPER.store(tmp_path)
-    assert "TUNING.md" not in PAPER.conditions(store, [])
-    (tmp_path / "TUNING.md").write_text("# Trials\n", encoding="utf-8")
-    assert "have no record. `TUNING.md` in this folder lists" in PAPER.conditions(store, [])
+    def search():
+        (line,) = PAPER.conditions(PAPER.store(tmp_path), []).splitlines()
+        return line
+
+    presets = "the trials behind the presets (moving average, learning rates, word vectors) have no"
+    assert search() == f"- Search for settings: {presets} record."
+    trials = [("sst1", "agt"), ("sst1", "agt"), ("sst1", "average"), ("trec", "agt")]
+    records = [{"data": data, "system": system, "loss": 1.0} for data, system in trials]
+    # a trial that was chosen by accuracy has no loss, and no settings come from it
+    write_json(tmp_path / "tuning.json", [*records, {"data": "sst2", "system": "agt"}])
+    assert search() == (
+        "- Search for settings: 1 trial of each system on TREC (`TUNING.md` in this folder); "
+        f"1 to 2 trials of each system on SST-1 (`TUNING.md` in this folder); {presets} record."
+    )
