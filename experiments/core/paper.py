@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -28,9 +29,10 @@ from experiments.core.records import (
 from gatedjax import analysis
 from gatedjax._utils.options import Several, Unset
 
-TUNING = "TUNING.md"
 TRIALS = "tuning.json"
-"""The page of a folder of results that lists the trials of a search for settings."""
+"""The records of the trials of a search for settings, in a folder of results."""
+TUNING = "TUNING.md"
+"""The page of a folder of results that lists these trials."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -369,6 +371,7 @@ class Claim:
         if self.find is not None:
             return list(self.find(self.says, store))
         tables = () if self.table is None else _tables(self.table, store)
+        trials = count_trials(store)
         return [
             claims.case_of(
                 self.says,
@@ -378,7 +381,7 @@ class Claim:
                 flip=self.flip,
                 paper=self.paper(row.data, row.variant),
                 unit=self.units.get(row.data, ""),
-                equal_search=_have_equal_searches(store, table, row),
+                equal_search=_have_equal_searches(trials, table, row),
             )
             for table in tables
             for row in table.rows(paper, store)
@@ -386,24 +389,28 @@ class Claim:
         ]
 
 
-def count_trials(store: Store) -> dict[str, dict[str, int]]:
-    """Returns the numbers of trials in the folder's record of a search: {data set: {system: n}}."""
-    path = store.folder / TRIALS
+def read_trials(folder: Path) -> Records:
+    """Returns the recorded trials of a folder of results, or none before the first trial."""
+    path = folder / TRIALS
     records: Records = read_json(path) if path.exists() else []
-    counts: dict[str, dict[str, int]] = {}
-    for record in records:
+    return records
+
+
+def count_trials(store: Store) -> dict[str, Counter[str]]:
+    """Returns the numbers of trials in the folder's record of a search: {data set: {system: n}}."""
+    counts: dict[str, Counter[str]] = {}
+    for record in read_trials(store.folder):
         # Earlier trials, chosen by accuracy, have no loss. No settings come from them.
         if "loss" in record:
-            of_data = counts.setdefault(record["data"], {})
-            of_data[record["system"]] = of_data.get(record["system"], 0) + 1
+            counts.setdefault(record["data"], Counter())[record["system"]] += 1
     return counts
 
 
-def _have_equal_searches(store: Store, table: Table, row: TableRow) -> bool:
+def _have_equal_searches(trials: Mapping[str, Counter[str]], table: Table, row: TableRow) -> bool:
     """Returns True if the two systems of a row have the same number of recorded trials."""
     systems = None if table.pair is None else table.pair(row.data, row.variant)
-    counts = count_trials(store).get(row.data, {})
-    numbers = {counts.get(system, 0) for system in systems or ()}
+    counts = trials.get(row.data, Counter())
+    numbers = {counts[system] for system in systems or ()}
     return len(numbers) == 1 and 0 not in numbers
 
 
@@ -563,9 +570,9 @@ class Paper:
             ends = sorted({min(counts.values()), max(counts.values())})
             labels.setdefault(tuple(ends), []).append(self.names.get(data, data))
         for sizes, names in sorted(labels.items()):
-            number, on = " to ".join(map(str, sizes)), summary.join(sorted(names))
+            number, data = " to ".join(map(str, sizes)), summary.join(sorted(names))
             trials = "trial" if sizes == (1,) else "trials"
-            yield f"{number} {trials} of each system on {on} (`{TUNING}` in this folder)"
+            yield f"{number} {trials} of each system on {data} (`{TUNING}` in this folder)"
 
     def diverged_lines(self, store: Store) -> str:
         """Returns a line for each run that ended without a result."""

@@ -12,7 +12,7 @@ from experiments.core.cli import TABLE_OPTIONS, refusals
 from experiments.core.command import run_of
 from experiments.core.config import Changes, Files, with_changes
 from experiments.core.kinds import Config, Json, Record, Records
-from experiments.core.paper import TRIALS, TUNING, Paper
+from experiments.core.paper import TRIALS, TUNING, Paper, read_trials
 from experiments.core.records import RESULTS, read_json, write_json, write_text
 from gatedjax import analysis
 from gatedjax._utils.cpu import prepare_cpu
@@ -180,7 +180,9 @@ def run_trials(
     for trial in trials:
         # Trials of earlier versions were chosen by accuracy. They stay in the file, but they do not
         # replace a trial chosen by loss.
-        records_of_kind = [r for r in _read_trials(path) if ("loss" in r) == trial.by_loss]
+        records_of_kind = [
+            r for r in read_trials(options.results) if ("loss" in r) == trial.by_loss
+        ]
         if any(record.items() >= trial.key.items() for record in records_of_kind):
             continue
         say(f"{options.data}, {options.system}: {trial.key['values']}")
@@ -196,14 +198,8 @@ def run_trials(
         record = {**trial.key, **figures, "best_step": result.fit.best_step}
         # The file is written after each trial, so that an interrupted search loses only the trial
         # in progress. It is read again, because another search may have added a trial meanwhile.
-        write_json(path, [*_read_trials(path), record])
+        write_json(path, [*read_trials(options.results), record])
     return None
-
-
-def _read_trials(path: Path) -> Records:
-    """Returns the records in tuning.json, or none before the first trial."""
-    records: Records = read_json(path) if path.exists() else []
-    return records
 
 
 def render_page(
