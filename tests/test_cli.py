@@ -343,24 +343,3 @@ def test_the_version_needs_no_parser():
         "main(['--version']); main(['--help']); assert 'tyro' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
-
-
-def test_a_removed_option_that_is_switched_off_is_ignored():
-    read = ["--train.optimizer.no-lazy_rows", "--train.no-progress", "--model.no_post_tanh"]
-    read += ["--model", "ganet"]
-    _, _, options = train._parse(["x.csv", "--out", "m", *read])
-    assert options.training == {"progress": False}
-    assert options.network == {"post_tanh": False}
-
-
-@pytest.mark.parametrize("option", ["lazy-rows", "lazy_rows=True"])
-@pytest.mark.parametrize(
-    ("module", "args"),
-    [("gatedjax.__main__", ["train", "x.csv", "--out", "m"]), ("experiments.ga_net.__main__", [])],
-)
-def test_a_removed_option_is_explained_in_a_line(module, args, option, capsys):
-    with pytest.raises(SystemExit) as stop:
-        importlib.import_module(module).main([*args, f"--train.optimizer.{option}"])
-    (line,) = capsys.readouterr().err.splitlines()
-    assert stop.value.code == 2
-    assert line.startswith("error: --train.optimizer.lazy-rows was removed in 0.1.0: every ")

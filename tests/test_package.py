@@ -2,7 +2,6 @@
 
 import ast
 import configparser
-import importlib
 import re
 import shutil
 import subprocess
@@ -14,7 +13,6 @@ import pytest
 
 import gatedjax
 from gatedjax._utils.json import to_json
-from gatedjax._utils.removed import REMOVED
 from tests._programs import environment
 from tests.conftest import ROOT
 from tests.lower_bounds import constraints, requirements
@@ -42,9 +40,7 @@ def test_functional_imports_no_flax_and_no_other_part():
             assert not name.startswith(("flax", "optax")), (path, name)
             if name.startswith("gatedjax."):
                 # These modules import no other part of the library.
-                modules = ("removed", "old_calls", "tracing")
-                utilities = tuple(f"gatedjax._utils.{module}" for module in modules)
-                assert name.startswith(("gatedjax.functional", *utilities)), (path, name)
+                assert name.startswith(("gatedjax.functional", "gatedjax._utils.tracing"))
 
 
 def test_training_knows_no_model():
@@ -170,31 +166,9 @@ def test_numbers_that_are_not_finite_become_null():
         to_json({"a": object()})
 
 
-def test_all_deprecations_pass_through_one_function():
-    found = {path.name for path in SOURCES if "DeprecationWarning," in path.read_text("utf-8")}
-    message = "call gatedjax._utils.deprecation.warn_deprecated in place of warnings.warn"
-    assert found == {"deprecation.py"}, message
-
-
 def test_unknown_attribute_is_named():
     with pytest.raises(AttributeError, match="no attribute 'attention'"):
         _ = gatedjax.attention
-
-
-@pytest.mark.parametrize(
-    ("package", "name"), [(p, n) for p, names in REMOVED.items() for n in names]
-)
-def test_a_removed_name_says_what_replaces_it(package, name):
-    module = importlib.import_module(package)
-    reason = re.escape(f"{package}.{name} was removed in 0.1.0: {REMOVED[package][name]}")
-    with pytest.raises(ImportError, match=reason):
-        getattr(module, name)
-    with pytest.raises(ImportError, match=reason):
-        exec(f"from {package} import {name}", {})
-    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
-        _ = module.nonsense
-    if place := re.search(r"it is in ((?:gatedjax|experiments)[\w.]+)$", REMOVED[package][name]):
-        assert hasattr(importlib.import_module(place[1]), name)
 
 
 def test_a_star_import_has_the_names_that_load_on_first_use():

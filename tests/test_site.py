@@ -12,7 +12,6 @@ from xml.etree import ElementTree
 import pytest
 
 from experiments.core.claims import WORDS, mark
-from gatedjax._utils.removed import REMOVED
 from tests._programs import environment
 from tests.conftest import ROOT
 
@@ -68,15 +67,6 @@ def test_classes_that_users_only_receive_stand_beside_what_returns_them(referenc
     _, entry = lines.split("{py:class} DistanceCounts(mass: np.ndarray")
     assert "`from gatedjax.analysis._attention_mass import DistanceCounts`" in entry
     assert "{py:method} shares() -> np.ndarray\n:no-index:" in entry
-    for package, names in REMOVED.items():
-        received = {
-            kind.__name__
-            for name in reference.public().get(package, ())
-            for kind in reference.received(getattr(importlib.import_module(package), name))
-        }
-        returned = {name for name, reason in names.items() if " returns it; " in reason}
-        # `for_schedule` returns batches of any kind
-        assert returned - {"WithStep"} <= received, package
 
 
 def test_a_name_that_lacks_is_found_and_so_is_one_that_is_none(reference, tmp_path):

@@ -19,8 +19,6 @@ from pathlib import Path
 
 import equations
 
-from gatedjax._utils.removed import MOVED
-
 PAGES = Path(__file__).resolve().parent.parent / "api"
 LISTS = re.compile(r"^```\{api\} ([\w.]+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SECTIONS = ("Args", "Attributes", "Raises")
@@ -54,7 +52,7 @@ def reexported(module: types.ModuleType) -> list[str]:
         for alias in node.names
         if alias.asname == alias.name
     ]
-    return [*imported, *MOVED.get(module.__name__, ())]
+    return [*imported, *getattr(module, "_ON_FIRST_USE", ())]
 
 
 @functools.cache

@@ -13,7 +13,6 @@ from experiments.core.origins import NOT_RUN as NOT_RUN
 from experiments.core.origins import origin_of, substitute_of
 from gatedjax import analysis
 from gatedjax._utils.json import to_json_values
-from gatedjax._utils.removed import without_removed_fields
 from gatedjax._utils.terminal import say
 from gatedjax.training import TrainConfig
 from gatedjax.training.log import read_json as read_json

@@ -68,8 +68,6 @@ class ReproduceOptions:
 
 def _parse_options(args: Sequence[str]) -> ReproduceOptions:
     """Reads the options; exits with status 2 if a value cannot be used."""
-    if any(arg.partition("=")[0] == "--measure" for arg in args):
-        cli.fail("--measure is no longer an option, because no cost is estimated: leave it out")
     options = cli.parse_many(ReproduceOptions, list(args), "python -m experiments reproduce")
     cli.check_counts(options, "workers")
     if not options.hours > 0:

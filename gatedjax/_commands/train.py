@@ -15,7 +15,6 @@ from gatedjax._utils.cli import RAW_FILES, check_devices, fail, parse, program, 
 from gatedjax._utils.cpu import prepare_cpu
 from gatedjax._utils.groups import with_grouped_names
 from gatedjax._utils.options import Flag, Unset
-from gatedjax._utils.removed import without_removed_options
 from gatedjax._utils.sigterm import raise_on_sigterm
 from gatedjax._utils.terminal import say
 from gatedjax.export import ModelCard
@@ -318,7 +317,6 @@ def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, TextOptions]:
     Returns:
       The options of the command; the task, one of `_TASKS`; and the options of training.
     """
-    args = without_removed_options(args)
     for name in _option_names(args, "train"):
         if name in _SEVERAL:
             option = f"--train.{name.replace('_', '-')}"

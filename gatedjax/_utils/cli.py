@@ -109,10 +109,6 @@ def parse(
     from gatedjax._utils.cli_errors import is_option, message_of, unknown_option
     from gatedjax._utils.groups import with_grouped_names
     from gatedjax._utils.options import joined_docstrings
-    from gatedjax._utils.removed import explain_removed_option, without_removed_options
-
-    if (reason := explain_removed_option(args)) is not None:
-        fail(reason)
 
     def refuse(event: Any) -> None:
         with contextlib.suppress(AttributeError):  # tyro then prints its message in a frame
@@ -121,7 +117,6 @@ def parse(
 
     # Words after "--" are no options, so no rule for options is applied to them.
     ahead, trailing = _split(args)
-    ahead = without_removed_options(ahead)
     if "--version" in ahead:
         show_version()
     if wants_help := any(word in _HELP for word in ahead):

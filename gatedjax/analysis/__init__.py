@@ -16,9 +16,6 @@ out of range or not finite, or for an unknown option. The message names the argu
 that are allowed and the value that was passed. A section "Raises" lists only further errors.
 """
 
-import typing as _typing
-
-from gatedjax._utils.removed import removed_from as _removed_from
 from gatedjax.analysis import phrases as phrases
 from gatedjax.analysis import trees as trees
 from gatedjax.analysis._attention_mass import distance_counts as distance_counts
@@ -58,6 +55,3 @@ from gatedjax.analysis._text import write_html as write_html
 from gatedjax.analysis._tree_plots import plot_trees as plot_trees
 from gatedjax.analysis._two_way import TwoWay as TwoWay
 from gatedjax.analysis._two_way import two_way_test as two_way_test
-
-if not _typing.TYPE_CHECKING:
-    __getattr__ = _removed_from(__name__)

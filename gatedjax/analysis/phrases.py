@@ -13,9 +13,6 @@ the attention of AGT.
 Reference: Guo 2017, A Deep Network with Visual Text Composition Behavior.
 """
 
-import typing as _typing
-
-from gatedjax._utils.removed import removed_from as _removed_from
 from gatedjax.analysis._phrase_statistics import gate_histogram as gate_histogram
 from gatedjax.analysis._phrase_statistics import mean_phrase_length as mean_phrase_length
 from gatedjax.analysis._phrase_statistics import phrase_length_histogram as phrase_length_histogram
@@ -28,6 +25,3 @@ from gatedjax.analysis._phrases import runs as runs
 from gatedjax.analysis._phrases import select as select
 from gatedjax.analysis._phrases import selected_words as selected_words
 from gatedjax.analysis._phrases import trace as trace
-
-if not _typing.TYPE_CHECKING:
-    __getattr__ = _removed_from(__name__)

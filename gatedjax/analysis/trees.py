@@ -7,9 +7,6 @@
 Reference: Geng et al. 2020, How Does Selective Mechanism Improve Self-Attention Networks?, 5.2.
 """
 
-import typing as _typing
-
-from gatedjax._utils.removed import removed_from as _removed_from
 from gatedjax.analysis._brackets import PUNCTUATION as PUNCTUATION
 from gatedjax.analysis._brackets import bracket_counts as bracket_counts
 from gatedjax.analysis._brackets import bracket_scores as bracket_scores
@@ -21,6 +18,3 @@ from gatedjax.analysis._trees import from_brackets as from_brackets
 from gatedjax.analysis._trees import left_branching as left_branching
 from gatedjax.analysis._trees import random_binary as random_binary
 from gatedjax.analysis._trees import right_branching as right_branching
-
-if not _typing.TYPE_CHECKING:
-    __getattr__ = _removed_from(__name__)

@@ -13,9 +13,6 @@ Nothing here imports tensorflow_datasets or grain before a call that needs them;
 are in `gatedjax.data.builders`.
 """
 
-import typing as _typing
-
-from gatedjax._utils.removed import removed_from as _removed_from
 from gatedjax.data._load import load as load
 from gatedjax.data._load import names as names
 from gatedjax.data.account._statistics import overlap as overlap
@@ -47,6 +44,3 @@ from gatedjax.data.text._stream import ClosedVocabulary as ClosedVocabulary
 from gatedjax.data.text._stream import TokenStream as TokenStream
 from gatedjax.data.text._tokenize import tokenize as tokenize
 from gatedjax.data.text._vocabulary import Vocabulary as Vocabulary
-
-if not _typing.TYPE_CHECKING:
-    __getattr__ = _removed_from(__name__)

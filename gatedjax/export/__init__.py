@@ -6,8 +6,6 @@ No function of this package reads or writes a pickle.
 import importlib as _importlib
 import typing as _typing
 
-from gatedjax._utils.removed import removed_from as _removed_from
-
 if _typing.TYPE_CHECKING:
     from gatedjax.export._card import ModelCard as ModelCard
     from gatedjax.export._folder import load as load
@@ -74,13 +72,12 @@ __all__ = [
 ]
 
 if not _typing.TYPE_CHECKING:
-    _removed = _removed_from(__name__)
 
     def __getattr__(name):
         # Names load on first use, because a folder can be read without JAX.
         if name in _MODULES:
             return getattr(_importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
-        return _removed(name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from gatedjax._utils.parameter_names import with_current_names
 from gatedjax._utils.types import Tree
 from gatedjax._utils.write import write_atomic
 from gatedjax.export._names import Leaf, check_same, host_arrays, name_fault, unflatten
@@ -121,11 +120,8 @@ def load_params(path: str | Path, like: Tree = None) -> Tree:
         raise BadFile(f"{path}: {error}") from None
     if expected is not None:
         stated = {name: Leaf(str(x.dtype), tuple(x.shape)) for name, x in expected.items()}
-        # Version 0.1.0 changed names of parameters; files with the former names load until the
-        # next release.
-        header, _ = with_current_names(header, stated)
         check_same(header, stated, str(path))
-        return put_like(like, with_current_names(_load_arrays(path), stated)[0], "like")
+        return put_like(like, _load_arrays(path), "like")
     check_kinds(kinds, str(path))
     arrays = _load_arrays(path)
     try:

@@ -6,8 +6,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from gatedjax._utils.parameter_names import PARAMETERS, current_name
 from gatedjax._utils.types import Tree
+from gatedjax._utils.weight_names import PARAMETERS
 from gatedjax.export._names import flatten
 from gatedjax.export._torch import Block, as_array
 from gatedjax.functional import GRUWeights, LSTMWeights
@@ -167,13 +167,12 @@ def _layers_of(params: Mapping[str, Tree], kind: Kind) -> list[Tree]:
 
     `params` are the parameters of a `gatedjax.nn.LSTM` or `gatedjax.nn.GRU`, nested dicts, and
     `kind` is the class of the weights, LSTMWeights or GRUWeights. Parameters have dotted names such
-    as "layer_0.forward.kernel"; names from before version 0.1.0 are accepted until the next
-    release. Each layer is a tuple of weights: (weights,) or (forward weights, backward weights).
+    as "layer_0.forward.kernel". Each layer is a tuple: (weights,) or (forward, backward weights).
     """
     blocks: dict[tuple[int, str], dict[str, Tree]] = {}
     fields = {PARAMETERS[field]: field for field in kind._fields}
     for name, value in flatten(params, "layers").items():
-        match = _PARAMETER.fullmatch(current_name(name))
+        match = _PARAMETER.fullmatch(name)
         if match is None or match[3] not in fields:
             raise ValueError(f"layers must have only parameters of {kind.__name__}, got {name!r}")
         blocks.setdefault((int(match[1]), match[2]), {})[fields[match[3]]] = value

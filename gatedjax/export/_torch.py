@@ -18,8 +18,8 @@ from typing import NamedTuple, TypeVar
 import jax.numpy as jnp
 import numpy as np
 
-from gatedjax._utils.parameter_names import PARAMETERS
 from gatedjax._utils.types import Tree
+from gatedjax._utils.weight_names import PARAMETERS
 from gatedjax.export._names import check_same, flatten, leaves, unflatten
 from gatedjax.export._tensors import load_flat
 from gatedjax.functional import GRUWeights, LSTMWeights

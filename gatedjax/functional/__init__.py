@@ -13,9 +13,6 @@ that does not fit or a value that an option cannot have. The message names the a
 expected value and the given one. A section "Raises" lists only the errors beyond these.
 """
 
-import typing as _typing
-
-from gatedjax._utils.removed import removed_from as _removed_from
 from gatedjax.functional._attention import attention_pool as attention_pool
 from gatedjax.functional._attention import local_attention_weights as local_attention_weights
 from gatedjax.functional._bits import byte_dropout as byte_dropout
@@ -97,6 +94,3 @@ from gatedjax.functional._softmax import gated_softmax as gated_softmax
 from gatedjax.functional._softmax import length_mask as length_mask
 from gatedjax.functional._softmax import masked_softmax as masked_softmax
 from gatedjax.functional._softmax import relaxed_gated_softmax as relaxed_gated_softmax
-
-if not _typing.TYPE_CHECKING:
-    __getattr__ = _removed_from(__name__)

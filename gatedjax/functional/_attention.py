@@ -4,7 +4,6 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from gatedjax._utils.old_calls import accepts_positional, is_mask
 from gatedjax.functional._checks import (
     check_floating,
     check_mask,
@@ -72,7 +71,6 @@ def weighted_sum(states: Array, weights: Array) -> Array:
     return pooled.astype(states.dtype)
 
 
-@accepts_positional("lengths", 3, lambda args, options: not is_mask(args[3]))
 def local_attention_weights(
     scores: Float[Array, "*B T"],
     position: Float[Array, "*B"],

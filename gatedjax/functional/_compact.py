@@ -11,7 +11,6 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from gatedjax._utils.old_calls import accepts_positional, is_mask
 from gatedjax.functional._attention import weighted_sum
 from gatedjax.functional._checks import (
     check_choice,
@@ -75,7 +74,6 @@ def plan_capacity(open_counts: ArrayLike, quantile: float = 1.0, multiple: int =
     return max(math.ceil(needed / multiple), 1) * multiple
 
 
-@accepts_positional("capacity", 1, lambda args, options: not is_mask(args[1]))
 def open_indices(
     gates: Bool[Array, "*B T"] | Float[Array, "*B T"],
     mask: Bool[Array, "*B T"] | None = None,

@@ -1,14 +1,12 @@
 """Cross-entropy of a large softmax together with its linear layer, for language models."""
 
-from collections.abc import Mapping
-from typing import Any, cast
+from typing import cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from gatedjax._utils.old_calls import accepts_positional
 from gatedjax.functional._checks import (
     check_floating,
     check_integers,
@@ -22,16 +20,6 @@ from gatedjax.functional._checks import (
 from gatedjax.functional._tracing import is_known
 
 
-def _bias_is_third(args: tuple[Any, ...], options: Mapping[str, Any]) -> bool:
-    """Returns True if a call has the order of earlier releases: states, kernel, bias, targets.
-
-    `args` are the positional arguments of a call of `linear_cross_entropy`, and `options` its
-    keywords. The present order has the targets as the third argument.
-    """
-    return len(args) == 4 or (len(args) == 3 and "targets" in options)
-
-
-@accepts_positional("bias", 2, _bias_is_third)
 def linear_cross_entropy(
     states: Float[Array, "*B H"],
     kernel: Float[Array, "H V"],

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Key
 
-from gatedjax._utils.old_calls import accepts_positional
 from gatedjax._utils.tracing import check_key
 from gatedjax.functional._checks import (
     check_axis,
@@ -278,7 +277,6 @@ def gumbel_softmax(
     return _straight_through(hard.astype(soft.dtype), soft) if straight_through else soft
 
 
-@accepts_positional("key", 1)
 def sample_gates(logits: Float[Array, "..."], *, key: Key[Array, ""]) -> Float[Array, "..."]:
     """Draws hard gates g ~ Bernoulli(sigmoid(a)) as [a + L > 0].
 

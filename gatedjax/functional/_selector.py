@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from gatedjax._utils.old_calls import accepts_old_name
 from gatedjax.functional._checks import (
     check_broadcasts,
     check_floating,
@@ -146,7 +145,6 @@ def selection_counts(
     return _sum_over_keys(jnp.asarray(gates, wide_dtype(gates)), mask, pair_mask)
 
 
-@accepts_old_name("keys", "num_keys")
 def selection_statistics(
     counts: Float[Array, "B M Q"],
     mask: Bool[Array, "B Q"] | None = None,
@@ -243,7 +241,6 @@ def selection_log_prob(
     return _sum_over_keys(jax.nn.log_sigmoid(signed), mask, pair_mask)
 
 
-@accepts_old_name("keys", "num_keys")
 def mean_over_pairs(
     sums: Float[Array, "B M Q"],
     mask: Bool[Array, "B Q"] | None = None,

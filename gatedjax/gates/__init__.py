@@ -33,10 +33,9 @@ Maps from scores to gates without noise, with exact derivatives, are `sparsemax`
 `entmax`, `budget`, `soft_top_k` and `hard_top_k`; a row without a real position gives zeros.
 """
 
+import importlib as _importlib
 import typing as _typing
 
-from gatedjax._utils.removed import MOVED as _MOVED
-from gatedjax._utils.removed import removed_from as _removed_from
 from gatedjax.analysis import plot_studies as plot_studies
 from gatedjax.gates._control import Rebar as Rebar
 from gatedjax.gates._control import Relax as Relax
@@ -74,10 +73,16 @@ from gatedjax.gates._train import draw as draw
 from gatedjax.gates._train import train as train
 
 if not _typing.TYPE_CHECKING:
-    __getattr__ = _removed_from(__name__)
+    # These two need the text models, which import this package.
+    _ON_FIRST_USE = ("gate_modes", "measure")
+
+    def __getattr__(name):
+        if name in _ON_FIRST_USE:
+            return getattr(_importlib.import_module("gatedjax.text.gate_modes"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
     # `from gatedjax.gates import *` finds names that are loaded on first use only in `__all__`.
-    __all__ = [*(name for name in globals() if not name.startswith("_")), *_MOVED[__name__]]
+    __all__ = [*(name for name in globals() if not name.startswith("_")), *_ON_FIRST_USE]
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__all__})

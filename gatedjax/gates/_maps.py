@@ -7,7 +7,6 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from gatedjax._utils.old_calls import accepts_positional, is_mask
 from gatedjax.functional._checks import (
     check_axis,
     check_broadcasts,
@@ -195,9 +194,6 @@ def budget(
     return _map_to_sum(CAPPED, *_move_axis_last(scores, mask, axis), k, None, scores, axis)
 
 
-@accepts_positional(
-    "temperature", 2, lambda args, options: jnp.ndim(args[2]) == 0 and not is_mask(args[2])
-)
 def soft_top_k(
     scores: Float[Array, "..."],
     k: ArrayLike,

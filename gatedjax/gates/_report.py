@@ -11,8 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
 from gatedjax._utils.numbers import check_type
-from gatedjax._utils.old_calls import accepts_positional
-from gatedjax._utils.tracing import check_key, is_typed_or_raw_key
+from gatedjax._utils.tracing import check_key
 from gatedjax._utils.types import Json
 from gatedjax.analysis import render_table
 from gatedjax.functional._checks import wide_dtype
@@ -286,7 +285,6 @@ def rounding_tolerance(size: float, dtype: Dtype) -> float:
     return size * max(_LEAST, _ROUNDINGS * float(jnp.finfo(dtype).eps))
 
 
-@accepts_positional("key", 3, lambda args, options: is_typed_or_raw_key(args[3]))
 def report(
     loss: Loss,
     logits: Float[Array, " n"],

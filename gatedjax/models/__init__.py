@@ -5,9 +5,6 @@ and all configurations for a field that is out of range; the message names the a
 A section "Raises" lists only further errors.
 """
 
-import typing as _typing
-
-from gatedjax._utils.removed import removed_from as _removed_from
 from gatedjax.models._ga_net_task import GANetTask as GANetTask
 from gatedjax.models.agt import AGT as AGT
 from gatedjax.models.agt import AGTConfig as AGTConfig
@@ -45,6 +42,3 @@ from gatedjax.models.ssan.translation import SSANTranslatorConfig as SSANTransla
 from gatedjax.models.ssan.translation import translate as translate
 from gatedjax.models.transformer.search import beam_search as beam_search
 from gatedjax.models.transformer.search import greedy_search as greedy_search
-
-if not _typing.TYPE_CHECKING:
-    __getattr__ = _removed_from(__name__)

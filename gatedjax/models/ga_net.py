@@ -14,8 +14,6 @@ and 8 are not in this file: `GANet.__call__` passes the estimator of the configu
 `gates_on="input"` the gates also remove words from the input of the backbone, see `_ga_net_input`.
 """
 
-from typing import TYPE_CHECKING
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -24,7 +22,6 @@ from jaxtyping import Array, Float, Key
 from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._utils.field_checks import check_fields
-from gatedjax._utils.removed import removed_from
 from gatedjax._utils.types import Keywords, Output
 from gatedjax.functional._checks import wide_dtype
 from gatedjax.functional._relaxations import binarize
@@ -474,7 +471,3 @@ class GANet(nn.Module):
         """Raises ValueError for a baseline, which has no gates."""
         if self.config.system != "ganet":
             raise ValueError(f"system must be 'ganet' for gates, got {self.config.system!r}")
-
-
-if not TYPE_CHECKING:
-    __getattr__ = removed_from(__name__)

@@ -7,9 +7,6 @@ The modules raise the errors of the functions that they call. A section "Raises"
 errors that a module adds.
 """
 
-import typing as _typing
-
-from gatedjax._utils.removed import removed_from as _removed_from
 from gatedjax.nn._attention import AttentionPool as AttentionPool
 from gatedjax.nn._attention import GatePredictor as GatePredictor
 from gatedjax.nn._attention import LocalPosition as LocalPosition
@@ -27,6 +24,3 @@ from gatedjax.nn._recurrent import RAU as RAU
 from gatedjax.nn._selection import Selection as Selection
 from gatedjax.nn._selective import SelectiveSelfAttention as SelectiveSelfAttention
 from gatedjax.nn._transform import AttentionGatedTransform as AttentionGatedTransform
-
-if not _typing.TYPE_CHECKING:
-    __getattr__ = _removed_from(__name__)

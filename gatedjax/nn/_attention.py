@@ -8,9 +8,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
-from gatedjax._utils.deprecation import warn_deprecated
 from gatedjax._utils.field_checks import check_fields
-from gatedjax._utils.numbers import check_type
 from gatedjax._utils.types import Keywords
 from gatedjax.functional._checks import (
     check_choice,
@@ -201,8 +199,7 @@ class GatePredictor(nn.Module):
       kind: the network, "lstm", "fnn" or "att".
       features: hidden width (per direction for "lstm").
       positions: True if sinusoidal positions are added to the input of "att".
-      bias_init: initialiser of b; 0 opens about half of the gates. A number is a constant; numbers
-        are accepted until the next release.
+      bias_init: initialiser of b; 0 opens about half of the gates.
       dtype: dtype of the products; None means the common dtype of inputs and parameters.
       param_dtype: dtype of the parameters.
       kernel_init: initialiser of all kernels but the recurrent; None means Glorot-uniform for u and
@@ -215,22 +212,11 @@ class GatePredictor(nn.Module):
     kind: Literal["lstm", "fnn", "att"] = "lstm"
     features: int = 100
     positions: bool = True
-    bias_init: Initializer | float = ZEROS
+    bias_init: Initializer = ZEROS
     dtype: Dtype | None = None
     param_dtype: Dtype = jnp.float32
     kernel_init: Initializer | None = None
     recurrent_kernel_init: Initializer = ORTHOGONAL
-
-    def __post_init__(self) -> None:
-        if not callable(self.bias_init):
-            check_type("bias_init", self.bias_init, float)
-            warn_deprecated(
-                "A number as bias_init of GatePredictor",
-                f"pass flax.linen.initializers.constant({self.bias_init!r})",
-                stacklevel=3,
-            )
-            object.__setattr__(self, "bias_init", nn.initializers.constant(self.bias_init))
-        super().__post_init__()
 
     @nn.compact
     def __call__(

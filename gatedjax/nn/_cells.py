@@ -11,8 +11,8 @@ from jaxtyping import Array, Float
 
 from gatedjax import functional as F
 from gatedjax._utils.field_checks import check_fields
-from gatedjax._utils.parameter_names import PARAMETERS
 from gatedjax._utils.types import Tree
+from gatedjax._utils.weight_names import PARAMETERS
 from gatedjax.functional._checks import check_floating, wide_dtype
 from gatedjax.functional._rau_step import initial_state
 from gatedjax.functional._recurrence import check_width

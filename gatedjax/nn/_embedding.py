@@ -6,7 +6,6 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from gatedjax._utils.deprecation import warn_deprecated
 from gatedjax._utils.field_checks import check_fields
 from gatedjax.functional._checks import check_integers, wide_integers
 from gatedjax.functional._devices import take_rows
@@ -32,7 +31,6 @@ class WordEmbedding(nn.Module):
       frozen: True stops the gradient at the table, so that training does not change it.
       initial: pretrained vectors [num_embeddings, features] as the initial table; None draws the
         table from `embedding_init`.
-      table_init: former name of `embedding_init`.
       dtype: dtype of the result; None means the dtype of the table.
       param_dtype: dtype of the table.
       embedding_init: initialiser of a table without `initial`.
@@ -42,20 +40,9 @@ class WordEmbedding(nn.Module):
     features: int
     frozen: bool = False
     initial: Carry = None
-    table_init: Initializer | None = None
     dtype: Dtype = None
     param_dtype: Dtype = jnp.float32
     embedding_init: Initializer = symmetric_uniform(0.25)
-
-    def __post_init__(self) -> None:
-        if self.table_init is not None:
-            warn_deprecated(
-                "The argument table_init of WordEmbedding", "pass embedding_init", stacklevel=3
-            )
-            # A clone of the module passes all attributes again and must not warn again.
-            object.__setattr__(self, "embedding_init", self.table_init)
-            object.__setattr__(self, "table_init", None)
-        super().__post_init__()
 
     @nn.compact
     def __call__(self, tokens: Int[Array, "*B"]) -> Float[Array, "*B E"]:

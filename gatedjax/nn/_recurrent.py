@@ -2,25 +2,23 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import flax.linen as nn
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax import functional as F
-from gatedjax._utils.deprecation import warn_deprecated
 from gatedjax._utils.field_checks import check_fields
-from gatedjax._utils.numbers import check_type
 from gatedjax._utils.types import Keywords, Tree
-from gatedjax.functional._checks import check_floating, check_positive
+from gatedjax.functional._checks import check_floating
 from gatedjax.functional._devices import rows_like
 from gatedjax.functional._directions import run_both, split_carries
 from gatedjax.functional._recurrence import step_mask
 from gatedjax.functional._recurrence import time_major as swap_time
 from gatedjax.functional._types import Carry, Dtype
 from gatedjax.nn._cells import Cell, GRUCell, LSTMCell, RAUCell
-from gatedjax.nn._initializers import GLOROT, ORTHOGONAL, ZEROS, normal, symmetric_uniform
+from gatedjax.nn._initializers import GLOROT, ORTHOGONAL, ZEROS
 from gatedjax.nn._keys import example_keys, fold_keys, warn_unused
 from gatedjax.nn._types import Initializer
 
@@ -62,10 +60,6 @@ class _Recurrent(nn.Module):
       dropout: rate of dropout on the inputs of all layers but the first.
       recurrent_dropout: rate of dropout on the hidden state that enters the recurrent product, with
         the same mask for all time steps of an example.
-      init_scale: deprecated: the scale of a distribution from which all kernels are drawn. Pass
-        `kernel_init` and `recurrent_kernel_init` instead. None leaves these as they are.
-      init_distribution: deprecated: "uniform" in [-init_scale, init_scale], or "normal" with this
-        standard deviation.
       dtype: dtype of the products; biases, carries and reductions stay float32. None follows the
         input.
       param_dtype: dtype of the parameters, and of their gradients.
@@ -86,8 +80,6 @@ class _Recurrent(nn.Module):
     bidirectional: bool = False
     dropout: float = 0.0
     recurrent_dropout: float = 0.0
-    init_scale: float | None = None
-    init_distribution: Literal["uniform", "normal"] = "uniform"
     dtype: Dtype | None = None
     param_dtype: Dtype = jnp.float32
     kernel_init: Initializer = GLOROT
@@ -96,45 +88,6 @@ class _Recurrent(nn.Module):
     time_major: bool = False
     return_carry: bool = True
     implementation: F.RecurrenceImplementation = "auto"
-
-    def __post_init__(self) -> None:
-        if self.init_scale is not None:
-            self._replace_init_scale(self.init_scale)
-        elif self.init_distribution != "uniform":
-            raise ValueError(
-                f"init_scale must be a number for init_distribution={self.init_distribution!r}, "
-                "got None"
-            )
-        super().__post_init__()
-
-    @nn.nowrap
-    def _replace_init_scale(self, scale: float) -> None:
-        """Sets `kernel_init` and `recurrent_kernel_init` from deprecated options, with a warning.
-
-        `scale`, the option `init_scale`, is the half-width of the distribution if
-        `init_distribution` is "uniform", or the standard deviation if it is "normal".
-        """
-        check_type("init_scale", scale, float)
-        check_positive(init_scale=scale)
-        draws: Keywords = {"uniform": symmetric_uniform, "normal": normal}
-        if self.init_distribution not in draws:
-            names = tuple(draws)
-            raise ValueError(
-                f"init_distribution must be one of {names}, got {self.init_distribution!r}"
-            )
-        draw = draws[self.init_distribution](scale)
-        warn_deprecated(
-            f"{type(self).__name__} with init_scale",
-            "pass kernel_init and recurrent_kernel_init, for example "
-            f"flax.linen.initializers.normal({scale})",
-            stacklevel=4,
-        )
-        # A clone of the module passes all attributes again and must not warn again.
-        former = {"init_scale": None, "init_distribution": "uniform"}
-        for name, value in (
-            former.items() | {"kernel_init": draw, "recurrent_kernel_init": draw}.items()
-        ):
-            object.__setattr__(self, name, value)
 
     def _cell(self) -> tuple[type[Cell], Keywords]:
         """Returns the class of the cell and a dict of the options that only this class has.
@@ -350,8 +303,6 @@ class LSTM(_Recurrent):
         the hidden state that enters the recurrent product.
       kernel_init, recurrent_kernel_init, bias_init: initialisers of input kernels, recurrent
         kernels and biases, applied to the block of each gate separately.
-      init_scale, init_distribution: deprecated: the scale of the distribution, "uniform" or
-        "normal", from which all kernels are drawn; pass the initialisers instead.
       time_major: True means that the axes of inputs, masks, resets and outputs begin [T, B], for T
         steps of B rows.
       return_carry: False returns the outputs without the carries.
@@ -399,8 +350,6 @@ class GRU(_Recurrent):
         the hidden state that enters the recurrent product.
       kernel_init, recurrent_kernel_init, bias_init: initialisers of input kernels, recurrent
         kernels and biases, applied to the block of each gate separately.
-      init_scale, init_distribution: deprecated: the scale of the distribution, "uniform" or
-        "normal", from which all kernels are drawn; pass the initialisers instead.
       time_major: True means that the axes of inputs, masks, resets and outputs begin [T, B], for T
         steps of B rows.
       return_carry: False returns the outputs without the carries.
@@ -455,8 +404,6 @@ class RAU(_Recurrent):
         the hidden state that enters the recurrent product.
       kernel_init, recurrent_kernel_init, bias_init: initialisers of input kernels, recurrent
         kernels and biases, applied to the block of each gate separately.
-      init_scale, init_distribution: deprecated: the scale of the distribution, "uniform" or
-        "normal", from which all kernels are drawn; pass the initialisers instead.
       time_major: True means that the axes of inputs, masks, resets and outputs begin [T, B], for T
         steps of B rows.
       return_carry: False returns the outputs without the carries.

@@ -4,9 +4,6 @@ A model takes part through the methods of `Task`, so that any network with these
 trained.
 """
 
-import typing as _typing
-
-from gatedjax._utils.removed import removed_from as _removed_from
 from gatedjax.training._agreement import ProcessMismatch as ProcessMismatch
 from gatedjax.training._meter import NonFiniteError as NonFiniteError
 from gatedjax.training._placement import fsdp_rule as fsdp_rule
@@ -47,6 +44,3 @@ from gatedjax.training.task import StatefulTask as StatefulTask
 from gatedjax.training.task import SummaryTask as SummaryTask
 from gatedjax.training.task import Task as Task
 from gatedjax.training.task import frozen_parameters as frozen_parameters
-
-if not _typing.TYPE_CHECKING:
-    __getattr__ = _removed_from(__name__)

@@ -16,7 +16,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from gatedjax._utils.parameter_names import current_name
 from gatedjax.training.identity import CheckpointMismatch, describe, flatten
 from gatedjax.training.log import versions
 from gatedjax.training.manifest import leaf_hash
@@ -289,7 +288,7 @@ def digest_or_none(name: str, function: Callable[..., Any], *arguments: Any) -> 
 def check_digests(saved: Any, current: dict[str, Any], where: Path) -> str | None:
     """Checks that a checkpoint belongs to this task and these data.
 
-    A digest is compared only if both sides have it, because checkpoints of older versions lack it.
+    A program that could not be lowered has no digest and is not compared.
 
     Args:
       saved: the digests in the checkpoint by name, as from `run_digests`; None if it has none.
@@ -333,10 +332,9 @@ def check_digests(saved: Any, current: dict[str, Any], where: Path) -> str | Non
     same_software = saved.get("software") == current.get("software")
     if same_software:
         lines = [*programs.values(), *lines]
-    # Version 0.1.0 changed names of parameters, so that current names are compared.
-    frozen = [[current_name(n, "/") for n in of.get("frozen") or ()] for of in (saved, current)]
-    if saved.get("frozen") is not None and frozen[0] != frozen[1]:
-        lines.append(f"  {_TITLES['frozen']}: saved {saved['frozen']}, now {current.get('frozen')}")
+    frozen = saved.get("frozen"), current.get("frozen")
+    if frozen[0] != frozen[1]:
+        lines.append(f"  {_TITLES['frozen']}: saved {frozen[0]}, now {frozen[1]}")
     given = saved.get("params"), current.get("params")
     if None not in given and given[0] != given[1]:
         lines.append(f"  {_TITLES['params']}: saved {given[0]}, now {given[1]}")

@@ -22,7 +22,7 @@ from gatedjax.training.checkpoint import (
 )
 from gatedjax.training.config import TO_ZERO, TrainConfig
 from gatedjax.training.distributed import broadcast_json
-from gatedjax.training.identity import UNKNOWN_PROGRAM, saved_settings, without_programs
+from gatedjax.training.identity import saved_settings
 from gatedjax.training.log import environment, write_json
 from gatedjax.training.step import TrainState, best_of
 
@@ -157,16 +157,7 @@ def restore_or_begin(work: Workdir, shared: Shared, like: TrainState) -> Restore
     to_zero = config.optimizer.schedule in TO_ZERO
 
     def check(saved: dict[str, Any]) -> None:
-        old = saved_settings(saved)
-        if old.get("optimizer") == UNKNOWN_PROGRAM:
-            old = old | {"optimizer": settings.get("optimizer")}
-        check_settings(
-            old,
-            settings,
-            path,
-            same_length=to_zero,
-            metadata=shared.metadata,
-        )
+        check_settings(saved_settings(saved), settings, path, same_length=to_zero)
 
     def check_program(saved: dict[str, Any]) -> None:
         note = check_digests(saved.get("digests"), shared.digests, path)
@@ -223,8 +214,6 @@ def restore_newest(
     for step in reversed(store.found()):
         try:
             saved = store.record(step)
-            if store.has_former_names(step, like):
-                saved = without_programs(saved)
             check(saved)
             run = saved["run"]
             state, best = store.restore(step, like, _best_like(like))

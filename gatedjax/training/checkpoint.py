@@ -17,7 +17,6 @@ import jax
 import numpy as np
 
 from gatedjax._utils.json import to_json_values
-from gatedjax._utils.parameter_names import former_names, with_current_names
 from gatedjax.training import manifest
 from gatedjax.training.identity import CheckpointMismatch as CheckpointMismatch
 from gatedjax.training.identity import (
@@ -336,9 +335,6 @@ class CheckpointStore:
         for item, like in trees.items():
             saved = {name: entry[0] for name, entry in leaves.get(item, {}).items()}
             current = describe_arrays(like)
-            # Version 0.1.0 changed names of parameters; checkpoints with the former names load
-            # until the next release.
-            saved, _ = with_current_names(saved, current)
             # The comparison needs only the manifest, so no array of another network is read.
             check_leaves(saved, current, self.directory)
         state, best = (
@@ -375,8 +371,7 @@ class CheckpointStore:
         leaves = every.get(item, {})
         saved = {n.removeprefix(prefix): e for n, e in leaves.items() if n.startswith(prefix)}
         current = describe_arrays(params_like)
-        saved, former = with_current_names(saved, current)
-        both = {n: prefix + former.get(n, n) for n, e in saved.items() if current.get(n) == e[0]}
+        both = {n: prefix + n for n, e in saved.items() if current.get(n) == e[0]}
         arrays = _read_arrays(self.folder(step), item, leaves, set(both.values()))
         named = {
             name: arrays[both[name]] if name in both else leaf
@@ -396,16 +391,6 @@ class CheckpointStore:
         """
         leaves = self.verify(step)["leaves"].get(item, {})
         return _read_arrays(self.folder(step), item, leaves, set(leaves))
-
-    def has_former_names(self, step: int, state_like: Any) -> bool:
-        """Returns True if parameters of a step have names from before version 0.1.0.
-
-        Args:
-          step: a step with a manifest.
-          state_like: a tree of shapes and dtypes of the train state.
-        """
-        leaves = self.manifest(step)["leaves"].get("state", {})
-        return bool(former_names(leaves, named_leaves(state_like)))
 
     def read_newest(self, read: Callable[[list[int]], T], count: int = 1) -> T:
         """Calls `read` with the newest steps, and again if a run removes them meanwhile.
@@ -435,7 +420,6 @@ class CheckpointStore:
     def _read_tree(self, step: int, item: str, leaves: dict[str, Any], like: Any) -> Any:
         arrays = _read_arrays(self.folder(step), item, leaves, set(leaves))
         current = named_leaves(like)
-        arrays, _ = with_current_names(arrays, current)
         return jax.tree.unflatten(jax.tree.structure(like), [arrays[name] for name in current])
 
 

@@ -12,14 +12,12 @@ from gatedjax._utils.choices import check_choices
 from gatedjax._utils.field_docs import document_fields
 from gatedjax._utils.limits import MOST_BATCH, MOST_SEED, MOST_STEPS, check_most
 from gatedjax._utils.numbers import make_plain
-from gatedjax._utils.removed import accepts_removed_fields
 from gatedjax.training._averages import EmaState as EmaState
 from gatedjax.training._averages import eval_params as eval_params
 from gatedjax.training._averages import params_ema as params_ema
 from gatedjax.training._transforms import reset_where, train_all_but
 
 
-@accepts_removed_fields
 @document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OptimizerConfig:

@@ -10,14 +10,11 @@ import numpy as np
 import optax
 
 from gatedjax._utils.json import to_json_values
-from gatedjax._utils.removed import REMOVED_FIELDS
 from gatedjax._utils.terminal import printable
 from gatedjax.training._transforms import call_update
 from gatedjax.training.config import TrainConfig, mode_of
 
 _PROGRAM = "optax program"
-UNKNOWN_PROGRAM = f"{_PROGRAM}, not compared"
-"""The setting "optimizer" of a checkpoint whose optimizer cannot be compared."""
 
 # Options that may differ, because they do not change the results of a step.
 _FREE = (
@@ -95,36 +92,8 @@ def _mapping(name: str, source: object) -> dict[str, Any]:
 
 
 def saved_settings(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the settings in the record of a checkpoint, nested dicts by name.
-
-    `record` is the JSON record of the checkpoint, a dict. The result is {} if another program wrote
-    it. Before 0.1.0 the settings were in the metadata of the record, and a run of `experiments` had
-    its training options below "config". They are returned in the present layout.
-    """
-    if "settings" in record:
-        return record["settings"]
-    settings = dict(record.get("metadata", {}))
-    config = settings.get("config")
-    if "train" not in settings and isinstance(config, dict) and "train" in config:
-        other_config = {name: value for name, value in config.items() if name != "train"}
-        settings |= {"config": other_config, "train": config["train"]}
-    return settings
-
-
-def without_programs(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the JSON record of a checkpoint, a dict, without the digests of its programs.
-
-    The text of a lowered program has the names of parameters, so that a checkpoint with names from
-    before version 0.1.0 cannot be compared by it.
-    """
-    digests = record.get("digests")
-    if isinstance(digests, dict):
-        programs = ("init", "loss", "evaluate")
-        digests = {name: value for name, value in digests.items() if name not in programs}
-    settings = saved_settings(record)
-    if str(settings.get("optimizer", "")).startswith(_PROGRAM):
-        settings = settings | {"optimizer": UNKNOWN_PROGRAM}
-    return {**record, "digests": digests, "settings": settings}
+    """Returns the settings in the JSON record of a checkpoint; {} if another program wrote it."""
+    return record.get("settings", {})
 
 
 def saved_description(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -200,7 +169,6 @@ def check_settings(
     where: Path,
     *,
     same_length: bool = False,
-    metadata: Mapping[str, Any] | None = None,
 ) -> None:
     """Compares the settings of a checkpoint with the settings of a run.
 
@@ -210,21 +178,12 @@ def check_settings(
       where: the workdir, for the message.
       same_length: True if num_steps must be equal, as with a schedule that falls to 0 at the last
         step.
-      metadata: the argument `metadata` of `fit`, for the message. Earlier versions compared it;
-        now only `settings` are compared.
 
     Raises:
       CheckpointMismatch: if settings differ; the message lists them.
     """
     free = {f"train.{name}" for name in _FREE if not (same_length and name == "num_steps")}
     old, new = flatten(saved), flatten(current)
-    # The run of an older version had the default of an option that was added since.
-    default = flatten({"train": to_json_values(TrainConfig())})
-    old |= {name: default[name] for name in new.keys() - old.keys() if name in default}
-    # An option that was removed since makes no difference if it has its default.
-    for name, (unchanged, _) in REMOVED_FIELDS["OptimizerConfig"].items():
-        if old.get(f"train.optimizer.{name}") == unchanged:
-            del old[f"train.optimizer.{name}"]
     # A run with "auto" continues a run with the mode that "auto" stands for.
     for values in (old, new):
         if "train.best_mode" in values:
@@ -247,11 +206,7 @@ def check_settings(
             lines.append(
                 "The learning rate falls to 0 after the last step, so a run cannot be made longer."
             )
-        moved = flatten(dict(metadata or {}))
-        if all(name not in new and moved.get(name) == old[name] for name in names):
-            lines.append("They are in the argument metadata of fit: pass them as settings.")
-        else:
-            lines.append("Use another workdir, or the saved settings.")
+        lines.append("Use another workdir, or the saved settings.")
         raise CheckpointMismatch("\n".join(lines))
 
 

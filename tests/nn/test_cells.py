@@ -151,34 +151,6 @@ def test_initialisers_of_a_stack_draw_each_layer_and_gate(rng):
     assert np.abs(drawn_blocks[:, :2] - drawn_blocks[:, 2:]).min() > 0
 
 
-@pytest.mark.parametrize("kind", [gnn.LSTM, gnn.GRU, gnn.RAU])
-def test_former_options_of_the_initial_kernels_still_work(kind):
-    with pytest.warns(DeprecationWarning, match="kernel_init and recurrent_kernel_init"):
-        module = kind(40, init_scale=0.1, init_distribution="normal")
-    module = module.clone()  # gives no second warning
-    params = jax.jit(module.init)(jax.random.key(0), np.ones((1, 1, 30), np.float32))["params"]
-    for name in ("kernel", "recurrent_kernel"):
-        np.testing.assert_allclose(np.std(params["layer_0"]["forward"][name]), 0.1, rtol=0.05)
-    with pytest.raises(ValueError, match="'cauchy'"):
-        kind(40, init_scale=0.1, init_distribution="cauchy")
-    with pytest.raises(ValueError, match="init_scale must be a number"):
-        kind(40, init_distribution="normal")
-    for scale in (np.nan, 0.0, -0.1):
-        with pytest.raises(ValueError, match="init_scale"):
-            kind(40, init_scale=scale)
-
-
-def test_former_initialisers_of_other_modules_still_work(rng):
-    with pytest.warns(DeprecationWarning, match="embedding_init"):
-        words = gnn.WordEmbedding(5, 2, table_init=nn.initializers.ones)
-    table = words.clone().init(rng, np.array([1]))["params"]["embedding"]
-    np.testing.assert_array_equal(table, 1)
-    with pytest.warns(DeprecationWarning, match=r"constant\(0.5\)"):
-        gates = gnn.GatePredictor("fnn", 2, bias_init=0.5)
-    params = gates.clone().init(rng, XS, np.ones((B, T), bool))["params"]
-    np.testing.assert_array_equal(params["gate"]["bias"], 0.5)
-
-
 @pytest.mark.parametrize("kind", [gnn.LSTM, gnn.RAU])
 def test_a_layer_takes_the_place_of_an_rnn_of_flax(kind):
     layer = kind(H, bidirectional=True)

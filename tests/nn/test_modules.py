@@ -11,7 +11,7 @@ import pytest
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
-from gatedjax._utils.parameter_names import PARAMETERS
+from gatedjax._utils.weight_names import PARAMETERS
 from gatedjax.nn._initializers import symmetric_uniform
 from gatedjax.training.identity import named_leaves
 from tests._drawn import drawn

@@ -207,21 +207,6 @@ def forge(workdir, change):
     store.close()
 
 
-@pytest.mark.parametrize("old", [None, {}, 5, {"loss": None, "train_data": "x", "eval_data": []}])
-def test_a_checkpoint_continues_with_what_it_knows(old, used):
-    def change(record):
-        record.pop("digests")
-        if old is not None:
-            record["digests"] = old
-
-    forge(used, change)
-    longer = dataclasses.replace(CONFIG, num_steps=6)
-    assert run(used, Biased(scale=2.0), config=longer).steps == 6
-    # from here on the checkpoints know
-    with pytest.raises(CheckpointMismatch, match="the loss of the task"):
-        run(used, config=longer)
-
-
 @dataclasses.dataclass
 class Words:
     """Settings of a run."""
@@ -262,39 +247,6 @@ def test_settings_and_metadata_are_mappings_of_json(name, tmp_path):
         with pytest.raises(TypeError, match=f"{name} must be .*{got}"):
             run(tmp_path, **{name: given})
     assert not list(tmp_path.iterdir())
-
-
-OLD_TRAIN = to_json_values(CONFIG)
-# a run of the caller's own, and one of experiments, as versions before 0.1.0 saved them
-OLD_METADATA = {
-    "own": {"width": 3, "train": OLD_TRAIN},
-    "experiment": {"config": {"width": 3, "train": OLD_TRAIN}, "vocabulary": "a1"},
-}
-
-
-@pytest.mark.parametrize("kind", OLD_METADATA)
-def test_metadata_of_an_old_checkpoint_are_its_settings(kind, used):
-    def old(record, lazy_rows=False):
-        metadata = json.loads(json.dumps(OLD_METADATA[kind]))
-        train = metadata.get("config", metadata)["train"]
-        train["optimizer"]["lazy_rows"] = lazy_rows
-        record.pop("settings", None)
-        record["metadata"] = metadata
-
-    def go_on(width):
-        settings = {"width": width}
-        if kind == "experiment":
-            settings = {"config": settings, "vocabulary": "a1", "train": OLD_TRAIN}
-        longer = dataclasses.replace(CONFIG, num_steps=6)
-        return run(used, config=longer, settings=settings)
-
-    forge(used, lambda record: old(record, lazy_rows=True))
-    with pytest.raises(CheckpointMismatch, match=r"optimizer\.lazy_rows: saved True, now .nothing"):
-        go_on(3)
-    forge(used, old)
-    with pytest.raises(CheckpointMismatch, match="width: saved 3, now 4"):
-        go_on(4)
-    assert go_on(3).steps == 6
 
 
 def test_programs_of_other_packages_are_not_compared_but_the_data_are(used, capsys):

@@ -1,7 +1,6 @@
 """Signals at every moment, NaN in every place, and the options of `fit`."""
 
 import dataclasses
-import json
 import signal
 
 import chex
@@ -11,14 +10,12 @@ import numpy as np
 import pytest
 
 from gatedjax.training import (
-    CheckpointMismatch,
     CheckpointStore,
     NonFiniteError,
     TrainConfig,
     fit,
     make_parallel,
 )
-from gatedjax.training.identity import check_settings
 from tests._slow import slow_but
 from tests.training._tiny import Data, Tiny, interrupt, lines
 
@@ -171,20 +168,6 @@ def test_the_average_is_what_is_evaluated_kept_and_resumed(tmp_path):
     again = fit(Tiny(), Data(), EVALUATION, config, tmp_path / "cut")
     chex.assert_trees_all_equal(again.state, whole.state)
     chex.assert_trees_all_equal(again.best_params, whole.best_params)
-
-
-def test_a_checkpoint_from_before_an_option_counts_as_its_default(tmp_path):
-    fit(Tiny(), Data(), None, CONFIG, tmp_path)
-    store = CheckpointStore(tmp_path / "checkpoints")
-    saved = store.record(store.latest())["settings"]
-
-    for younger in ("accumulate", "seeds", "sweep", "sweep_over"):
-        del saved["train"][younger]
-    now = json.loads(json.dumps({"train": dataclasses.asdict(CONFIG)}))
-    check_settings(saved, now, tmp_path)
-    now["train"]["accumulate"] = 2
-    with pytest.raises(CheckpointMismatch, match="accumulate: saved 1, now 2"):
-        check_settings(saved, now, tmp_path)
 
 
 @pytest.mark.slow

@@ -93,13 +93,3 @@ def test_only_skipped_updates_in_a_row_stop_a_run(tmp_path):
     alone = dataclasses.replace(config, num_steps=4)
     with pytest.raises(NonFiniteError, match="3 updates in a row"):
         fit(Tiny(), Broken({1, 2, 3}), None, alone, tmp_path / "row")
-
-
-def test_a_removed_option_is_dropped_if_it_has_its_default_and_else_explained():
-    assert OptimizerConfig(lazy_rows=False, name="sgd") == OptimizerConfig(name="sgd")
-    with pytest.raises(
-        ValueError, match=r"lazy_rows of OptimizerConfig must be left out since 0\.1\.0, got "
-    ):
-        OptimizerConfig(lazy_rows=True)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'lazy_row'"):
-        OptimizerConfig(lazy_row=False)
