@@ -27,12 +27,12 @@ TRAINING_LIMIT, INFERENCE_LIMIT = 1.8, 1.5
 BASE = "standard"
 LAYERS: dict[str, tuple[str, Json]] = {
     BASE: ("standard attention (selector none)", {"selector": "none"}),
-    "st": ("selective, st", {"selector": "st"}),
-    "st_remat": ("selective, st, recomputed", {"selector": "st", "remat": True}),
-    "soft": ("selective, soft", {"selector": "soft"}),
-    "expect": ("selective, expect", {"selector": "expect"}),
+    "st": ("selective, st", {"selector": "st_gumbel"}),
+    "st_remat": ("selective, st, recomputed", {"selector": "st_gumbel", "remat": True}),
+    "soft": ("selective, soft", {"selector": "soft_gumbel"}),
+    "expect": ("selective, expect", {"selector": "mean_field"}),
     "shared": ("selective, st, one selection for all heads", {"share_heads": True}),
-    "st_block": ("selective, st, 256 queries at a time", {"selector": "st", "block": 256}),
+    "st_block": ("selective, st, 256 queries at a time", {"selector": "st_gumbel", "block": 256}),
     "block": ("standard attention, 256 queries at a time", {"selector": "none", "block": 256}),
 }
 MEMORY = (BASE, "st", "st_block", "block")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from experiments.core.kinds import Config, Fields, Json
-from gatedjax._utils import groups
+from gatedjax._utils import nested
 from gatedjax._utils.json import to_json_values
 from gatedjax._utils.options import Unset
 from gatedjax.training import TrainConfig
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 C = TypeVar("C", bound="DataclassInstance")
 Changes = Fields
-"""New values by the dotted path of a field, such as {"model.select_layers": (3,)}."""
+"""New values by the dotted path of a field, such as {"model.gates.select_layers": (3,)}."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -130,7 +130,7 @@ def with_changes(config: C, changes: Changes) -> C:
     def unknown(kind: type, path: str, name: str) -> ValueError:
         return ValueError(f"{kind.__name__} has no field {name!r}, got {path!r}")
 
-    return groups.with_changes(config, changes, unknown)
+    return nested.with_changes(config, changes, unknown)
 
 
 def swept_changes(swept: Mapping[str, Sequence[str]], values: Mapping[str, float]) -> Changes:

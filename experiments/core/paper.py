@@ -486,19 +486,7 @@ class Paper:
 
     def store(self, folder: Path | None = None) -> Store:
         """Returns the records in a folder; None means the folder of the repository."""
-        return Store(self.folder if folder is None else folder, self.keys, self._default)
-
-    def _default(self, data: str) -> Json:
-        """Returns the recorded form of a configuration with the defaults of all options.
-
-        Records from before an option was added are compared as if they had its default. The result
-        is {} for a data set without a preset if the presets of the paper have different classes.
-        """
-        presets = [self.presets[data]] if data in self.presets else self.presets.values()
-        # A data set without a preset gets defaults only if all presets have the same class, because
-        # the class of its configuration is unknown otherwise.
-        kinds = {type(preset) for preset in presets}
-        return public_config(kinds.pop()()) if len(kinds) == 1 else {}
+        return Store(self.folder if folder is None else folder, self.keys)
 
     def recorded(self, config: Config) -> Json:
         """Returns the entry "config" of the record of a run."""

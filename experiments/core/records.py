@@ -8,13 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from experiments.core.config import public_config as public_config
-from experiments.core.kinds import Array, Config, Fields, Json, Record, Records
+from experiments.core.kinds import Array, Fields, Json, Record, Records
 from experiments.core.origins import NOT_RUN as NOT_RUN
 from experiments.core.origins import origin_of, substitute_of
 from gatedjax import analysis
 from gatedjax._utils.json import to_json_values
 from gatedjax._utils.terminal import say
-from gatedjax.training import TrainConfig
 from gatedjax.training.log import read_json as read_json
 from gatedjax.training.log import write_json as write_json
 from gatedjax.training.log import write_text as write_text
@@ -37,12 +36,6 @@ LAST_RULE = (
     '"Last step": the test result with the parameters of the last step. The other test results '
     "are with the parameters that validation chose."
 )
-
-# The number of examples per class in (validation, test). They are compared with records from before
-# "predicted_classes", because a constant prediction is right for the share of its class in both.
-_COUNTS = {
-    "sst1": ((139, 289, 229, 279, 165), (279, 633, 389, 510, 399)),
-}
 
 
 def entropy(counts: Array) -> float:
@@ -93,14 +86,7 @@ def _one_class(record: Record) -> bool:
         return sum(count > 0 for count in record["predicted_classes"]) == 1
     if "confusion" in record:
         return int(np.count_nonzero(np.sum(record["confusion"], axis=0))) == 1
-    counts = _COUNTS.get(record.get("data", ""))
-    if counts is None:
-        return False
-    reached = [record.get(part, {}).get("accuracy") for part in ("validation", "test")]
-    if None in reached:
-        return False
-    shares = np.array([np.array(part) / sum(part) for part in counts])
-    return bool(np.any(np.all(np.abs(shares - np.array(reached)[:, None]) < 1e-7, axis=0)))
+    return False
 
 
 def _at_entropy(record: Record) -> bool:
@@ -147,27 +133,6 @@ def differences(saved: Fields, wanted: Fields) -> list[Difference]:
 
 NO_FIELD = "no such option"
 """Stands for the value of a setting that a configuration does not have."""
-
-
-def fill_defaults(config: Config, default: Fields) -> Json:
-    """Completes a recorded configuration with defaults for the options that were added later.
-
-    Args:
-      config: the recorded configuration.
-      default: a configuration with the default of each option; the defaults of "train" are known.
-
-    Returns:
-      A new dict.
-
-    Raises:
-      ValueError: if an option that was removed since has another value than its default.
-    """
-    parts = {
-        name: {**values, **config[name]}
-        for name, values in default.items()
-        if isinstance(values, dict) and name in config
-    }
-    return {**default, **config, **parts, "train": train_settings(config)}
 
 
 def _flat(config: Fields, above: str = "") -> Json:
@@ -228,22 +193,6 @@ def saved_record(record: Record) -> Json:
 def best(records: Records) -> Json | None:
     """Returns the record that is best in validation, of the smallest seed; None without records."""
     return max(records, key=lambda record: record["validation"]["accuracy"]) if records else None
-
-
-def train_settings(saved: Json) -> Json:
-    """Returns the training settings of a recorded configuration, completed with defaults.
-
-    An option that was removed since the record was written is left out.
-
-    Raises:
-      ValueError: if a removed option has another value than its default.
-    """
-    default = to_json_values(TrainConfig())
-    recorded = saved.get("train", {})
-    train = default | recorded
-    optimizer = without_removed_fields("OptimizerConfig", recorded.get("optimizer", {}))
-    train["optimizer"] = default["optimizer"] | optimizer
-    return train
 
 
 def refuse_other(
@@ -366,23 +315,16 @@ RECORD = ("config", "seed", "test", "correct")
 class Store:
     """A folder of run records.
 
-    A record that is older than an option of its configuration is read with the default of the
-    option. A record without the test results of the last step has those of the best step if
-    validation chose the last step.
-
     The methods take `data`, the name of a data set, `variant`, the name of a system's records, and
     `seed`.
 
     Attributes:
       folder: the folder with records, figures and RESULTS.md.
       keys: the keys that all records have.
-      default: returns a configuration with the default of each option for a data set; the defaults
-        of "train" are known.
     """
 
     folder: Path
     keys: tuple[str, ...] = RECORD
-    default: Callable[[str], Json] = lambda data: {}
 
     def path(self, data: str, variant: str, seed: int) -> Path:
         """Returns the path of the record of a run."""
@@ -395,14 +337,7 @@ class Store:
 
     def load(self, path: Path, data: str) -> Json:
         """Returns the record of a finished run in a file, completed with defaults."""
-        return self._complete(read_json(path, *self.keys), data)
-
-    def _complete(self, record: Record, data: str) -> Json:
-        """Returns a record with the entries that are newer than the record."""
-        config = fill_defaults(record["config"], self.default(data))
-        is_last = "steps" in record and record.get("best_step") == record["steps"]
-        last = {"test_last": record["test"]} if is_last and "test" in record else {}
-        return {**last, **record, "config": config}
+        return read_json(path, *self.keys)
 
     def diverged_path(self, data: str, variant: str, seed: int) -> Path:
         """Returns the path of the record of a run that diverged, which has no results."""
@@ -412,7 +347,7 @@ class Store:
         """Returns (variant, record) for each diverged run of a data set."""
         paths = sorted(self.folder.glob(f"{DIVERGED}/{data}-{variant}-seed*.json"))
         names = [path.stem.split("-", 1)[1].rsplit("-seed", 1)[0] for path in paths]
-        records = [self._complete(read_json(path, "config"), data) for path in paths]
+        records = [read_json(path, "config") for path in paths]
         return list(zip(names, records, strict=True))
 
     def existing_path(self, data: str, variant: str, seed: int) -> Path | None:

@@ -536,9 +536,9 @@ RUNS = c.runs(
     reported.NAMES,
     c.BATCH,
     c.RATE,
-    c.first("tau", of_gates("config.model.temperature"), "g"),
-    c.first("lambda", of_gates("config.model.penalty"), "g"),
-    c.first("dropout", lambda record: RATES.format(**record["config"]["model"])),
+    c.first("tau", of_gates("config.model.gates.temperature"), "g"),
+    c.first("lambda", of_gates("config.model.gates.penalty"), "g"),
+    c.first("dropout", lambda record: RATES.format(**record["config"]["model"]["dropouts"])),
     c.each_value("steps", "best_step"),
     c.seconds(),
     heading="system",
@@ -574,8 +574,8 @@ def _lanes(records: Records) -> tuple[list[str], list[list[str]]]:
     """Returns headings and rows for runs that were trained in a single program."""
     settings = {
         "learning rate": "config.train.optimizer.learning_rate",
-        "tau": "config.model.temperature",
-        "lambda": "config.model.penalty",
+        "tau": "config.model.gates.temperature",
+        "lambda": "config.model.gates.penalty",
     }
     rows = [
         [

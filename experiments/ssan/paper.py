@@ -70,6 +70,8 @@ from gatedjax._utils.options import Unset
 from gatedjax._utils.terminal import say
 
 Mode = Literal["st", "soft", "expect", "reinforce"]
+ESTIMATORS = {"soft": "soft_gumbel", "expect": "mean_field", "reinforce": "reinforce"}
+"""The estimator of each mode of the authors' code; "st" is the default of a selector."""
 LAYERS = {n: f"ssan_layer{n}" for n in reported.LAYERS}
 NETWORKS = (BASE, *LAYERS.values())
 """The networks without a selector, and with a selector in each layer."""
@@ -110,7 +112,7 @@ HALVES: dict[str, tuple[str, Changes]] = {
 
 
 def _mode_variant(mode: Mode, title: str) -> Variant:
-    changes = {"model.gates.select_layers": (1,), "model.gates.selector": mode}
+    changes = {"model.gates.select_layers": (1,), "model.gates.estimator": ESTIMATORS[mode]}
     return Variant(f"ssan_{mode}", f"SSAN, {title}", changes)
 
 
@@ -967,7 +969,7 @@ RUNS = columns.runs(
 def report(console: Console, records: Records, workdir: Path) -> None:
     """Prints the metrics of validation and test, the number of parameters and the time."""
     (record,) = records
-    layers = [layer for layer in record["config"]["model"]["select_layers"] if layer]
+    layers = [layer for layer in record["config"]["model"]["gates"]["select_layers"] if layer]
     where = f" (selector in layer {', '.join(map(str, layers))})" if layers else ""
     title = (
         f"{record['system'].upper()}{where} on {record['data']}, trained on "

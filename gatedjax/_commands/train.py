@@ -13,7 +13,6 @@ import tyro
 from gatedjax._commands._thresholds import Thresholds, parse_thresholds
 from gatedjax._utils.cli import RAW_FILES, check_devices, fail, parse, program, refusals
 from gatedjax._utils.cpu import prepare_cpu
-from gatedjax._utils.groups import with_grouped_names
 from gatedjax._utils.options import Flag, Unset
 from gatedjax._utils.sigterm import raise_on_sigterm
 from gatedjax._utils.terminal import say
@@ -238,7 +237,7 @@ def _value_of(args: Sequence[str], option: str) -> str | None:
 def _option_names(args: Sequence[str], prefix: str) -> list[str]:
     """Returns the dotted names of the options on a command line that begin with --PREFIX.
 
-    For the prefix "network", "--network.gates.density=0.3" gives "gates.density". "no-" is removed,
+    For the prefix "model", "--model.gates.density=0.3" gives "gates.density". "no-" is removed,
     and hyphens become underscores.
     """
     start = f"--{prefix}."
@@ -246,19 +245,6 @@ def _option_names(args: Sequence[str], prefix: str) -> list[str]:
     dotted = [name.removeprefix(start) for name in names if name.startswith(start)]
     parts = [[part.removeprefix("no-") for part in name.split(".")] for name in dotted]
     return [".".join(part).replace("-", "_") for part in parts]
-
-
-def _with_model_names(args: Sequence[str], kind: type) -> list[str]:
-    """Returns a command line with --model.NAME for each option of the network.
-
-    --network.NAME is an older name of the same option. `kind` is the dataclass of the options of
-    the network. The name of the group in a configuration may be missing, as in --model.temperature
-    for --model.gates.temperature.
-    """
-    new, old = "--model.", "--network."
-    fields = [old + arg.removeprefix(new) if arg.startswith(new) else arg for arg in args]
-    grouped = with_grouped_names(fields, kind)
-    return [new + arg.removeprefix(old) if arg.startswith(old) else arg for arg in grouped]
 
 
 def _at(config: Any, name: str) -> Any:
@@ -350,7 +336,6 @@ def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, TextOptions]:
         "TrainOptions", fields, bases=(TrainOptions,), kw_only=True
     )
     options_class.__doc__ = TrainOptions.__doc__
-    args = _with_model_names(args, options_class)
     command: TrainOptions = parse(options_class, args, f"{program()} train")
     options = {
         field.name: getattr(command, field.name) for field in dataclasses.fields(TextOptions)

@@ -107,7 +107,6 @@ def parse(
     import tyro
 
     from gatedjax._utils.cli_errors import is_option, message_of, unknown_option
-    from gatedjax._utils.groups import with_grouped_names
     from gatedjax._utils.options import joined_docstrings
 
     def refuse(event: Any) -> None:
@@ -122,7 +121,7 @@ def parse(
     if wants_help := any(word in _HELP for word in ahead):
         # Other words are dropped, because the help of tyro leaves out options that are given.
         ahead, trailing = ["--help"], []
-    ahead = with_grouped_names(_attach_values(ahead), kind)
+    ahead = _attach_values(ahead)
     encoding = (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
     # tyro prints its help itself, so the text is caught and wrapped before it is printed.
     output = io.TextIOWrapper(io.BytesIO(), encoding, errors="backslashreplace")

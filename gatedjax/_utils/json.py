@@ -7,7 +7,6 @@ import numbers
 from collections.abc import Mapping
 from typing import Any
 
-from gatedjax._utils.groups import option_names
 from gatedjax._utils.numbers import plain
 
 
@@ -52,17 +51,6 @@ def to_json_values(value: Any, name: str = "the value") -> Any:
     return json.loads(json.dumps(value, default=convert))
 
 
-def field_values(config: Any) -> dict[str, Any]:
-    """Returns a dict of the fields of a dataclass under their names in records and checkpoints.
-
-    These names are chosen only here. The values are not converted.
-
-    Args:
-      config: an instance of a dataclass.
-    """
-    return {name: getattr(config, name) for name in option_names(type(config))}
-
-
 def _convert(value: Any) -> Any:
     """Converts a value that `json` does not know to a dict or a number.
 
@@ -70,7 +58,7 @@ def _convert(value: Any) -> Any:
     of NumPy and JAX become Python numbers.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return field_values(value)
+        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):
         return dict(value)
     # `plain` returns the value itself if it is no number of NumPy or JAX.

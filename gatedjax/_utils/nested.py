@@ -1,223 +1,53 @@
-"""Groups of options inside a configuration, whose options keep the names of ungrouped fields.
-
-    @with_groups
-    @dataclasses.dataclass(frozen=True, kw_only=True)
-    class GANetConfig:
-        hidden: int = 100
-        gates: GateConfig = GateConfig()  # with the field `temperature`
-
-`temperature` was a field of GANetConfig, and this name still sets and reads the option:
-`GANetConfig(temperature=0.5).temperature`, `dataclasses.replace(config, temperature=0.5)` and
-`--model.temperature 0.5`. Files have the ungrouped names, so that old ones can be read.
-"""
+"""Configurations inside configurations: changes by dotted name, and reading from JSON."""
 
 import dataclasses
-import difflib
-import functools
-import inspect
-import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, get_type_hints
 
-C = TypeVar("C")
 T = TypeVar("T")
-
-
-def with_groups(kind: type[C]) -> type[C]:
-    """Lets a dataclass take and read the options of its groups by their ungrouped names.
-
-    For a field `gates: Gates` with an option `density`, `Config(density=0.3)` then means
-    `Config(gates=Gates(density=0.3))`. The class is changed in place and returned.
-
-    A group is a field whose type is a dataclass and that has a default. It may be given as a dict,
-    in which options that are left out have their defaults. `dataclasses.replace` refuses such a
-    dict, because it would silently set the other options of the group back to their defaults.
-    """
-    changed: Any = kind  # mypy lets nobody set attributes of a class
-    hints, init = get_type_hints(kind), changed.__init__
-    changed._groups = {n: hint for n, hint in hints.items() if dataclasses.is_dataclass(hint)}
-    parameters = list(inspect.signature(init).parameters.values())
-    for name, group in changed._groups.items():
-        for parameter in inspect.signature(group).parameters.values():
-            default = getattr(getattr(kind, name), parameter.name)
-            parameters.append(parameter.replace(default=default))
-        for option in dir(group):
-            # An attribute of the configuration itself comes before an option of a group with the
-            # same name.
-            if not (option.startswith("_") or hasattr(kind, option)):
-                setattr(kind, option, property(operator.attrgetter(f"{name}.{option}")))
-
-    @functools.wraps(init)
-    def __init__(self: Any, **options: Any) -> None:
-        _check_options(type(self), options)
-        init(self, **_gather(type(self), options))
-
-    def __setstate__(self: Any, state: dict[str, Any]) -> None:
-        vars(self).update(_gather(type(self), state))  # pickled before there were groups, too
-
-    __init__.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    changed.__init__, changed.__setstate__ = __init__, __setstate__
-    return kind
-
-
-def _check_options(kind: Any, options: Mapping[str, Any]) -> None:
-    """Raises TypeError for an unknown option that resembles options of the dataclass `kind`.
-
-    The message lists these options. Python itself refuses all further unknown options.
-    """
-    names = option_names(kind)
-    for option in options.keys() - {*names, *groups_of(kind)}:
-        similar = [name for name in names if option in name.split("_")]
-        similar = similar or difflib.get_close_matches(option, names)
-        if similar:
-            raise TypeError(
-                f"options of {kind.__name__} must have the names of its fields, got {option!r}: "
-                f"did you mean {' or '.join(similar)}?"
-            )
-
-
-def _gather(kind: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a dict of the fields of a configuration for options by any of their names.
-
-    An option in a group is moved into the instance of the group, a field that is a dataclass.
-
-    Args:
-      kind: the dataclass of the configuration, with groups.
-      options: values by the name of a field, of a group (an instance or a dict of its options), or
-        of an option in a group.
-
-    Raises:
-      TypeError: for a group of another type, or a dict with some of its options where all fields
-        are given.
-    """
-    values = _without_lists(options)
-    # `dataclasses.replace` gives all fields, and does not tell which configuration it copies.
-    is_complete = options.keys() >= {field.name for field in dataclasses.fields(kind)}
-    for name, group in groups_of(kind).items():
-        # The default of a group is the class attribute that the dataclass leaves.
-        value = values.get(name, getattr(kind, name))
-        changes = {field: values.pop(field) for field in option_names(group) if field in values}
-        if isinstance(value, Mapping):
-            missing = [option for option in option_names(group) if option not in value]
-            if is_complete and missing and missing != option_names(group):
-                option, new = next(iter(value.items()))
-                raise TypeError(
-                    f"{name} must have all options of {group.__name__} when all fields are given, "
-                    f"as by dataclasses.replace, got a dict without {', '.join(missing)}: replace "
-                    f"the options by name, such as {option}={new!r}"
-                )
-            value, changes = getattr(kind, name), _without_lists(value) | changes
-        if not isinstance(value, group):
-            raise TypeError(
-                f"{name} must be a {group.__name__} or a dict of its options, got "
-                f"{type(value).__name__}"
-            )
-        values[name] = dataclasses.replace(value, **changes) if changes else value
-    return values
-
-
-def _without_lists(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a copy of the dict `options` with tuples in place of lists, which JSON has."""
-    return {name: tuple(v) if isinstance(v, list) else v for name, v in options.items()}
 
 
 def with_changes(
     config: T, changes: Mapping[str, Any], unknown: Callable[[type, str, str], Exception]
 ) -> T:
-    """Returns a copy of a configuration with other values.
+    """Returns a copy of a dataclass with other values, by dotted name such as "gates.density".
 
-    All new values of a dataclass are set together, because some of them must agree for its checks.
-
-    Args:
-      config: a dataclass; its fields may be dataclasses.
-      changes: new values by dotted path. An option of a group may be named without its group, as in
-        records. A dict for a group changes only the options in it. A list becomes a tuple where the
-        present value is a tuple.
-      unknown: returns the error for a path that leads to no field, from the class in which it is
-        looked up, the path from there, and the name that the class does not have.
-
-    Raises:
-      Exception: the result of `unknown`.
+    All new values of a dataclass are set together, because its checks compare them. A dict for a
+    field that is a dataclass changes only the options in it. A name without a field raises
+    `unknown(class, rest of the name, its first part)`.
     """
     parts: dict[str, dict[str, Any]] = {}
     values: dict[str, Any] = {}
-    kind: Any = type(config)
-    names, paths = {field.name for field in dataclasses.fields(kind)}, grouped_paths(kind)
+    copy: Any = config
+    names = {field.name for field in dataclasses.fields(copy)}
     for path, value in changes.items():
-        name, _, inner_path = paths.get(path, path).partition(".")
+        name, _, inner_path = path.partition(".")
         if name not in names:
-            raise unknown(kind, path, name)
+            raise unknown(type(config), path, name)
+        present = getattr(config, name)
         if inner_path:
             parts.setdefault(name, {})[inner_path] = value
-        elif name in groups_of(kind) and isinstance(value, Mapping):
+        elif dataclasses.is_dataclass(present) and isinstance(value, Mapping):
             parts.setdefault(name, {}).update(value)
-        elif isinstance(getattr(config, name), tuple) and isinstance(value, list):
+        elif isinstance(present, tuple) and isinstance(value, list):
             values[name] = tuple(value)
         else:
             values[name] = value
     for name, inner in parts.items():
         values[name] = with_changes(values.get(name, getattr(config, name)), inner, unknown)
-    copy: Any = config
     return dataclasses.replace(copy, **values) if values else config
 
 
-def groups_of(kind: Any) -> dict[str, Any]:
-    """Returns a dict from the name of each group of a dataclass to the class of the group.
+def from_json(kind: type[T], values: Mapping[str, Any]) -> T:
+    """Returns the dataclass `kind` with the values of nested dicts; JSON's lists become tuples.
 
-    A group is a field of `kind` with a dataclass as its type. A class without `with_groups` has
-    none: {}.
+    Raises TypeError for a name that is no field, and the errors of the dataclass.
     """
-    return getattr(kind, "_groups", {})
+    hints = get_type_hints(kind)
 
+    def read(name: str, value: Any) -> Any:
+        if isinstance(value, Mapping) and dataclasses.is_dataclass(hints.get(name)):
+            return from_json(hints[name], value)
+        return tuple(value) if isinstance(value, list) else value
 
-def option_names(kind: Any) -> list[str]:
-    """Returns the names of all options of a dataclass, with those of a group in its place.
-
-    A group is a field of `kind` with a dataclass of options as its type. The names of these options
-    have no prefix.
-    """
-    groups, fields = groups_of(kind), dataclasses.fields(kind)
-    inner = (option_names(groups[f.name]) if f.name in groups else [f.name] for f in fields)
-    return [name for names in inner for name in names]
-
-
-def grouped_paths(kind: Any) -> dict[str, str]:
-    """Returns a dict from the name of each option in a group to its path "group.option".
-
-    A group is a field of the dataclass `kind` with a dataclass of options as its type.
-    """
-    groups = groups_of(kind).items()
-    return {option: f"{name}.{option}" for name, group in groups for option in option_names(group)}
-
-
-def grouped_names(kind: Any, prefix: str = "--") -> Iterator[tuple[str, str]]:
-    """Yields pairs of the ungrouped and the grouped name of each option on a command line.
-
-    A group is a field with a dataclass of options as its type. An example is ("--density",
-    "--gates.density"). For each option there is also a pair for the flag that turns it off, such as
-    ("--no-density", "--gates.no-density").
-
-    Args:
-      kind: the dataclass of the options; an option that is a dataclass itself is included.
-      prefix: the first part of the names.
-    """
-    for name, hint in get_type_hints(kind).items() if dataclasses.is_dataclass(kind) else ():
-        yield from grouped_names(hint, f"{prefix}{name}.")
-    for path in grouped_paths(kind).values():
-        for new in (path, path.replace(".", ".no-")):  # the second closes a flag
-            old = new.partition(".")[2]
-            yield f"{prefix}{old}".replace("_", "-"), f"{prefix}{new}".replace("_", "-")
-
-
-def with_grouped_names(args: Sequence[str], kind: Any) -> list[str]:
-    """Returns a command line with the grouped names of options in place of the ungrouped names.
-
-    For example, "--density=0.3" becomes "--gates.density=0.3" if the option is in a group "gates".
-
-    Args:
-      args: the words of the command line.
-      kind: the dataclass of its options; a group is a field with a dataclass as its type.
-    """
-    names = dict(grouped_names(kind))
-    parts = (arg.partition("=") for arg in args)
-    return ["".join((names.get(n.replace("_", "-"), n), *rest)) for n, *rest in parts]
+    return kind(**{name: read(name, value) for name, value in values.items()})

@@ -1,7 +1,7 @@
 """The table of estimators by name, for configurations, command lines and modules."""
 
 import dataclasses
-from typing import Any, Literal
+from typing import Literal
 
 from jaxtyping import Array, Float
 
@@ -25,24 +25,6 @@ KINDS: dict[EstimatorName, type] = {
     "enumerate": Enumerate,
 }  # fmt: skip
 """The class of each name. A name is the name of its class in snake case."""
-
-OLD_NAMES: dict[str, dict[str, EstimatorName]] = {
-    "relax": {"soft": "soft_gumbel", "straight_through": "st_gumbel"},
-    "selector": {"st": "st_gumbel", "soft": "soft_gumbel", "expect": "mean_field"},
-}
-"""The papers' names of estimators in the options `relax` of GA-Net and `selector` of SSAN."""
-
-
-def current_name(option: Literal["relax", "selector"], name: str) -> Any:
-    """Returns the current name of an estimator, a string such as "st_gumbel".
-
-    Args:
-      option: the option of a network that has the name as its value, "relax" of GA-Net or
-        "selector" of SSAN.
-      name: the name. The older names "soft" and "straight_through" of "relax", and "st", "soft" and
-        "expect" of "selector", are replaced; other names are returned unchanged.
-    """
-    return OLD_NAMES[option].get(name, name)
 
 
 def takes_temperature(name: EstimatorName) -> bool:

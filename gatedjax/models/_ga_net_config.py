@@ -7,12 +7,11 @@ from jax import Array
 
 from gatedjax._utils.choices import check_choices
 from gatedjax._utils.field_docs import document_fields
-from gatedjax._utils.groups import with_groups
 from gatedjax._utils.limits import MOST_LENGTH, check_most
 from gatedjax._utils.numbers import make_plain
 from gatedjax.functional._checks import check_positive
 from gatedjax.gates import Estimator
-from gatedjax.gates._named import KINDS, EstimatorName, create_estimator, current_name
+from gatedjax.gates._named import KINDS, EstimatorName, create_estimator
 from gatedjax.models._checks import check_at_least, check_finite, check_rates
 from gatedjax.models._schedule import check_schedule
 
@@ -87,11 +86,8 @@ class GateConfig:
     penalty_on: Literal["gate", "prob"] = "gate"
     """The penalised quantity: the sampled soft gates, or the open probabilities with lower
     variance."""
-    relax: Literal["soft", "straight_through"] = "soft"
-    """Older option for the estimators "soft_gumbel" and "st_gumbel"."""
     estimator: EstimatorName | None = None
-    """Estimator of the gradient of the gates, see `gatedjax.gates`. None means "soft_gumbel", or
-    "st_gumbel" with relax "straight_through"."""
+    """Estimator of the gradient of the gates, see `gatedjax.gates`. None means "soft_gumbel"."""
     estimator_draws: int = 2
     """Number of draws of the estimator "leave_one_out"."""
     test_gate: Literal["sample", "threshold", "multi_sample"] = "sample"
@@ -115,22 +111,13 @@ class GateConfig:
             raise ValueError(f"penalty must be at least 0 and finite, got {self.penalty}")
         if self.density is not None and not 0 < self.density < 1:
             raise ValueError(f"density must be in (0, 1) or None, got {self.density}")
-        if self.estimator is not None and self.relax != "soft":
-            raise ValueError(
-                f"relax must be 'soft' for estimator={self.estimator!r}, got {self.relax!r}: the "
-                "estimator replaces it"
-            )
         if self.gates_on == "input" and needs_relaxed_words(KINDS[self.estimation]):
             raise unread_error(f"estimator={self.estimator!r}")
 
     @property
     def estimation(self) -> EstimatorName:
-        """Name of the estimator that trains the gates.
-
-        It is `estimator` or, if that is None, "soft_gumbel" for the option relax="soft" and
-        "st_gumbel" for "straight_through".
-        """
-        return self.estimator or current_name("relax", self.relax)
+        """Name of the estimator that trains the gates: `estimator`, or "soft_gumbel" for None."""
+        return self.estimator or "soft_gumbel"
 
     def make_estimator(self, temperature: float | Array) -> Estimator:
         """Returns the gradient estimator of the gates, such as `gates.SoftGumbel`.
@@ -168,7 +155,6 @@ class GANetDropout:
 
 
 @document_fields
-@with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GANetConfig:
     """The configuration of GA-Net and its baselines, as keywords with defaults.

@@ -81,11 +81,10 @@ class GANetTask:
         config, name = self.model.config, type(self.estimator).__name__
         if config.system != "ganet":
             raise gateless_error(config.system)
-        if config.gates.estimator is not None or config.gates.relax != "soft":
-            option = "estimator" if config.gates.estimator else "relax"
+        if config.gates.estimator is not None:
             raise ValueError(
-                f"estimator must be None for a configuration with {option}="
-                f"{getattr(config, option)!r}, got {name}: give the estimator in one of the two"
+                "estimator must be None for a configuration with estimator="
+                f"{config.gates.estimator!r}, got {name}: give the estimator in one of the two"
             )
         if config.gates.gates_on == "input" and needs_relaxed_words(self.estimator):
             raise unread_error(f"estimator={name}")

@@ -20,7 +20,6 @@ from gatedjax import nn as gnn
 from gatedjax._utils.choices import check_choices
 from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.field_docs import document_fields
-from gatedjax._utils.groups import with_groups
 from gatedjax._utils.numbers import make_plain
 from gatedjax._utils.types import Keywords, Tree
 from gatedjax.functional._checks import check_positive, wide_dtype
@@ -64,7 +63,6 @@ class GAReaderCharacters:
 
 
 @document_fields
-@with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GAReaderConfig:
     """The configuration of the GA Reader and its baselines, as keywords with defaults.

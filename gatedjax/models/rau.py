@@ -20,7 +20,6 @@ from gatedjax import nn as gnn
 from gatedjax._utils.choices import check_choices
 from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.field_docs import document_fields
-from gatedjax._utils.groups import with_groups
 from gatedjax._utils.numbers import make_plain
 from gatedjax._utils.types import Keywords, Tree
 from gatedjax.functional._checks import check_positive
@@ -59,7 +58,6 @@ class RAUDropout:
 
 
 @document_fields
-@with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RAUConfig:
     """The configuration of networks with recurrent attention units, and of their baselines.

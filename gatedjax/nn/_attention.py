@@ -1,6 +1,6 @@
 """Modules that score, gate and pool the positions of a sequence."""
 
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -263,7 +263,7 @@ class GatePredictor(nn.Module):
         logits = nn.Dense(
             1,
             kernel_init=self.kernel_init or GLOROT,
-            bias_init=cast(Initializer, self.bias_init),
+            bias_init=self.bias_init,
             name="gate",
             **types,
         )(hidden)[..., 0]

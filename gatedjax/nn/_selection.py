@@ -1,7 +1,7 @@
 """Selections of keys in an attention layer: how they are drawn, and their statistics."""
 
 import functools
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -11,13 +11,13 @@ from jaxtyping import Array, Bool, Float, Int
 from gatedjax import functional as F
 from gatedjax.functional._export import exportable
 from gatedjax.gates import Estimator, MeanField, Pathwise, STGumbel
-from gatedjax.gates._named import KINDS, OLD_NAMES, EstimatorName, create_estimator, current_name
+from gatedjax.gates._named import KINDS, EstimatorName, create_estimator
 from gatedjax.gates._score import MultiPass
 from gatedjax.gates._train import Gates, draw
 
-Selector = EstimatorName | Literal["none", "threshold", "st", "soft", "expect"] | Pathwise
-"""The name of an estimator of `gates`, an older name, a `gates.Pathwise` object, "threshold" for a
-selector that is not trained, or "none"."""
+Selector = EstimatorName | Literal["none", "threshold"] | Pathwise
+"""The name of an estimator of `gates`, a `gates.Pathwise` object, "threshold" for a selector that
+is not trained, or "none"."""
 
 NOT_OF_PAIRS = {
     "local_expectation": "it runs the network once for every pair of tokens",
@@ -71,22 +71,15 @@ class Selection:
     score: Array | None = None
 
 
-def check_selector(selector: Selector) -> Any:
-    """Returns the current name of a selector; returns a `gates.Pathwise` object unchanged.
+def check_selector(selector: Selector) -> None:
+    """Raises ValueError unless `selector` is a name of a `Selector` or a `gates.Pathwise` object.
 
-    A selector is the name of an estimator, such as "st_gumbel", an older name ("st", "soft" or
-    "expect"), "threshold", "none", or a `gates.Pathwise`.
-
-    Raises:
-      ValueError: for an unknown name, and for "local_expectation", "enumerate" and "rebar", which
-        cannot train selections of pairs of a query and a key.
+    The estimators in `NOT_OF_PAIRS` cannot train selections of pairs of a query and a key.
     """
-    name = current_name("selector", selector) if isinstance(selector, str) else selector
     able = ("none", "threshold", *(kind for kind in KINDS if kind not in NOT_OF_PAIRS))
-    if name not in able and not isinstance(name, Pathwise):
-        names = ", ".join(map(repr, (*able, *OLD_NAMES["selector"])))
+    if selector not in able and not isinstance(selector, Pathwise):
+        names = ", ".join(map(repr, able))
         raise ValueError(f"selector must be one of {names}, or a gates.Pathwise, got {selector!r}")
-    return name
 
 
 def selector_estimator(selector: Selector, temperature: float | Array) -> Estimator | None:
@@ -97,12 +90,12 @@ def selector_estimator(selector: Selector, temperature: float | Array) -> Estima
         is returned and ignores `temperature`.
       temperature: tau of the relaxation of a named estimator.
     """
-    name = check_selector(selector)
-    if isinstance(name, Pathwise):
-        return name
-    if name in ("none", "threshold"):
+    check_selector(selector)
+    if isinstance(selector, Pathwise):
+        return selector
+    if selector == "none" or selector == "threshold":
         return None
-    return create_estimator(name, temperature=temperature)
+    return create_estimator(selector, temperature=temperature)
 
 
 def check_trains_pairs(name: EstimatorName, layers: tuple[int, ...]) -> None:

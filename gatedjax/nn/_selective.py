@@ -66,13 +66,12 @@ class SelectiveSelfAttention(nn.Module):
       features: D, the width of the projections and of the output; None means the width of the
         inputs.
       selector: the estimator of `gatedjax.gates` that draws A in training. Trained by the gradient
-        are "st_gumbel" ("st"), "soft_gumbel" ("soft"), "mean_field" ("expect"),
-        "straight_through", "reinmax", "hard_concrete", "hard_kuma" and any `gates.Pathwise`
-        object. "reinforce" draws hard gates without a gradient (train with `Selection.log_prob`),
-        and so do "leave_one_out", "arm" and "disarm" (train with `Selection.score`, from several
-        passes). In evaluation A = [s > 0] for all of them. "threshold" has A = [s > 0] in training
-        too, without noise and without a gradient of s, for a selector that is not trained. "none"
-        has no selector.
+        are "st_gumbel", "soft_gumbel", "mean_field", "straight_through", "reinmax",
+        "hard_concrete", "hard_kuma" and any `gates.Pathwise` object. "reinforce" draws hard gates
+        without a gradient (train with `Selection.log_prob`), and so do "leave_one_out", "arm" and
+        "disarm" (train with `Selection.score`, from several passes). In evaluation A = [s > 0] for
+        all of them. "threshold" has A = [s > 0] in training too, without noise and without a
+        gradient of s, for a selector that is not trained. "none" has no selector.
       share_heads: True if all heads share a single selection.
       causal: True if no query sees the keys of later positions; needed by `decode`.
       empty: the rule for a query that selects no key: it attends to no key ("zero"), to the key at
@@ -100,8 +99,8 @@ class SelectiveSelfAttention(nn.Module):
       return_weights: False returns the output without the weights and selections.
 
     Reference: Geng et al. 2020, "How Does Selective Mechanism Improve Self-Attention Networks?",
-      eqs. 2 to 5. Details that the paper leaves open follow the authors' code ("st", a selector
-      per head, temperature 0.5, no scaling of s).
+      eqs. 2 to 5. Details that the paper leaves open follow the authors' code ("st_gumbel", a
+      selector per head, temperature 0.5, no scaling of s).
     """
 
     num_heads: int = 8

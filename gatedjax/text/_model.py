@@ -15,6 +15,7 @@ import numpy as np
 from gatedjax import export
 from gatedjax._utils.json import to_json
 from gatedjax._utils.limits import MOST_LENGTH
+from gatedjax._utils.nested import from_json
 from gatedjax._utils.types import Json, Output, Params, Tree
 from gatedjax.data.text._vocabulary import UNK, Vocabulary
 from gatedjax.export import ModelCard, ParamsMismatch
@@ -481,11 +482,6 @@ class TrainedModel:
             )
         try:
             entry = networks(kind)[config["network"]]
-            settings = {
-                # JSON has no tuples, and a list in a configuration could not be hashed.
-                name: tuple(value) if isinstance(value, list) else value
-                for name, value in config["model"].items()
-            }
             words = json.loads(export.read_file(folder, VOCABULARY))
             # The first two words are the special words, which the constructor adds.
             names = check_texts(words["words"][2:])
@@ -493,7 +489,7 @@ class TrainedModel:
             model = cls(
                 kind=kind,
                 network=config["network"],
-                config=type(entry.config)(**settings),
+                config=from_json(type(entry.config), config["model"]),
                 vocabulary=vocabulary,
                 classes=check_classes(config["classes"]),
                 params={},

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gatedjax._utils.choices import suggestion
-from gatedjax._utils.groups import grouped_paths, with_changes
 from gatedjax._utils.limits import (
     MOST_BATCH,
     MOST_LENGTH,
@@ -22,6 +21,7 @@ from gatedjax._utils.limits import (
     MOST_WORDS,
     check_most,
 )
+from gatedjax._utils.nested import with_changes
 from gatedjax._utils.numbers import make_plain
 from gatedjax.text._model import networks
 from gatedjax.text._networks import Config, NetworkEntry
@@ -539,7 +539,7 @@ def _change_options(config: Config, changes: Mapping[str, object], option: str) 
     """
 
     def unknown(kind: type, name: str, first: str) -> ValueError:
-        names = [*(field.name for field in dataclasses.fields(kind)), *grouped_paths(kind)]
+        names = [field.name for field in dataclasses.fields(kind)]
         # The list of all options is too long for a message, so only the nearest name is suggested.
         return ValueError(
             f"{option} must have names of options of {kind.__name__}, got {name!r}."

@@ -10,7 +10,7 @@ import numpy as np
 
 from gatedjax import data as gdata
 from gatedjax._utils.field_docs import document_fields
-from gatedjax._utils.groups import groups_of, option_names
+from gatedjax._utils.nested import from_json
 from gatedjax._utils.numbers import make_plain
 from gatedjax._utils.types import Json, Params, Tree
 from gatedjax.data.batches._sequences import one_pass
@@ -23,7 +23,6 @@ from gatedjax.models import (
 from gatedjax.models._checks import check_at_least
 from gatedjax.models.ssan.translation import STOP
 from gatedjax.text._folders import BYTE_PAIRS, explain_faults, open_folder
-from gatedjax.training.log import read_json
 
 
 @document_fields
@@ -203,10 +202,6 @@ def open_translator(
                 "leave it out, or give the file of the run"
             )
         model = _model(settings["model"], pieces)
-        if "search" not in settings and (folder / "results.json").is_file():
-            # Runs of earlier versions have the search only in the record of their test.
-            record = read_json(folder / "results.json", "search")
-            settings = settings | {"search": record["search"]}
         search = SearchConfig(**settings["search"])
     params = run_folder.params(
         parameters_like(model), search.average if average is None else average
@@ -222,6 +217,6 @@ def _model(settings: Json, pieces: gdata.BytePairs) -> SSANTranslator:
       pieces: the byte pairs, which determine the size of the vocabulary.
     """
     # The configuration of a run also has options of the training, which the network does not have.
-    known = {*option_names(SSANTranslatorConfig), *groups_of(SSANTranslatorConfig)}
+    known = {field.name for field in dataclasses.fields(SSANTranslatorConfig)}
     saved: Json = {name: value for name, value in settings.items() if name in known}
-    return SSANTranslator(SSANTranslatorConfig(**saved), len(pieces))
+    return SSANTranslator(from_json(SSANTranslatorConfig, saved), len(pieces))

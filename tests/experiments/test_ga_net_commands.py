@@ -17,7 +17,7 @@ from experiments.ga_net.tune import TuneConfig, trials
 
 def test_an_impossible_value_is_refused_by_name(capsys):
     with pytest.raises((SystemExit, ValueError), match=r"2|temperature"):
-        main(["--model.temperature", "0"])
+        main(["--model.gates.temperature", "0"])
 
 
 def test_missing_word_vectors_say_where_to_get_them_and_how_to_do_without(tmp_path, capsys):
@@ -33,7 +33,7 @@ def test_a_grid_varies_only_what_was_asked():
     options = TuneConfig(data="trec", dropouts=(0.1, 0.2), temperatures=(0.5, 1.0))
     configs = [trial.config for trial in trials(options)]
     assert len(configs) == 4
-    assert {c.model.pool_dropout for c in configs} == {0.1, 0.2}
+    assert {c.model.dropouts.pool_dropout for c in configs} == {0.1, 0.2}
     assert {c.train.optimizer.learning_rate for c in configs} == {
         settings.PRESETS["trec"].train.optimizer.learning_rate
     }

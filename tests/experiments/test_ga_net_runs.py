@@ -112,8 +112,8 @@ def test_a_sweep_of_the_penalty_changes_the_gates(config, tmp_path):
     )
     swept = dataclasses.replace(config, workdir=str(tmp_path), train=train)
     few, many = runs_of(PAPER, swept)
-    assert few.record["config"]["model"]["penalty"] == 0.0
-    assert many.record["config"]["model"]["penalty"] == 10.0
+    assert few.record["config"]["model"]["gates"]["penalty"] == 0.0
+    assert many.record["config"]["model"]["gates"]["penalty"] == 10.0
     assert many.record["test"]["density"] < few.record["test"]["density"]
     saved = json.loads((tmp_path / "results.json").read_text())
     assert [record["lanes"] for record in saved["lanes"]] == [2, 2]

@@ -88,7 +88,7 @@ def test_presets_have_the_papers_values():
         assert (config.data.batch_size, config.train.optimizer.learning_rate) == (32, 5e-4)
         assert (config.model.hops, config.train.eval_every, config.epochs) == (3, 100, 10)
         small = data not in ("cnn", "daily_mail")
-        assert bool(config.model.char_dim) == config.model.feature == small
+        assert bool(config.model.characters.char_dim) == config.model.feature == small
         assert config.model.freeze_embeddings == small
         assert config.model.reset_after
 

@@ -94,7 +94,7 @@ def test_the_settings_of_imdb_are_those_of_the_paper():
         128,
         128,
     )
-    assert config.model.embedding_dropout == config.model.state_dropout == 0.5
+    assert config.model.dropouts.embedding_dropout == config.model.dropouts.state_dropout == 0.5
     assert (config.data.vocabulary_size, config.data.max_len, config.data.held_out) == (
         20_000,
         400,

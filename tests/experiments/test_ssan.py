@@ -29,7 +29,7 @@ TINY = ("--model.num-layers", "1", "--model.hidden", "8", "--model.filter-size",
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("none", [["--model.select-layers", "0"], ["--model.select-layers"]])
+@pytest.mark.parametrize("none", [["--model.gates.select-layers", "0"], ["--model.gates.select-layers"]])
 def test_every_preset_has_its_baseline(preset, none):
     config = parse(PAPER, ["--preset", preset, *none])
     assert config.preset == preset
@@ -37,7 +37,7 @@ def test_every_preset_has_its_baseline(preset, none):
     assert parse(PAPER, ["--preset", preset]).model.selective == (1,)
     if preset.startswith("nli"):  # it has one layer
         return
-    other = parse(PAPER, ["--preset", preset, "--model.select-layers", "2", "3"])
+    other = parse(PAPER, ["--preset", preset, "--model.gates.select-layers", "2", "3"])
     assert other.model.selective == (2, 3)
 
 
@@ -82,7 +82,7 @@ def test_figures_look_into_the_networks_that_tables_train(
     end = "_local" if local else ""
     assert list(opened) == [f"{data}-san{end}-seed0", f"{data}-ssan_layer1{end}-seed0"]
     assert list(found) == ["san", "ssan_layer1"]  # tables know them by these names
-    assert {model.relative for model in opened.values()} == {"local" if local else "none"}
+    assert {model.order.relative for model in opened.values()} == {"local" if local else "none"}
     assert [model.selective for model in opened.values()] == [(), (1,)]
     shown = analyses.title_of("bshift", {"local": local})
     assert shown == ("BShift, local heads and a linear head" if local else "BShift")
@@ -175,7 +175,7 @@ def test_cells_of_the_tables():
         ("wrd_small", "ssan_layer4_bounded"),
     ]
     bound = {cell.variant: cell.configs[0].model for cell in job("bound", layers=(4,)).cells()}
-    assert {name: (model.cap, model.select_layers) for name, model in bound.items()} == {
+    assert {name: (model.gates.cap, model.gates.select_layers) for name, model in bound.items()} == {
         "san_local": (10, (0,)), "ssan_layer4_local_bounded": (0, (4,)),
         "san": (10, (0,)), "ssan_layer4_bounded": (0, (4,)),
     }  # fmt: skip
@@ -185,7 +185,7 @@ def test_cells_of_the_tables():
         ("wrd_cited", name) for name in cited
     }
     assert {
-        name: (config.model.cap, config.model.freeze_selector, config.model.select_layers)
+        name: (config.model.gates.cap, config.model.gates.freeze_selector, config.model.gates.select_layers)
         for name, config in cited.items()
     } == {
         "san": (10, False, (0,)), "ssan_layer1": (10, False, (1,)),
@@ -196,7 +196,7 @@ def test_cells_of_the_tables():
     for name, wanted in mended.items():
         config = job("table2", num_steps=3_000).config("bshift", name, 0)
         model = config.model
-        assert (model.select_layers, model.relative, model.head_hidden) == wanted
+        assert (model.gates.select_layers, model.order.relative, model.head_hidden) == wanted
         assert config.train.optimizer.warmup_steps == 300
     # a budget of fewer steps shortens the recipe's warm-up too, as it does of the preset
     brief = job("table2", num_steps=400).config("bshift", "san_local", 0).train
@@ -539,9 +539,9 @@ def test_neighbours_are_of_probes_alone(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("preset", "options"),
     [
-        ("bshift", ["--model.select-layers", "0"]),
-        ("bshift", ["--model.selector", "soft", "--model.final-temperature", "0.2"]),
-        ("wrd_published", ["--model.selector", "reinforce"]),
+        ("bshift", ["--model.gates.select-layers", "0"]),
+        ("bshift", ["--model.gates.estimator", "soft_gumbel", "--model.gates.final-temperature", "0.2"]),
+        ("wrd_published", ["--model.gates.estimator", "reinforce"]),
     ],
 )
 def test_a_run_from_the_command_line(preset, options, texts, tmp_path, capsys):
@@ -555,7 +555,7 @@ def test_a_run_from_the_command_line(preset, options, texts, tmp_path, capsys):
     assert made["parameters_of_selectors"] == (0 if made["system"] == "san" else 2 * (64 + 8))
     if made["system"] == "ssan":
         assert made["selection_curve"]["1"]
-    assert made["config"]["model"]["select_layers"] == ([0] if made["system"] == "san" else [1])
+    assert made["config"]["model"]["gates"]["select_layers"] == ([0] if made["system"] == "san" else [1])
 
 
 @pytest.fixture

@@ -196,7 +196,7 @@ def test_a_translator_is_trained_translates_and_shows_its_attention(
     begin = ["--init-from", str(runs / "mt_multi30k-san-seed0")]
     for variant, layers, more in (("san", "0", []), ("ssan_layer1", "1", begin)):
         workdir = runs / f"mt_multi30k-{variant}-seed0"
-        record = run(raw, workdir, "mt_multi30k", "--model.select-layers", layers, *more, *MT)
+        record = run(raw, workdir, "mt_multi30k", "--model.gates.select-layers", layers, *more, *MT)
         assert record["averaged_steps"] == [1, 2]
         assert len(record["bleu_statistics"]) == 20
         assert bleu.bleu_of(np.sum(record["bleu_statistics"], axis=0)) == pytest.approx(

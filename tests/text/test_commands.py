@@ -31,7 +31,7 @@ from tests._programs import environment
 from tests._slow import slow_but
 from tests.text._own import PAIRS, TEXTS, options, write_csv
 
-TINY = ["--model=ganet", "--network.hidden=4", "--network.aux-hidden=3", "--model.embedding-dim=6"]
+TINY = ["--model=ganet", "--model.hidden=4", "--model.aux-hidden=3", "--model.embedding-dim=6"]
 EVERY = ["--train.eval-every=2", "--train.checkpoint-every=2", "--train.log-every=2"]
 RUN = ["--train.parallel=single", *EVERY]
 TINY += RUN
@@ -602,15 +602,15 @@ def test_the_multiplier_holds_the_density(density, tmp_path):
         rows.append((" ".join(words), "gb"[i % 2]))
     path, out = write_csv(tmp_path / "words.csv", rows), tmp_path / "m"
     steps = (
-        "--model=ganet --num-steps=500 --network.hidden=8 --network.aux-hidden=8 "
-        "--network.embedding-dim=8 "
+        "--model=ganet --num-steps=500 --model.hidden=8 --model.aux-hidden=8 "
+        "--model.embedding-dim=8 "
         "--train.parallel=single --train.eval-every=50 --train.optimizer.learning-rate=0.002"
     )
     assert main(["train", str(path), "--out", str(out), "--density", density, *steps.split()]) == 0
     report = json.loads((out / "report.json").read_text())
     assert report["validation"]["density"] == pytest.approx(float(density), abs=0.06)
     assert report["validation"]["accuracy"] > 0.8
-    assert export.read_config(out)["model"]["density"] == float(density)
+    assert export.read_config(out)["model"]["gates"]["density"] == float(density)
 
 
 def test_results_replace_no_input_and_no_file_of_another_kind(here, tmp_path, capsys):
@@ -644,7 +644,7 @@ def test_a_folder_may_have_any_name(name, tmp_path, capsys):
 
 def test_the_density_of_pairs_is_a_share_of_pairs_of_words(tmp_path, capsys):
     path, out = write_csv(tmp_path / "pairs.csv", PAIRS, COLUMNS), str(tmp_path / "m")
-    tiny = ["--num-steps", "2", "--network.hidden=4", "--network.embedding-dim=6", *RUN]
+    tiny = ["--num-steps", "2", "--model.hidden=4", "--model.embedding-dim=6", *RUN]
     assert "leave it out\n" in refused(
         ["train", str(path), "--out", out, "--density", "0.5"], capsys
     )
@@ -656,7 +656,7 @@ def test_the_density_of_pairs_is_a_share_of_pairs_of_words(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_pairs_are_known_by_their_columns(here, tmp_path, capsys):
-    tiny = ["--num-steps", "2", "--network.hidden=4", "--network.embedding-dim=6", *RUN]
+    tiny = ["--num-steps", "2", "--model.hidden=4", "--model.embedding-dim=6", *RUN]
     path = write_csv(tmp_path / "renamed.csv", PAIRS, ("s1", "s2", "verdict"))
     out = str(tmp_path / "m")
     # names of two columns say that there are pairs, and a folder before the data is no data

@@ -9,4 +9,3 @@ from gatedjax.models.ssan.encoder import SSANOrder as SSANOrder
 from gatedjax.models.ssan.encoder import run_layers as run_layers
 from gatedjax.models.ssan.encoder import schedule as schedule
 from gatedjax.models.ssan.selector import SelectorConfig as SelectorConfig
-from gatedjax.models.ssan.selector import SelectorMode as SelectorMode

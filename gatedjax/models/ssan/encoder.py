@@ -20,7 +20,6 @@ from gatedjax import nn as gnn
 from gatedjax._utils.choices import check_choices
 from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.field_docs import document_fields
-from gatedjax._utils.groups import with_groups
 from gatedjax._utils.limits import MOST_WIDTH, check_most
 from gatedjax._utils.numbers import make_plain
 from gatedjax._utils.types import Tree
@@ -115,7 +114,6 @@ class SSANMemory:
 
 
 @document_fields
-@with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SSANConfig:
     """The configuration of the encoder, as keywords with defaults.

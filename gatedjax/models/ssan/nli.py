@@ -20,7 +20,6 @@ from gatedjax import nn as gnn
 from gatedjax._utils.choices import check_choices
 from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.field_docs import document_fields
-from gatedjax._utils.groups import with_groups
 from gatedjax._utils.numbers import make_plain
 from gatedjax._utils.types import Keywords
 from gatedjax.functional._checks import check_positive
@@ -43,7 +42,6 @@ TokenAttention = Literal["dot", "multi_dim"]
 
 
 @document_fields
-@with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SSANNLIConfig:
     """The configuration of an `SSANNLI`, as keywords with defaults.

@@ -17,7 +17,6 @@ from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.field_docs import document_fields
-from gatedjax._utils.groups import with_groups
 from gatedjax._utils.types import Keywords
 from gatedjax.functional._export import exportable
 from gatedjax.models._checks import check_widths
@@ -31,7 +30,6 @@ Pool = Literal["mean", "max", "first", "s2t"]
 
 
 @document_fields
-@with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SSANProbeConfig(SSANConfig):
     """The configuration of encoder and head, as keywords with defaults.

@@ -18,7 +18,6 @@ from jaxtyping import Array, Float
 from gatedjax import functional as F
 from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.field_docs import document_fields
-from gatedjax._utils.groups import with_groups
 from gatedjax._utils.types import Keywords
 from gatedjax.functional._export import exportable
 from gatedjax.models._checks import check_at_least, check_batch
@@ -31,7 +30,6 @@ from gatedjax.training import Ratio
 
 
 @document_fields
-@with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WordReorderingConfig(SSANConfig):
     """The configuration of the encoder, with the sizes of the paper's experiment.

@@ -17,7 +17,7 @@ from gatedjax._utils.tracing import check_key
 from gatedjax._utils.types import Output, Params, Tree
 from gatedjax.functional._checks import check_positive
 from gatedjax.functional._selective import Empty
-from gatedjax.gates._named import KINDS, EstimatorName, create_estimator, current_name
+from gatedjax.gates._named import KINDS, EstimatorName, create_estimator
 from gatedjax.gates._score import MultiPass
 from gatedjax.gates._train import train_passes
 from gatedjax.models._checks import check_at_least, check_batch, check_finite
@@ -33,9 +33,8 @@ from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.nn._selection import check_trains_pairs
 from gatedjax.training import Ratio
 
-SelectorMode = Literal["st", "soft", "expect", "reinforce"]
 OF_TRAINING = (
-    *("selector", "estimator", "density", "selected_weight", "entropy_weight"),
+    *("estimator", "density", "selected_weight", "entropy_weight"),
     "final_temperature",
 )
 """The options that change only how a selector is trained, except for those that have no effect
@@ -60,9 +59,6 @@ class SelectorConfig:
     select_layers: tuple[int, ...] = (1,)
     """Layers (from 1) that have a selector in their attention. With 0 or no layer the network is
     the standard encoder."""
-    selector: SelectorMode = "st"
-    """Older option for the estimators "st_gumbel" (hard draws with the gradient of the relaxation),
-    "soft_gumbel" (the relaxation), "mean_field" (probabilities without noise) and "reinforce"."""
     empty: Empty = "zero"
     """Rule for a token that selects no token: it attends to no token, to itself, or to all
     tokens."""
@@ -77,8 +73,8 @@ class SelectorConfig:
     temperature_steps: int = 1
     """Number of steps from temperature to final-temperature."""
     estimator: EstimatorName | None = None
-    """Estimator of the gradient of the selections, see `gatedjax.gates`. None means the estimator
-    of the option selector: "st_gumbel", "soft_gumbel", "mean_field" or "reinforce"."""
+    """Estimator of the gradient of the selections, see `gatedjax.gates`. None means
+    "st_gumbel", hard draws with the gradient of the relaxation."""
     estimator_draws: int = 2
     """Number of passes of the estimator "leave_one_out"."""
     selected_weight: float = 0.0
@@ -127,16 +123,11 @@ class SelectorConfig:
     def _check_estimator(self, name: EstimatorName) -> None:
         """Raises ValueError if an estimator does not fit the other options.
 
-        `name` is that of the estimator, such as "arm". A layer must have a selector, the option
-        `selector` must have its default, and the estimator must be able to train these layers.
+        `name` is that of the estimator, such as "arm". A layer must have a selector, and
+        the estimator must be able to train these layers.
         """
         if not self.selective:
             raise ValueError(f"estimator must be None without a layer that selects, got {name!r}")
-        if self.selector != "st":
-            raise ValueError(
-                f"selector must be 'st', its default, for estimator={name!r}, got "
-                f"{self.selector!r}: the estimator replaces it"
-            )
         check_trains_pairs(name, self.selective)
 
     def _check_density(self, density: float) -> None:
@@ -160,12 +151,8 @@ class SelectorConfig:
 
     @property
     def estimation(self) -> EstimatorName:
-        """Name of the estimator that trains the selections.
-
-        It is `estimator` or, if that is None, the estimator of the option `selector`, by default
-        "st_gumbel".
-        """
-        return self.estimator or current_name("selector", self.selector)
+        """Name of the estimator of the selections: `estimator`, or "st_gumbel" for None."""
+        return self.estimator or "st_gumbel"
 
     def selector_of(self, layer: int) -> EstimatorName | Literal["none", "threshold"]:
         """Returns the name of the estimator that trains the selections of a layer.

@@ -19,7 +19,6 @@ from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.field_docs import document_fields
-from gatedjax._utils.groups import with_groups
 from gatedjax.functional._devices import take_rows
 from gatedjax.functional._export import exportable
 from gatedjax.models._checks import check_batch, check_rates
@@ -34,7 +33,6 @@ from gatedjax.training import Ratio
 
 
 @document_fields
-@with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SSANTaggerConfig(SSANConfig):
     """The configuration of the network for semantic role labelling, as keywords with defaults.

@@ -19,7 +19,6 @@ from gatedjax import functional as F
 from gatedjax import nn as gnn
 from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.field_docs import document_fields
-from gatedjax._utils.groups import with_groups
 from gatedjax._utils.types import Keywords, Output, Params, Tree
 from gatedjax.functional._devices import take_rows
 from gatedjax.functional._export import exportable
@@ -50,7 +49,6 @@ NEVER = (PAD, UNK, START)
 
 
 @document_fields
-@with_groups
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SSANTranslatorConfig(SSANConfig):
     """The configuration of encoder and decoder, as keywords with defaults.
