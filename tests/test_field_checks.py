@@ -20,6 +20,7 @@ from gatedjax import nn as gnn
 from gatedjax import nnx as gnnx
 from gatedjax._utils.field_checks import check_fields
 from gatedjax._utils.numbers import field_types
+from tests._grouped import grouped
 from tests.models import test_ga_reader
 from tests.refusals import refused
 
@@ -55,25 +56,28 @@ SMALL = {"hidden": 4, "embedding_dim": 4}
 SSAN = {"hidden": 4, "filter_size": 4, "num_heads": 2, "num_layers": 1}
 NETWORKS: dict[str, tuple[Any, dict[str, Any]]] = {
     "AGT": (models.AGTConfig(**SMALL), BATCH),
-    "GANet": (models.GANetConfig(**SMALL), BATCH),
+    "GANet": (grouped(models.GANetConfig, **SMALL), BATCH),
     "GAReader": (
-        models.GAReaderConfig(**(test_ga_reader.SMALL | {"char_dim": 2})),
+        grouped(models.GAReaderConfig, **(test_ga_reader.SMALL | {"char_dim": 2})),
         test_ga_reader.make_batch(np.random.default_rng(0)),
     ),
-    "RAUClassifier": (models.RAUConfig(**SMALL), BATCH),
-    "RAULanguageModel": (models.RAUConfig(**SMALL), BATCH | {"targets": IDS}),
-    "SSANEncoder": (models.SSANConfig(**SSAN), BATCH),
+    "RAUClassifier": (grouped(models.RAUConfig, **SMALL), BATCH),
+    "RAULanguageModel": (grouped(models.RAUConfig, **SMALL), BATCH | {"targets": IDS}),
+    "SSANEncoder": (grouped(models.SSANConfig, **SSAN), BATCH),
     "SSANNLI": (
-        models.SSANNLIConfig(**SMALL),
+        grouped(models.SSANNLIConfig, **SMALL),
         BATCH | {"hypothesis": IDS, "hypothesis_lengths": LENGTHS},
     ),
-    "SSANProbe": (models.SSANProbeConfig(**SSAN), BATCH),
-    "SSANTagger": (models.SSANTaggerConfig(**SSAN, embedding_dim=2), BATCH | {"is_predicate": IDS}),
+    "SSANProbe": (grouped(models.SSANProbeConfig, **SSAN), BATCH),
+    "SSANTagger": (
+        grouped(models.SSANTaggerConfig, **SSAN, embedding_dim=2),
+        BATCH | {"is_predicate": IDS},
+    ),
     "SSANTranslator": (
-        models.SSANTranslatorConfig(**SSAN),
+        grouped(models.SSANTranslatorConfig, **SSAN),
         BATCH | {"targets": IDS, "target_lengths": LENGTHS},
     ),
-    "WordReorderingDetector": (models.WordReorderingConfig(**SSAN), BATCH),
+    "WordReorderingDetector": (grouped(models.WordReorderingConfig, **SSAN), BATCH),
 }
 """By name of a network: a valid configuration, and a batch."""
 CONFIGS = {
@@ -196,7 +200,7 @@ def test_all_public_classes_are_in_the_tables():
 
 def test_heads_must_divide_the_width():
     refused(lambda: initialize("SelectiveSelfAttention", num_heads=3), "num_heads|4|3")
-    refused(lambda: models.SSANConfig(hidden=4, num_heads=3), "num_heads|3")
+    refused(lambda: grouped(models.SSANConfig, hidden=4, num_heads=3), "num_heads|3")
 
 
 def test_a_classifier_of_a_single_class_has_no_loss():

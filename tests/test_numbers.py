@@ -12,7 +12,6 @@ from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 
 from gatedjax import export, functional, models, training
-from gatedjax._utils.groups import option_names
 from gatedjax._utils.json import to_json, to_json_values
 from gatedjax._utils.numbers import make_plain, plain
 from gatedjax.text import PairClassifier, Tagger, TextClassifier, _estimator
@@ -20,6 +19,7 @@ from gatedjax.text._options import TextOptions, check_options, train_config
 from gatedjax.text._translator import SearchConfig
 from gatedjax.training.identity import settings_of
 from gatedjax.training.log import read_json, write_json
+from tests._grouped import grouped, option, option_names
 
 CONFIGS = {
     name: getattr(module, name)
@@ -40,14 +40,14 @@ def as_numpy(value):
 
 
 def values(config):
-    return {name: getattr(config, name) for name in option_names(type(config))}
+    return {name: option(config, name) for name in option_names(type(config))}
 
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_every_configuration_keeps_python_numbers(name):
     kind = CONFIGS[name]
     default = values(kind())
-    made = kind(**{key: as_numpy(value) for key, value in default.items()})
+    made = grouped(kind, **{key: as_numpy(value) for key, value in default.items()})
     assert values(made) == default
     assert {key: type(value) for key, value in values(made).items()} == {
         key: type(value) for key, value in default.items()

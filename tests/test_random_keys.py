@@ -12,6 +12,7 @@ from gatedjax import analysis, gates, models, training
 from gatedjax import functional as F
 from gatedjax import nnx as gnnx
 from gatedjax._utils.tracing import check_key, check_keys
+from tests._grouped import grouped
 from tests.refusals import refused
 
 LOGITS, MASK, INPUTS = np.zeros((2, 3), np.float32), np.ones((2, 3), bool), np.ones((2, 3, 4))
@@ -29,12 +30,12 @@ def losses(gates):
 
 
 def ga_net(key):
-    model = models.GANet(models.GANetConfig(embedding_dim=4, hidden=4), 5, 2)
+    model = models.GANet(grouped(models.GANetConfig, embedding_dim=4, hidden=4), 5, 2)
     return models.GANetTask(model).init(key, BATCH)
 
 
 def rau_language(key):
-    model = models.RAULanguageModel(models.RAUConfig(embedding_dim=4, hidden=4), 5)
+    model = models.RAULanguageModel(grouped(models.RAUConfig, embedding_dim=4, hidden=4), 5)
     return models.RAULanguageTask(model).init(key, BATCH)
 
 

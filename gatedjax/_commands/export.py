@@ -22,7 +22,7 @@ from gatedjax.export._card import title_of
 from gatedjax.export._folder import check_target
 from gatedjax.export._kinds import facts_of
 from gatedjax.export._names import unflatten
-from gatedjax.text._folders import BYTE_PAIRS, VOCABULARY, belongings, check_single
+from gatedjax.text._folders import belongings, check_single
 from gatedjax.training import average_params
 from gatedjax.training.checkpoint import CheckpointDamaged, CheckpointStore
 from gatedjax.training.identity import saved_description, saved_settings
@@ -135,13 +135,6 @@ def _export(options: ExportOptions) -> None:
     )
     size = sum(leaf.size for leaf in jax.tree.leaves(params))
     say(f"{folder}: {size:,} parameters of {origin}")
-    if "vocabulary" in about and not {VOCABULARY, BYTE_PAIRS} & files.keys():
-        say(
-            f"note: {options.workdir} has no vocabulary, so {folder} has none: an older version "
-            "wrote the run. Give the command of the run again, which writes the vocabulary without "
-            "more training, and then export again with --overwrite",
-            file=sys.stderr,
-        )
 
 
 def _average_count(options: ExportOptions, kind: str, about: dict[str, Tree]) -> int:

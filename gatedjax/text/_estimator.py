@@ -16,12 +16,11 @@ from gatedjax.text._lexicon import LexiconModel
 from gatedjax.text._lexicon_training import train_lexicon
 from gatedjax.text._model import TrainedModel
 from gatedjax.text._options import TextOptions, check_options
-from gatedjax.text._prediction import LEXICONS, ORDINAL, STATES, TARGETS
+from gatedjax.text._prediction import LEXICONS, STATES, TARGETS
 from gatedjax.text._saved import load_model
 from gatedjax.text._states_model import StatesModel
 from gatedjax.text._states_training import train_states
 from gatedjax.text._stored_options import options_from_json
-from gatedjax.text._tokens import KINDS, LEXICON_KIND
 from gatedjax.text._training import Data, train_model
 from gatedjax.text._work_folder import WorkFolder
 
@@ -164,8 +163,6 @@ class TextEstimator(TextOptions):
             params = options_from_json(trained.options)
         except ValueError as error:
             raise BadFile(f"{folder} must have the options of a training, got {error}") from error
-        if params is None:
-            params = _guess_params(trained)
         # The folder has no code, so that the functions are those of the caller.
         functions: Json = {"encoder": encoder, "tokenizer": tokenizer}
         estimator = cls(**{"model": trained.network, **params, **functions})
@@ -214,32 +211,6 @@ class TextEstimator(TextOptions):
         fields = ((field, getattr(self, field.name)) for field in dataclasses.fields(self))
         changed = (f"{field.name}={value!r}" for field, value in fields if value != field.default)
         return f"{type(self).__name__}({', '.join(changed)})"
-
-
-def _guess_params(trained: Any) -> Json:
-    """Returns the parameters of an estimator for a folder of an earlier version, without options.
-
-    The folder has only the options that a prediction needs. The other options get their defaults.
-    `trained` is the model of the folder.
-    """
-    if isinstance(trained, StatesModel):
-        density = trained.pooling.density
-        return {"density": density if density < 1 else None}
-    if isinstance(trained, LexiconModel):
-        kind = trained.splitter.tokenizer.kind
-        return {
-            "density": trained.lexicon.density if trained.lexicon.density < 1 else None,
-            "lowercase": trained.splitter.lowercase,
-            "tokens": kind if kind in KINDS and kind != LEXICON_KIND else None,
-            "threshold": trained.target.get_threshold(),
-            # Grades with names have no order of their own.
-            "order": trained.classes if trained.kind == ORDINAL else None,
-        }
-    return {
-        "max_len": trained.max_len,
-        "lowercase": trained.vocabulary.lowercase,
-        "tokens": trained.tokenizer.kind if trained.tokenizer.kind in KINDS[1:] else None,
-    }
 
 
 def train_any(

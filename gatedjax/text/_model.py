@@ -442,8 +442,6 @@ class TrainedModel:
             VOCABULARY: to_json(words, ensure_ascii=False).encode("utf-8", "surrogatepass"),
             REPORT: to_json(self.report, indent=1).encode(),
         }
-        if self.windows:
-            config["windows"] = True
         if self.options is not None:
             config["options"] = self.options
         tokens = self.tokenizer.to_json()
@@ -496,9 +494,7 @@ class TrainedModel:
                 max_len=check_length(config["max_len"]),
                 report=check_report(json.loads(export.read_file(folder, REPORT))),
                 tokenizer=_tokenizer(folder, config.get("tokens"), tokenizer),
-                # Folders of earlier versions have no such entry: their networks were trained on
-                # texts that were cut.
-                windows=kind == "text" and config.get("windows") is True,
+                windows=kind == "text",
                 options=check_stored_options(config.get("options")),
             )
             # The model without parameters gives their shapes, by which the file is checked before

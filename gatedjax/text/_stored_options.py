@@ -40,25 +40,23 @@ def options_to_json(options: TextOptions) -> Json:
     return values
 
 
-def options_from_json(value: object) -> Json | None:
+def options_from_json(value: object) -> Json:
     """Returns the parameters of an estimator from the options in a config.json.
 
         >>> options_from_json({"min_class": 3, "threshold": [[1, 0.3]], "order": ["low", "high"]})
         {'min_class': 3, 'threshold': {1: 0.3}, 'order': ['low', 'high']}
 
     Args:
-      value: the result of `options_to_json` as it was read; None for a folder of an earlier version
-        without options.
+      value: the result of `options_to_json` as it was read; None for a model without options.
 
     Returns:
-      A dict from names of parameters to values, without names that this version does not have; None
-      without options.
+      A dict from names of parameters to values, without names that this version does not have.
 
     Raises:
       ValueError: if the value is no dict, or the thresholds are no pairs.
     """
     if value is None:
-        return None
+        return {}
     if not isinstance(value, dict):
         raise ValueError(f"options must be an object of JSON, got {value!r:.80}")
     names = {field.name for field in dataclasses.fields(TextOptions)}.difference(_LEFT_OUT)

@@ -232,7 +232,7 @@ class LabelTarget(Target):
 
         `value` is the dict of `decision_to_json`: "thresholds" has for each label, in the order of
         `classes`, the least probability at which it is predicted, and "left_out" the labels that
-        training has left out. Folders of earlier versions have no "is_fixed" and no "left_out".
+        training has left out.
 
         Raises:
           ValueError: if there is not a threshold for each label, or the labels that were left out
@@ -248,7 +248,7 @@ class LabelTarget(Target):
             isinstance(label, str | int | float) for label in left_out
         ):
             raise ValueError(f"left_out must be a list of labels, got {left_out!r:.80}")
-        is_fixed = value.get("is_fixed", False)
+        is_fixed = value["is_fixed"]
         if not isinstance(is_fixed, bool):
             raise ValueError(f"is_fixed must be true or false, got {is_fixed!r}")
         return dataclasses.replace(

@@ -52,9 +52,7 @@ from gatedjax.text._tagged import (
 )
 from gatedjax.text._tags import SentenceTable
 from gatedjax.text._windows import Windows, pool_windows, split_starts
-from gatedjax.training import CheckpointStore, FitResult, TrainConfig, fit
-from gatedjax.training.checkpoint import DAMAGED
-from gatedjax.training.identity import saved_settings
+from gatedjax.training import FitResult, TrainConfig, fit
 
 Say = Callable[[str], None]
 Data = Table | SentenceTable
@@ -253,17 +251,10 @@ def train_model(
             "batch_size": size,
             "seed": options.seed,
             "embeddings": embeddings,
-            # Runs of older versions did not keep equal texts together, so they have no such entry
-            # and are not continued with another split.
-            # Runs of older versions cut long texts.
             **({"windows": True} if any(p.owners is not None for p in parts.values()) else {}),
             **({"equal_texts": "together"} if duplicates.copies and validation is None else {}),
         },
     }
-    # A run of an older version can be continued, because its checkpoints are not compared by these
-    # options.
-    if not _knows_options(folder):
-        del facts[OPTIONS]
     numbered = for_schedule(batches, config)
     result = _fit(entry.task(module), numbered, checked, training, folder, facts, options.minutes)
     minutes, epoch = options.minutes, batches.steps_per_epoch
@@ -300,22 +291,6 @@ def train_model(
     }
     report["data"]["train"] |= duplicates.to_report()
     return dataclasses.replace(model, report=report)
-
-
-def _knows_options(folder: Path) -> bool:
-    """Returns False if the newest checkpoint of a run lacks the options of the model.
-
-    Older versions of gatedjax wrote such checkpoints. The result is True if the work folder
-    `folder` has no checkpoint, or if the checkpoint is damaged.
-    """
-    store = CheckpointStore(folder / "checkpoints")
-    latest = store.latest()
-    if latest is None:
-        return True
-    try:
-        return OPTIONS in saved_settings(store.record(latest))
-    except DAMAGED:  # `fit` reports it
-        return True
 
 
 def _say_long(corpus: Corpus, max_len: int, say: Say) -> None:

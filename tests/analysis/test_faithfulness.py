@@ -9,6 +9,7 @@ import pytest
 from gatedjax import analysis
 from gatedjax.analysis import _passes
 from gatedjax.models import AGT, AGTConfig, RAUClassifier, RAUConfig, SSANProbe, SSANProbeConfig
+from tests._grouped import grouped
 from tests.models.test_ga_net import _oracle, draw, make_batch, make_task, pad
 from tests.tolerances import F32
 
@@ -222,9 +223,11 @@ def test_other_networks_give_attention_or_take_scores(name, batch):
         "agt": lambda: AGT(
             AGTConfig(num_layers=2, hidden=4, attention_hidden=3, embedding_dim=4), **options
         ),
-        "rau": lambda: RAUClassifier(RAUConfig(cell="gru", hidden=4, embedding_dim=4), **options),
+        "rau": lambda: RAUClassifier(
+            grouped(RAUConfig, cell="gru", hidden=4, embedding_dim=4), **options
+        ),
         "ssan": lambda: SSANProbe(
-            SSANProbeConfig(num_layers=1, hidden=4, num_heads=2, filter_size=4), **options
+            grouped(SSANProbeConfig, num_layers=1, hidden=4, num_heads=2, filter_size=4), **options
         ),
     }
     model, params = of(make[name](), batch)

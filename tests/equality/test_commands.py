@@ -7,7 +7,6 @@ import re
 
 import pytest
 
-from gatedjax._utils.groups import grouped_names
 from tests.equality._golden import golden, not_smaller
 
 # command -> (module, arguments before its options)
@@ -96,16 +95,7 @@ def options(command: str) -> list[str]:
     text = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue())
     lines = [line.split("  ")[0] for line in LINE.findall(text)]
     listed = {name for line in lines for name in OPTION.findall(line)}
-    return sorted(listed | {old for old, new in ungrouped(command) if new in listed})
-
-
-def ungrouped(command: str) -> list[tuple[str, str]]:
-    """The names without a group that a run takes beside the listed ones, and the listed ones."""
-    if command not in PAPERS:
-        return []
-    start = importlib.import_module(command.split()[0] + ".config").START
-    preset = start.presets[command.rpartition(" ")[2] if " " in command else start.default]
-    return list(grouped_names(type(preset)))
+    return sorted(listed)
 
 
 def found() -> dict[str, list[str]]:

@@ -12,6 +12,7 @@ from experiments.core.records import saved_record
 from experiments.ga_net.config import PRESETS
 from experiments.ga_net.experiment import experiment
 from experiments.ga_net.paper import PAPER
+from tests._grouped import grouped
 
 pytestmark = pytest.mark.slow
 
@@ -84,7 +85,7 @@ def test_a_second_call_trains_nothing_and_finds_the_same(config, first):
 
 
 def test_a_work_folder_of_another_run_is_refused_with_what_differs(config, first):
-    other = dataclasses.replace(config, model=dataclasses.replace(config.model, temperature=0.5))
+    other = dataclasses.replace(config, model=grouped(config.model, temperature=0.5))
     with pytest.raises(ValueError, match=r"temperature: saved 1\.0, now 0\.5"):
         run_of(PAPER, other)
 

@@ -12,6 +12,7 @@ from experiments.rau.config import PRESETS, TRAIN_EXAMPLES
 from experiments.rau.figures import matched_width, network
 from experiments.rau.paper import HEAVY, LIGHT, PAPER
 from gatedjax.models import RAUConfig
+from tests._grouped import grouped
 from tests.experiments._commands import refused
 
 OPTIONS = options_of(PAPER)
@@ -114,10 +115,10 @@ def test_counted_parameters_are_those_of_the_equations(cell, gates, data, width)
 
 @pytest.mark.parametrize("cell", ["rau", "lstm"])
 def test_no_other_width_is_nearer_to_the_parameters_of_the_gru(cell):
-    target = network(RAUConfig(cell="gru"), "mnist")[0]
+    target = network(grouped(RAUConfig, cell="gru"), "mnist")[0]
 
     def distance(hidden):
-        return abs(network(RAUConfig(cell=cell, hidden=hidden), "mnist")[0] - target)
+        return abs(network(grouped(RAUConfig, cell=cell, hidden=hidden), "mnist")[0] - target)
 
     width = matched_width("mnist", cell)
     assert distance(width) == min(distance(hidden) for hidden in (width - 1, width, width + 1))

@@ -29,7 +29,9 @@ TINY = ("--model.num-layers", "1", "--model.hidden", "8", "--model.filter-size",
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("none", [["--model.gates.select-layers", "0"], ["--model.gates.select-layers"]])
+@pytest.mark.parametrize(
+    "none", [["--model.gates.select-layers", "0"], ["--model.gates.select-layers"]]
+)
 def test_every_preset_has_its_baseline(preset, none):
     config = parse(PAPER, ["--preset", preset, *none])
     assert config.preset == preset
@@ -174,8 +176,10 @@ def test_cells_of_the_tables():
         ("wrd_small", "san"),
         ("wrd_small", "ssan_layer4_bounded"),
     ]
-    bound = {cell.variant: cell.configs[0].model for cell in job("bound", layers=(4,)).cells()}
-    assert {name: (model.gates.cap, model.gates.select_layers) for name, model in bound.items()} == {
+    bound = {
+        cell.variant: cell.configs[0].model.gates for cell in job("bound", layers=(4,)).cells()
+    }
+    assert {name: (gates.cap, gates.select_layers) for name, gates in bound.items()} == {
         "san_local": (10, (0,)), "ssan_layer4_local_bounded": (0, (4,)),
         "san": (10, (0,)), "ssan_layer4_bounded": (0, (4,)),
     }  # fmt: skip
@@ -185,8 +189,8 @@ def test_cells_of_the_tables():
         ("wrd_cited", name) for name in cited
     }
     assert {
-        name: (config.model.gates.cap, config.model.gates.freeze_selector, config.model.gates.select_layers)
-        for name, config in cited.items()
+        name: (gates.cap, gates.freeze_selector, gates.select_layers)
+        for name, gates in ((name, config.model.gates) for name, config in cited.items())
     } == {
         "san": (10, False, (0,)), "ssan_layer1": (10, False, (1,)),
         "ssan_layer1_bounded": (0, False, (1,)), "ssan_layer1_fixed": (10, True, (1,)),
@@ -540,7 +544,10 @@ def test_neighbours_are_of_probes_alone(tmp_path, capsys):
     ("preset", "options"),
     [
         ("bshift", ["--model.gates.select-layers", "0"]),
-        ("bshift", ["--model.gates.estimator", "soft_gumbel", "--model.gates.final-temperature", "0.2"]),
+        (
+            "bshift",
+            ["--model.gates.estimator", "soft_gumbel", "--model.gates.final-temperature", "0.2"],
+        ),
         ("wrd_published", ["--model.gates.estimator", "reinforce"]),
     ],
 )
@@ -555,7 +562,9 @@ def test_a_run_from_the_command_line(preset, options, texts, tmp_path, capsys):
     assert made["parameters_of_selectors"] == (0 if made["system"] == "san" else 2 * (64 + 8))
     if made["system"] == "ssan":
         assert made["selection_curve"]["1"]
-    assert made["config"]["model"]["gates"]["select_layers"] == ([0] if made["system"] == "san" else [1])
+    assert made["config"]["model"]["gates"]["select_layers"] == (
+        [0] if made["system"] == "san" else [1]
+    )
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from gatedjax import data, export
 from gatedjax.export._kinds import check_kind, facts_of
 from gatedjax.models import GANetConfig
 from gatedjax.text._folders import is_exported
+from tests._grouped import grouped
 
 PARAMS = {"dense": {"kernel": np.arange(6, dtype=np.float32).reshape(2, 3)}}
 CARD = export.ModelCard(
@@ -27,11 +28,11 @@ CARD = export.ModelCard(
 
 
 def test_params_and_config_come_back(tmp_path):
-    config = {"model": GANetConfig(hidden=7), "steps": [1, 2]}
+    config = {"model": grouped(GANetConfig, hidden=7), "steps": [1, 2]}
     folder = export.save(tmp_path / "deep" / "model", PARAMS, config=config, card=CARD)
     params, got = export.load(folder, like=jax.eval_shape(lambda: PARAMS))
     np.testing.assert_array_equal(params["dense"]["kernel"], PARAMS["dense"]["kernel"])
-    assert GANetConfig(**got["model"]) == GANetConfig(hidden=7)
+    assert grouped(GANetConfig, **got["model"]) == grouped(GANetConfig, hidden=7)
     assert got["steps"] == [1, 2]
     assert sorted(path.name for path in folder.iterdir()) == [
         "README.md",

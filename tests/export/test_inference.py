@@ -6,10 +6,17 @@ import pytest
 
 from gatedjax import export
 from gatedjax.models import GANet, GANetConfig
+from tests._grouped import grouped
 from tests.tolerances import F32
 
-CONFIG = GANetConfig(
-    embedding_dim=5, hidden=4, num_layers=1, aux_hidden=3, test_gate="threshold", dtype="float32"
+CONFIG = grouped(
+    GANetConfig,
+    embedding_dim=5,
+    hidden=4,
+    num_layers=1,
+    aux_hidden=3,
+    test_gate="threshold",
+    dtype="float32",
 )
 ONE = np.ones(1, np.float32)
 MODEL = GANet(CONFIG, vocab_size=11, num_classes=3)

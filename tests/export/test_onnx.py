@@ -12,6 +12,7 @@ from jax.extend import core
 from gatedjax import export, nn
 from gatedjax.export._onnx import _CALLS, onnx_program
 from gatedjax.models import GANet, GANetConfig, GateConfig
+from tests._grouped import grouped
 from tests.conftest import ROOT
 
 TOKENS = jnp.array([[2, 3, 4, 5, 6], [8, 9, 0, 0, 0], [0, 0, 0, 0, 0]])
@@ -24,7 +25,7 @@ XS = {
 
 def ga_net():
     gates = GateConfig(test_gate="threshold")
-    model = GANet(GANetConfig(hidden=4, num_layers=1, aux_hidden=4, gates=gates), 20, 2)
+    model = GANet(grouped(GANetConfig, hidden=4, num_layers=1, aux_hidden=4, gates=gates), 20, 2)
     params = model.init({"params": jax.random.key(0)}, BATCH)
     return model.apply, params, BATCH
 

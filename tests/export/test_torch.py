@@ -11,6 +11,7 @@ import pytest
 from gatedjax import export, nn
 from gatedjax import functional as F
 from gatedjax.models import GANet, GANetConfig
+from tests._grouped import grouped
 
 # two float32 implementations that sum in different orders
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
@@ -198,7 +199,7 @@ def test_torch_loads_what_is_written_and_gives_our_numbers(cell, np_rng):
 
 
 def test_weights_take_their_place_in_a_model(np_rng):
-    config = GANetConfig(embedding_dim=D, hidden=H, aux_hidden=2, test_gate="threshold")
+    config = grouped(GANetConfig, embedding_dim=D, hidden=H, aux_hidden=2, test_gate="threshold")
     model = GANet(config, vocab_size=5, num_classes=2)
     batch = {"tokens": np.ones((1, 3), np.int32), "lengths": np.array([3])}
     params = jax.eval_shape(model.init, {"params": jax.random.key(0)}, batch)["params"]

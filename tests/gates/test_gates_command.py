@@ -17,6 +17,7 @@ from gatedjax.models import GANet, GANetConfig
 from gatedjax.text import gate_modes
 from gatedjax.text._model import TrainedModel
 from gatedjax.text._networks import TEXT
+from tests._grouped import grouped
 from tests.text._own import TEXTS, write_csv
 from tests.text._runs import drawn, saved
 
@@ -31,7 +32,7 @@ def make_run(workdir, *, name="polarity", **changes):
     workdir.mkdir()
     words = gdata.Vocabulary.build([gdata.load("polarity", "train")])
     words.save(workdir / "vocabulary.json")
-    config = GANetConfig(**{**SMALL, **changes})
+    config = grouped(GANetConfig, **{**SMALL, **changes})
     batch = {"tokens": np.zeros((1, 2), np.int32), "lengths": np.ones(1, np.int32)}
     model = GANet(config, len(words), 2)
     like = jax.eval_shape(lambda key: model.init(key, batch)["params"], jax.random.key(0))

@@ -14,6 +14,7 @@ from gatedjax.gates import _report
 from gatedjax.models import GANet, GANetConfig, GANetTask
 from gatedjax.text import _gate_patterns
 from gatedjax.text import gate_modes as _modes
+from tests._grouped import grouped
 from tests._speed import seconds_of_python
 from tests.gates import _oracles
 from tests.models._passes import in_numpy
@@ -25,7 +26,7 @@ LENGTHS = np.array([3, 12, 1, 5, 14])
 
 def config(**changes):
     small = {"hidden": 2, "num_layers": 1, "aux": "fnn", "aux_hidden": 3, "embedding_dim": 4}
-    return GANetConfig(**{**small, "gate_bias_init": -1.0, "test_samples": 3} | changes)
+    return grouped(GANetConfig, **{**small, "gate_bias_init": -1.0, "test_samples": 3} | changes)
 
 
 def make_batch(lengths=LENGTHS):

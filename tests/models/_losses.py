@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from gatedjax import models
-from gatedjax._utils.groups import option_names
+from tests._grouped import grouped, option, option_names
 
 ROWS, STEPS, VOCABULARY = 4, 5, 12
 LENGTHS = np.array([5, 3, 0, 4], np.int32)
@@ -48,14 +48,14 @@ class Loss:
 def rates_of(config: Any) -> dict[str, float]:
     """Another rate for every field that is one: it names the field wherever it is used."""
     names = [name for name in option_names(type(config)) if "dropout" in name]
-    rates = [name for name in names if isinstance(getattr(config, name), float)]
+    rates = [name for name in names if isinstance(option(config, name), float)]
     return {name: 0.25 + 0.0625 * number for number, name in enumerate(rates)}
 
 
 def with_dropout(task: Any) -> Any:
     """The task with these rates."""
     config = task.model.config
-    model = task.model.clone(config=dataclasses.replace(config, **rates_of(config)))
+    model = task.model.clone(config=grouped(config, **rates_of(config)))
     return dataclasses.replace(task, model=model)
 
 
@@ -104,16 +104,24 @@ def losses() -> dict[str, Loss]:
 
     def ga_net(**options: Any) -> models.GANetTask:
         small = {"embedding_dim": 3, "hidden": 3, "aux_hidden": 3, "num_layers": 1}
-        return models.GANetTask(models.GANet(models.GANetConfig(**small, **options), 12, 3))
+        return models.GANetTask(
+            models.GANet(grouped(models.GANetConfig, **small, **options), 12, 3)
+        )
 
     def reader(characters: int = 0, **options: Any) -> models.GAReaderTask:
-        config = models.GAReaderConfig(
-            hops=2, hidden=3, embedding_dim=3, char_hidden=2, char_features=3, **options
+        config = grouped(
+            models.GAReaderConfig,
+            hops=2,
+            hidden=3,
+            embedding_dim=3,
+            char_hidden=2,
+            char_features=3,
+            **options,
         )
         return models.GAReaderTask(models.GAReader(config, 12, num_characters=characters))
 
     def rau(**options: Any) -> models.RAUTask:
-        config = models.RAUConfig(hidden=3, embedding_dim=3, **options)
+        config = grouped(models.RAUConfig, hidden=3, embedding_dim=3, **options)
         return models.RAUTask(models.RAUClassifier(config, num_classes=3, vocab_size=12))
 
     pairs = shared | {
@@ -123,7 +131,7 @@ def losses() -> dict[str, Loss]:
     }
 
     def nli(**options: Any) -> models.SSANNLITask:
-        config = models.SSANNLIConfig(hidden=4, embedding_dim=3, **options)
+        config = grouped(models.SSANNLIConfig, hidden=4, embedding_dim=3, **options)
         return models.SSANNLITask(models.SSANNLI(config, 12))
 
     agt = models.AGTConfig(
@@ -133,14 +141,16 @@ def losses() -> dict[str, Loss]:
         "AGT": (models.AGTTask(models.AGT(agt, vocab_size=12, num_classes=3)), text),
         "GA-Net": (ga_net(recurrent_dropout=0.3), text),
         "GA-Net, local": (ga_net(system="local"), text),
-        "GA-Net, att": (ga_net(aux="att", relax="straight_through", penalty_on="prob"), text),
+        "GA-Net, att": (ga_net(aux="att", estimator="st_gumbel", penalty_on="prob"), text),
         "GA Reader": (reader(char_dim=0), question),
         "GA Reader, characters": (reader(7, char_dim=2, feature=True, aggregation="code"), listed),
         "RAU": (rau(), text),
         "RAU, time_causal": (rau(attention="time_causal", num_layers=2), text),
         "language": (
             models.RAULanguageTask(
-                models.RAULanguageModel(models.RAUConfig(hidden=3, embedding_dim=3), vocab_size=12)
+                models.RAULanguageModel(
+                    grouped(models.RAUConfig, hidden=3, embedding_dim=3), vocab_size=12
+                )
             ),
             text
             | {
@@ -151,17 +161,18 @@ def losses() -> dict[str, Loss]:
         ),
         "probe": (
             models.SSANProbeTask(
-                models.SSANProbe(models.SSANProbeConfig(**ssan, head_hidden=(4,)), 12, 3)
+                models.SSANProbe(grouped(models.SSANProbeConfig, **ssan, head_hidden=(4,)), 12, 3)
             ),
             text,
         ),
         "probe, reinforce": (
             models.SSANProbeTask(
                 models.SSANProbe(
-                    models.SSANProbeConfig(
+                    grouped(
+                        models.SSANProbeConfig,
                         **ssan,
                         head_hidden=(4,),
-                        selector="reinforce",
+                        estimator="reinforce",
                         norm="post",
                         positions="learned",
                         pool="s2t",
@@ -175,7 +186,7 @@ def losses() -> dict[str, Loss]:
         ),
         "reordering": (
             models.WordReorderingTask(
-                models.WordReorderingDetector(models.WordReorderingConfig(**ssan), 12)
+                models.WordReorderingDetector(grouped(models.WordReorderingConfig, **ssan), 12)
             ),
             text
             | {
@@ -185,7 +196,8 @@ def losses() -> dict[str, Loss]:
         ),
         "tagger": (
             models.SSANTaggingTask(
-                models.SSANTagger(models.SSANTaggerConfig(**ssan, embedding_dim=2), 12, 3), width=6
+                models.SSANTagger(grouped(models.SSANTaggerConfig, **ssan, embedding_dim=2), 12, 3),
+                width=6,
             ),
             text
             | {
@@ -194,10 +206,12 @@ def losses() -> dict[str, Loss]:
             },
         ),
         "NLI": (nli(), pairs),
-        "NLI, multi_dim": (nli(t2t="multi_dim", selector="soft", empty="self"), pairs),
+        "NLI, multi_dim": (nli(t2t="multi_dim", estimator="soft_gumbel", empty="self"), pairs),
         "translation": (
             models.SSANTranslationTask(
-                models.SSANTranslator(models.SSANTranslatorConfig(**ssan, decoder_layers=1), 12)
+                models.SSANTranslator(
+                    grouped(models.SSANTranslatorConfig, **ssan, decoder_layers=1), 12
+                )
             ),
             translation,
         ),

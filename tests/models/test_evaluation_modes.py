@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from gatedjax.models import GANet, GANetConfig, GANetTask
+from tests._grouped import grouped
 
 SMALL = {
     "embedding_dim": 4, "hidden": 3, "aux_hidden": 3, "num_layers": 1, "test_samples": 3,
@@ -25,7 +26,7 @@ def softmax(x):
 
 def evaluated(**options):
     """(config, parameters, metrics, predictions, logits of a call, states .., noise of draws)."""
-    config = GANetConfig(**(SMALL | options))
+    config = grouped(GANetConfig, **(SMALL | options))
     task = GANetTask(GANet(config, vocab_size=20, num_classes=3), eval_seed=4)
     rng = np.random.default_rng(3)
     real = np.arange(6)[None] < LENGTHS[:, None]
@@ -71,11 +72,11 @@ def logits_of(params, pooled):
 def one_pass(config, params, states, scores, opens, gates, hard):
     """One example under one draw: logits, gates after the rule for none, and was it closed."""
     closed = hard and not gates.any()
-    if closed and config.empty == "max_gate":
+    if closed and config.gates.empty == "max_gate":
         gates = np.eye(len(gates))[np.argmax(opens)]
     weights = gates * np.exp(scores - scores.max())
     weights = weights / weights.sum() if weights.any() else weights
-    if closed and config.empty == "soft":
+    if closed and config.gates.empty == "soft":
         weights = softmax(scores)
     return logits_of(params, weights @ states), gates, closed
 
@@ -92,7 +93,7 @@ def slow(config, params, encoded, noise):
         for number, draw in enumerate(noise):
             moved = a + draw[row, :length]
             modes["sample"][number].append(one_pass(*rest, (moved > 0).astype(float), True))
-            relaxed = sigmoid(moved / config.temperature)
+            relaxed = sigmoid(moved / config.gates.temperature)
             modes["relaxed"][number].append(one_pass(*rest, relaxed, False))
     return modes
 

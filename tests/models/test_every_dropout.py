@@ -13,6 +13,7 @@ import pytest
 from gatedjax import functional as F
 from gatedjax import models
 from tests._drawn import drawn
+from tests._grouped import grouped, option
 from tests._slow import slow_but
 from tests.models._losses import rates_of
 from tests.models._passes import DRAWS, RNGS
@@ -83,7 +84,7 @@ def batch_of(**more):
 
 
 def made(config: Any, options: dict[str, Any]) -> Any:
-    return config(**options, **rates_of(config()))
+    return grouped(config, **options, **rates_of(config()))
 
 
 def ga_net(**options) -> Case:
@@ -212,7 +213,7 @@ VARIANTS = [
     ("ga_net", {"system": "bilstm"}),
     ("ga_net", {"system": "soft"}),
     ("ga_net", {"system": "local"}),
-    ("ga_net", {"relax": "straight_through", "aux": "att", "merge": "sum", "num_layers": 1}),
+    ("ga_net", {"estimator": "st_gumbel", "aux": "att", "merge": "sum", "num_layers": 1}),
     ("agt", {"system": "average"}),
     ("agt", {"system": "highway"}),
     ("agt", {"dropout_sites": ("words",)}),
@@ -224,7 +225,7 @@ VARIANTS = [
     ("ga_reader", {"hops": 4, "token_attention": False, "feature": True}),
     ("ssan_probe", {"block": 2}),
     ("ssan_probe", {"remat": True, "norm": "post", "select_layers": (0,)}),
-    ("ssan_tagger", {"norm": "pre", "selector": "soft"}),
+    ("ssan_tagger", {"norm": "pre", "estimator": "soft_gumbel"}),
     ("ssan_translation", {"norm": "post", "share_embeddings": False, "decoder_layers": 1}),
     ("ssan_nli", {"t2t": "multi_dim", "fusion": False}),
 ]
@@ -243,7 +244,7 @@ def carry_of(case: Case) -> tuple:
 def sites_of(case: Case, seen: Pass) -> Counter:
     """How often each rate was used; a rate that is none of the configuration stays a number."""
     config = case.task.model.config
-    names = {getattr(config, name): name for name in rates_of(config)}
+    names = {option(config, name): name for name in rates_of(config)}
     return Counter(names.get(rate, rate) for rate in seen.rates)
 
 

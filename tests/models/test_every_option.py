@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pytest
 
-from gatedjax._utils.groups import groups_of, option_names
+from tests._grouped import option_names, option_paths
 from tests.models._losses import rates_of
 from tests.models.test_every_dropout import MAKERS, RNGS, carry_of
 
@@ -33,10 +33,10 @@ NEEDS: dict[str, dict[str, Any]] = {
     "ssan_probe.estimator_draws": {"estimator": "leave_one_out"},
     "ssan_probe.max_length": {"positions": "learned"},
     "ssan_probe.max_offset": {"relative": "learned"},
-    "ssan_probe.reward_penalty": {"selector": "reinforce"},
+    "ssan_probe.reward_penalty": {"estimator": "reinforce"},
     "ssan_nli.temperature_steps": {"final_temperature": 0.1},
     "ssan_nli.estimator_draws": {"estimator": "leave_one_out"},
-    "ssan_nli.reward_penalty": {"selector": "reinforce"},
+    "ssan_nli.reward_penalty": {"estimator": "reinforce"},
     "ssan_nli.score_scale": {"t2t": "multi_dim"},
     "ssan_nli.exclude_self": {"t2t": "multi_dim"},
 }
@@ -93,7 +93,8 @@ def fields_of(name: str) -> list[str]:
         other = MAKERS[SHARED[name]]().task.model.config
         # but every network has word vectors of its own, and every task says what it freezes
         own = {"freeze_embeddings"}
-        names = [one for one in names if one in own or not hasattr(other, one)]
+        shared = option_names(type(other))
+        names = [one for one in names if one in own or one not in shared]
     rates = rates_of(config)
     return [one for one in names if one not in rates and f"{name}.{one}" not in SKIPPED]
 
@@ -105,9 +106,9 @@ def values_of(name: str, field: str, config: Any) -> tuple[Any, ...]:
     """Other values of an option than that of the configuration."""
     if f"{name}.{field}" in VALUES:
         return VALUES[f"{name}.{field}"]
-    kinds = (type(config), *groups_of(type(config)).values())
-    hints = {name: hint for kind in kinds for name, hint in get_type_hints(kind).items()}
-    kind, now = hints[field], getattr(config, field)
+    group, _, _ = option_paths(type(config))[field].rpartition(".")
+    owner = getattr(config, group) if group else config
+    kind, now = get_type_hints(type(owner))[field], getattr(owner, field)
     if get_origin(kind) is Literal:
         return tuple(value for value in get_args(kind) if value not in (now, "float64"))
     if isinstance(now, bool):

@@ -9,6 +9,7 @@ import pytest
 
 from gatedjax.models import GANet, GANetConfig, GANetTask
 from gatedjax.models.ga_net import GATE_MODES
+from tests._grouped import grouped
 from tests._slow import slow_but
 from tests.models._passes import Recording, in_numpy
 from tests.tolerances import F32
@@ -32,7 +33,7 @@ def make_batch(rng: np.random.Generator, lengths=(4, 7, 1), size=8, first_id=0):
 
 
 def make_task(**config) -> GANetTask:
-    return GANetTask(GANet(GANetConfig(**(SMALL | config)), vocab_size=20, num_classes=3))
+    return GANetTask(GANet(grouped(GANetConfig, **(SMALL | config)), vocab_size=20, num_classes=3))
 
 
 def draw(task, gate_bias=None):
@@ -334,7 +335,7 @@ def test_sampled_gates_follow_the_key(np_rng):
 
 
 def test_straight_through_trains_with_hard_gates(np_rng):
-    task = make_task(relax="straight_through", **QUIET)
+    task = make_task(estimator="st_gumbel", **QUIET)
     batch = make_batch(np_rng, lengths=(8, 6, 4))
     _, _, output, grads = train(task, draw(task), batch, rngs())
     assert set(np.unique(output.gates)) <= {0.0, 1.0}
@@ -387,7 +388,7 @@ def test_frozen_embeddings_get_no_gradient_and_padding_never_moves(np_rng):
 )
 def test_impossible_settings_are_refused_by_name(field, value):
     with pytest.raises(ValueError, match=field):
-        GANetConfig(**{field: value})
+        grouped(GANetConfig, **{field: value})
 
 
 def test_batch_of_the_wrong_rank_is_refused(np_rng):

@@ -11,6 +11,7 @@ import pytest
 from gatedjax import functional as F
 from gatedjax.models import GANet, GANetConfig, GANetTask
 from gatedjax.models._density import constraint
+from tests._grouped import grouped
 from tests.models._passes import in_numpy
 from tests.tolerances import F32, F64
 
@@ -19,7 +20,7 @@ LENGTHS = np.array([4, 7, 1], np.int32)
 
 
 def make(**config):
-    return GANet(GANetConfig(**SMALL | config), vocab_size=12, num_classes=3)
+    return GANet(grouped(GANetConfig, **SMALL | config), vocab_size=12, num_classes=3)
 
 
 @functools.cache
@@ -145,7 +146,7 @@ def test_without_a_density_there_is_no_multiplier():
 )
 def test_a_density_that_nothing_can_hold_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
-        GANetConfig(**options)
+        grouped(GANetConfig, **options)
 
 
 @in_numpy

@@ -14,6 +14,7 @@ from gatedjax.gates._expectation import draw_noise_rows
 from gatedjax.gates._named import EstimatorName, create_estimator
 from gatedjax.models import GANet, GANetConfig, GANetTask
 from gatedjax.training import TrainConfig, fit_lanes
+from tests._grouped import grouped
 from tests.models.test_ga_net_density import batch, drawn, make
 from tests.tolerances import F32
 
@@ -25,14 +26,11 @@ def program(task, params):
     return str(jax.make_jaxpr(jax.value_and_grad(lambda p: task.loss(p, batch(), RNGS)[0]))(params))
 
 
-@pytest.mark.parametrize(
-    ("old", "name"), [("soft", "soft_gumbel"), ("straight_through", "st_gumbel")]
-)
-def test_what_relax_says_is_an_estimator_by_another_name(old, name):
-    before, after = make(relax=old), make(estimator=name)
+def test_the_default_is_the_soft_relaxation():
+    before, after = make(), make(estimator="soft_gumbel")
     params = drawn(before)
     assert program(GANetTask(before), params) == program(GANetTask(after), params)
-    assert before.config.estimation == name
+    assert before.config.gates.estimation == "soft_gumbel"
 
 
 def test_an_estimator_that_is_given_is_that_of_its_name():
@@ -195,7 +193,6 @@ def test_the_temperature_falls_with_the_steps():
     [
         ({"estimator": "disarms"}, "estimator must be"),
         ({"estimator": "disarm", "system": "soft"}, "estimator must be None for system='soft'"),
-        ({"estimator": "disarm", "relax": "straight_through"}, "relax must be 'soft'"),
         ({"estimator": "rebar", "gates_on": "input"}, "for estimator='rebar'"),
         ({"estimator_draws": 1}, "estimator_draws must be at least 2"),
         ({"final_temperature": 0.0}, "final_temperature must be positive"),
@@ -204,7 +201,7 @@ def test_the_temperature_falls_with_the_steps():
 )
 def test_options_that_cannot_be(options, words):
     with pytest.raises(ValueError, match=words):
-        GANetConfig(**options)
+        grouped(GANetConfig, **options)
 
 
 def test_a_temperature_that_is_swept_reaches_the_estimator():
@@ -289,7 +286,7 @@ def test_an_estimator_of_ones_own_trains():
     assert own.sweepable == ("penalty",)
     swept = own.with_value("penalty", 0.5)
     assert swept.estimator == TwoDraws()
-    assert swept.model.config.penalty == 0.5
+    assert swept.model.config.gates.penalty == 0.5
 
 
 @pytest.mark.parametrize(
@@ -297,7 +294,6 @@ def test_an_estimator_of_ones_own_trains():
     [
         (TwoDraws(), {"system": "soft"}, "estimator must be None for system='soft'"),
         (TwoDraws(), {"estimator": "arm"}, "estimator='arm', got TwoDraws"),
-        (TwoDraws(), {"relax": "straight_through"}, "relax='straight_through', got TwoDraws"),
         (TwoDraws(True), {"gates_on": "input"}, "gates_on must be 'attention' for .*TwoDraws"),
         (
             TwoDraws,

@@ -17,6 +17,7 @@ from gatedjax.training import (
     make_train_step,
 )
 from tests._drawn import drawn
+from tests._grouped import grouped
 from tests.models._passes import Recording, in_numpy
 from tests.tolerances import F32, F64
 
@@ -33,8 +34,8 @@ name_of = lambda variant: "-".join(map(str, variant.values())) or "default"  # n
 
 
 def make_task(**config) -> GAReaderTask:
-    config = GAReaderConfig(**(SMALL | config))
-    characters = CHARACTERS if config.char_dim else 0
+    config = grouped(GAReaderConfig, **(SMALL | config))
+    characters = CHARACTERS if config.characters.char_dim else 0
     return GAReaderTask(GAReader(config, VOCABULARY, num_characters=characters))
 
 
@@ -148,7 +149,7 @@ def oracle(config, params, example):
     vectors = {}
     for name in ("document", "query"):
         vectors[name] = params["embed"]["embedding"][example[name]]
-        if config.char_dim:
+        if config.characters.char_dim:
             own = params["characters"]
             spelled = []
             for row in example[f"{name}_words"]:
@@ -359,7 +360,7 @@ def test_kernels_start_as_the_program_of_the_paper_drew_them(np_rng):
     assert 0 < np.abs(params["feature_embedding"]).max() < 0.05
     assert 0 < np.abs(params["characters"]["embedding"]).max() < 0.05
     np.testing.assert_array_equal(params["characters"]["projection"]["bias"], 0.0)
-    assert "kernel_init" not in GAReaderConfig(init="glorot_orthogonal").gru_options()
+    assert "kernel_init" not in grouped(GAReaderConfig, init="glorot_orthogonal").gru_options()
 
 
 # -- invariances -------------------------------------------------------------------------------
@@ -453,7 +454,7 @@ def test_dropout_is_off_with_one_hop_and_at_evaluation(np_rng):
         params = draw(task, batch)
         trained, tested = (forward(task.model, params, batch, train=t) for t in (True, False))
         assert np.array_equal(trained.logits, tested.logits) == equal
-    plain = GAReaderTask(GAReader(GAReaderConfig(**SMALL, dropout=0.0), VOCABULARY))
+    plain = GAReaderTask(GAReader(grouped(GAReaderConfig, **SMALL, dropout=0.0), VOCABULARY))
     np.testing.assert_array_equal(forward(plain.model, params, batch).logits, tested.logits)
 
 

@@ -10,6 +10,7 @@ import pytest
 from gatedjax import functional as F
 from gatedjax.models import GANet, GANetConfig
 from gatedjax.models._ga_net_parts import keys_of
+from tests._grouped import grouped
 from tests._modes import assert_same, run
 from tests.models._passes import in_numpy
 from tests.models.test_ga_net import (
@@ -166,7 +167,7 @@ def skipping_loss(params, xs, gates, label):
 
 def test_straight_through_reads_the_open_words_alone_and_has_the_slope_of_soft_gates(np_rng, x64):
     tau = 0.7
-    options = {"relax": "straight_through", "penalty": 0.0, "temperature": tau}
+    options = {"estimator": "st_gumbel", "penalty": 0.0, "temperature": tau}
     task = make_task(gates_on="input", dtype="float64", **options, **QUIET)
     batch = make_batch(np_rng, LENGTHS)
     params = jax.tree.map(np.float64, sharpened(draw(task, gate_bias=0.0), 3.0))
@@ -200,7 +201,7 @@ def noises(batch):
 
 
 def test_straight_through_trains_two_layers_with_dropout_in_bfloat16(np_rng):
-    options = {"relax": "straight_through", "num_layers": 2, "recurrent_dropout": 0.2}
+    options = {"estimator": "st_gumbel", "num_layers": 2, "recurrent_dropout": 0.2}
     task = make_task(gates_on="input", layer_dropout=0.2, dtype="bfloat16", **options)
     batch = make_batch(np_rng, LENGTHS)
     total, _, output, grads = train(task, draw(task), batch, rngs())
@@ -261,4 +262,4 @@ def test_two_devices_evaluate_as_one_does(mode, np_rng):
 )
 def test_what_does_not_fit_is_refused(options):
     with pytest.raises(ValueError, match="gates_on"):
-        GANetConfig(**({"gates_on": "input"} | options))
+        grouped(GANetConfig, **({"gates_on": "input"} | options))

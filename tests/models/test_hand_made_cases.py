@@ -13,6 +13,7 @@ from gatedjax.models import (
     SSANTaggingTask,
 )
 from tests._drawn import drawn
+from tests._grouped import grouped
 
 LENGTHS = np.array([3, 1], np.int32)
 TOKENS = np.array([[2, 3, 2, 0, 0], [4, 0, 0, 0, 0]], np.int32)
@@ -29,7 +30,9 @@ def test_the_average_of_word_vectors_is_over_the_words_that_are_there():
 
 
 def test_pretrained_vectors_are_taken_as_they_are_and_drawn_ones_are_scaled():
-    config = SSANConfig(num_layers=1, hidden=4, filter_size=4, num_heads=1, select_layers=(0,))
+    config = grouped(
+        SSANConfig, num_layers=1, hidden=4, filter_size=4, num_heads=1, select_layers=(0,)
+    )
     plain = SSANEncoder(config, 5)
     params = drawn(plain.init, BATCH)["params"]
     table = np.asarray(params["embed"]["embedding"])
@@ -46,8 +49,14 @@ def test_pretrained_vectors_are_taken_as_they_are_and_drawn_ones_are_scaled():
 
 
 def test_a_label_that_nobody_knows_is_wrong_even_where_the_first_label_is_predicted():
-    config = SSANTaggerConfig(
-        num_layers=1, embedding_dim=2, hidden=4, filter_size=4, num_heads=1, select_layers=(0,)
+    config = grouped(
+        SSANTaggerConfig,
+        num_layers=1,
+        embedding_dim=2,
+        hidden=4,
+        filter_size=4,
+        num_heads=1,
+        select_layers=(0,),
     )
     task = SSANTaggingTask(SSANTagger(config, 5, 3), width=5)
     labels = np.array([[0, -1, 3, 0, 0], [0, 0, 0, 0, 0]], np.int32)
@@ -62,8 +71,14 @@ def test_a_label_that_nobody_knows_is_wrong_even_where_the_first_label_is_predic
 
 
 def test_a_tagger_selects_from_what_its_feed_forward_network_made_of_the_words():
-    config = SSANTaggerConfig(
-        num_layers=1, embedding_dim=2, hidden=4, filter_size=4, num_heads=1, select_layers=(1,)
+    config = grouped(
+        SSANTaggerConfig,
+        num_layers=1,
+        embedding_dim=2,
+        hidden=4,
+        filter_size=4,
+        num_heads=1,
+        select_layers=(1,),
     )
     model = SSANTagger(config, 5, 3)
     batch = BATCH | {"is_predicate": np.zeros((2, 5), np.int32)}

@@ -12,6 +12,7 @@ from gatedjax import functional as F
 from gatedjax.data import ImageBatches, load
 from gatedjax.models import RAUClassifier, RAUConfig, RAUTask
 from tests._drawn import drawn
+from tests._grouped import grouped
 from tests._weights import weights_of
 from tests.models._passes import in_numpy
 from tests.tolerances import F32
@@ -32,7 +33,7 @@ ids = lambda variant: "-".join(map(str, variant.values()))  # noqa: E731
 
 
 def make_task(text=False, **config) -> RAUTask:
-    network = RAUConfig(**({"hidden": 5, "embedding_dim": 6} | config))
+    network = grouped(RAUConfig, **({"hidden": 5, "embedding_dim": 6} | config))
     return RAUTask(RAUClassifier(network, num_classes=3, vocab_size=20 if text else None))
 
 
@@ -68,7 +69,7 @@ def size_of(tree) -> int:
 
 @pytest.mark.parametrize(("cell", "count"), [("gru", 60_288), ("lstm", 80_384), ("rau", 100_480)])
 def test_parameter_counts_of_the_paper(cell, count):
-    task = RAUTask(RAUClassifier(RAUConfig(cell=cell), num_classes=10))
+    task = RAUTask(RAUClassifier(grouped(RAUConfig, cell=cell), num_classes=10))
     batch = {"rows": np.zeros((1, 28, 28), np.float32), "lengths": np.array([28])}
     params = jax.eval_shape(task.init, jax.random.key(0), batch)
     assert size_of(params["recurrent"]) == count
@@ -201,7 +202,7 @@ def test_options_of_the_cell_reach_it(variant, names, np_rng):
 )
 def test_32_digits_are_learnt_by_heart(cell):
     batch = ImageBatches(load("digits", "train"), batch_size=32)[0]
-    task = RAUTask(RAUClassifier(RAUConfig(cell=cell, hidden=16), num_classes=10))
+    task = RAUTask(RAUClassifier(grouped(RAUConfig, cell=cell, hidden=16), num_classes=10))
     metrics, predictions = learnt(task, batch, steps=150, rate=0.02)
     assert float(metrics["accuracy"].total) == 32
     assert float(metrics["loss"].total / metrics["loss"].count) < 0.1

@@ -19,6 +19,7 @@ from gatedjax.training import (
     to_floats,
 )
 from tests._drawn import drawn
+from tests._grouped import grouped
 from tests._weights import weights_of
 from tests.functional.rau_oracle import numpy_rau_step, sigmoid
 from tests.models._passes import in_numpy
@@ -31,7 +32,7 @@ ids = lambda config: "-".join(map(str, config.values()))  # noqa: E731
 
 
 def make_task(**config) -> RAULanguageTask:
-    network = RAUConfig(**({"hidden": H, "embedding_dim": E, "num_layers": 2} | config))
+    network = grouped(RAUConfig, **({"hidden": H, "embedding_dim": E, "num_layers": 2} | config))
     return RAULanguageTask(RAULanguageModel(network, vocab_size=V))
 
 
@@ -330,7 +331,9 @@ def test_training_without_dropout_needs_no_random_bits(np_rng):
 
 @pytest.mark.parametrize("cell", CELLS)
 def test_init_scale_bounds_every_kernel_and_biases_are_zero(cell, np_rng):
-    network = RAUConfig(cell=cell, hidden=20, embedding_dim=20, num_layers=2, init_scale=0.05)
+    network = grouped(
+        RAUConfig, cell=cell, hidden=20, embedding_dim=20, num_layers=2, init_scale=0.05
+    )
     task = RAULanguageTask(RAULanguageModel(network, vocab_size=50))
     params = jax.jit(task.init)(jax.random.key(1), make_batch(np_rng))
     assert set(params) == {"embed", "recurrent", "kernel", "bias"}
@@ -348,7 +351,7 @@ def test_init_scale_bounds_every_kernel_and_biases_are_zero(cell, np_rng):
 def test_parameter_counts_of_the_small_model(cell, count, np_rng):
     # words and softmax 200 x 10,000 + 200 x 10,000 + 10,000; two layers of 3, 4 or 5 blocks
     assert count == 4_010_000 + 2 * {"gru": 3, "lstm": 4, "rau": 5}[cell] * (400 * 200 + 200)
-    network = RAUConfig(cell=cell, hidden=200, embedding_dim=200, num_layers=2)
+    network = grouped(RAUConfig, cell=cell, hidden=200, embedding_dim=200, num_layers=2)
     task = RAULanguageTask(RAULanguageModel(network, vocab_size=10_000))
     params = jax.eval_shape(task.init, jax.random.key(0), make_batch(np_rng))
     assert sum(leaf.size for leaf in jax.tree.leaves(params)) == count

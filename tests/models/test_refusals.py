@@ -11,6 +11,7 @@ import numpy as np
 from gatedjax.models import AGTConfig, GAReader, GAReaderConfig, RAUConfig, ga_reader_optimizer
 from gatedjax.models.transformer.search import beam_search
 from tests._drawn import drawn
+from tests._grouped import grouped
 from tests.models import test_agt, test_ga_reader, test_rau, test_rau_language
 from tests.refusals import each_row, refused
 
@@ -26,15 +27,15 @@ def agt(**options):
 
 
 def rau(**options):
-    return lambda: RAUConfig(**options)
+    return lambda: grouped(RAUConfig, **options)
 
 
 def ga_reader(**options):
-    return lambda: GAReaderConfig(**(test_ga_reader.SMALL | options))
+    return lambda: grouped(GAReaderConfig, **(test_ga_reader.SMALL | options))
 
 
 def characters(count, **options):
-    config = GAReaderConfig(**(test_ga_reader.SMALL | options))
+    config = grouped(GAReaderConfig, **(test_ga_reader.SMALL | options))
     model = GAReader(config, test_ga_reader.VOCABULARY, num_characters=count)
     batch = test_ga_reader.make_batch(np.random.default_rng(0))
     return lambda: jax.eval_shape(model.init, jax.random.key(0), batch)

@@ -11,6 +11,7 @@ import pytest
 from gatedjax import models
 from gatedjax.models.ssan.encoder import SSANEncoderOutput, schedule
 from gatedjax.models.ssan.selector import selector_terms
+from tests._grouped import grouped
 from tests.models._passes import apply, evaluate, in_numpy
 from tests.models.learning import learn
 
@@ -47,7 +48,7 @@ def drawn(init, *args, std=0.3):
 
 @functools.cache
 def encoder(**options):
-    net = models.SSANEncoder(models.SSANConfig(**SMALL, **options), VOCAB)
+    net = models.SSANEncoder(grouped(models.SSANConfig, **SMALL, **options), VOCAB)
     return net, drawn(net.init, batch_of())
 
 
@@ -143,23 +144,29 @@ def test_positions_and_lengths():
     assert np.abs(states[0] - states[1, ::-1]).max() > 0.01
     # sinusoids have no end; a learned table has
     assert np.isfinite(encode(net, variables, batch_of(np.array([40]), 40)).states).all()
-    table = models.SSANEncoder(models.SSANConfig(**SMALL, positions="learned", max_length=5), VOCAB)
+    table = models.SSANEncoder(
+        grouped(models.SSANConfig, **SMALL, positions="learned", max_length=5), VOCAB
+    )
     with pytest.raises(ValueError, match="at most 5"):
         jax.eval_shape(table.init, jax.random.key(0), batch_of())
 
 
 def test_the_temperature_falls_geometrically_with_the_step():
-    config = models.SSANConfig(temperature=2.0, final_temperature=0.5, temperature_steps=10)
+    config = grouped(
+        models.SSANConfig, temperature=2.0, final_temperature=0.5, temperature_steps=10
+    )
     at = [float(schedule(config, np.full(3, step))) for step in (0, 5, 10, 99)]
     np.testing.assert_allclose(at, [2.0, 1.0, 0.5, 0.5], rtol=1e-6)
     with pytest.raises(ValueError, match="step"):
         schedule(config, None)
-    assert schedule(models.SSANConfig(temperature=2.0), None) == 2.0
+    assert schedule(grouped(models.SSANConfig, temperature=2.0), None) == 2.0
 
 
 @functools.cache
 def probe(**options):
-    config = models.SSANProbeConfig(**(SMALL | {"num_layers": 1, "head_hidden": (5,)} | options))
+    config = grouped(
+        models.SSANProbeConfig, **(SMALL | {"num_layers": 1, "head_hidden": (5,)} | options)
+    )
     task = models.SSANProbeTask(models.SSANProbe(config, VOCAB, 3))
     return task, drawn(task.init, batch_of())
 
@@ -189,8 +196,11 @@ def test_pooling(pool):
 
 
 def test_selector_terms_are_those_of_the_selections():
-    config = models.SSANConfig(
-        selector="reinforce", selected_weight=0.5, entropy_weight=0.25, reward_penalty=0.1
+    config = models.SelectorConfig(
+        estimator="reinforce",
+        selected_weight=0.5,
+        entropy_weight=0.25,
+        reward_penalty=0.1,
     )
     rng = np.random.default_rng(0)
     selection = {
@@ -215,25 +225,25 @@ def test_selector_terms_are_those_of_the_selections():
     np.testing.assert_allclose(to_baseline, (-0.3 - reward).sum(), rtol=1e-5)
     with pytest.raises(ValueError, match="baseline"):
         selector_terms(config, layers, cost)
-    plain = dataclasses.replace(config, selector="st", selected_weight=0.0, entropy_weight=0.0)
+    plain = dataclasses.replace(config, estimator=None, selected_weight=0.0, entropy_weight=0.0)
     for term in selector_terms(plain, layers, cost):
         np.testing.assert_array_equal(term, 0)
 
 
-@pytest.mark.parametrize("selector", ["st", "soft", "expect", "reinforce"])
-def test_every_mode_trains_its_selector(selector):
-    task, params = probe(selector=selector, entropy_weight=0.0)
+@pytest.mark.parametrize("estimator", ["st_gumbel", "soft_gumbel", "mean_field", "reinforce"])
+def test_every_estimator_trains_its_selector(estimator):
+    task, params = probe(estimator=estimator, entropy_weight=0.0)
     (total, metrics), grads = loss(task, params, batch_of(), RNGS)
     assert np.isfinite(total)
     assert 0 < metrics["selected_1"].value() < 1
     attention = grads["encoder"]["layer_1"]["attention"]
     for name in ("selector_query", "selector_key"):
         assert np.abs(attention[name]["kernel"]).sum() > 0
-    assert ("reward_baseline" in params) == (selector == "reinforce")
+    assert ("reward_baseline" in params) == (estimator == "reinforce")
 
 
 def detector(**options):
-    config = models.WordReorderingConfig(**(SMALL | {"num_layers": 1} | options))
+    config = grouped(models.WordReorderingConfig, **(SMALL | {"num_layers": 1} | options))
     task = models.WordReorderingTask(models.WordReorderingDetector(config, VOCAB))
     return task, drawn(task.init, batch_of())
 
@@ -288,7 +298,7 @@ def test_a_probe_learns_a_hundred_inverted_sentences_by_heart(layers):
     source = data.bigram_shift([[words[i] for i in rng.integers(20, size=6)] for _ in range(100)])
     encoded = data.encode(source, data.Vocabulary(sorted(words)))
     batch = data.Batches(encoded, batch_size=100, max_buckets=1)[0]
-    config = models.SSANProbeConfig(
+    config = grouped(models.SSANProbeConfig,
         select_layers=layers, num_layers=2, hidden=32, filter_size=64, num_heads=2, dropout=0.0,
         attention_dropout=0.0, relu_dropout=0.0, head_hidden=(32,),
     )  # fmt: skip
@@ -325,7 +335,7 @@ def test_the_cap_bounds_the_gradient_of_the_selector_and_of_nothing_behind_it():
         ({"select_layers": (0, 1)}, "select_layers"),
         ({"select_layers": (1, 1)}, "select_layers"),
         ({"num_heads": 3}, "num_heads"),
-        ({"selector": "none"}, "selector"),
+        ({"estimator": "none"}, "estimator"),
         ({"temperature": 0.0}, "temperature"),
         ({"cap": -1.0}, "cap"),
         ({"dropout": 1.0}, "dropout"),
@@ -341,7 +351,7 @@ def test_the_cap_bounds_the_gradient_of_the_selector_and_of_nothing_behind_it():
 )
 def test_bad_configurations_are_named(change, message):
     with pytest.raises(ValueError, match=message):
-        models.SSANProbeConfig(**change)
+        grouped(models.SSANProbeConfig, **change)
 
 
 def test_a_label_outside_the_classes_and_missing_inputs():

@@ -18,6 +18,7 @@ from gatedjax.gates._named import KINDS, EstimatorName, create_estimator
 from gatedjax.gates._score import MultiPass
 from gatedjax.nn._selection import NOT_OF_PAIRS
 from tests._drawn import drawn
+from tests._grouped import grouped
 from tests._slow import slow_but
 from tests.models._passes import RNGS, in_numpy
 from tests.models.learning import learn
@@ -46,17 +47,17 @@ def batch():
 
 
 def probe(**options):
-    config = models.SSANProbeConfig(**TINY | {"head_hidden": ()} | SILENT | options)
+    config = grouped(models.SSANProbeConfig, **TINY | {"head_hidden": ()} | SILENT | options)
     return models.SSANProbeTask(models.SSANProbe(config, VOCAB, 2))
 
 
 def tagger(**options):
-    config = models.SSANTaggerConfig(**TINY | {"embedding_dim": 2} | SILENT | options)
+    config = grouped(models.SSANTaggerConfig, **TINY | {"embedding_dim": 2} | SILENT | options)
     return models.SSANTaggingTask(models.SSANTagger(config, VOCAB, 3), width=N)
 
 
 def nli(**options):
-    config = models.SSANNLIConfig(hidden=4, embedding_dim=3, dropout=0.0, **options)
+    config = grouped(models.SSANNLIConfig, hidden=4, embedding_dim=3, dropout=0.0, **options)
     return models.SSANNLITask(models.SSANNLI(config, VOCAB, 2))
 
 
@@ -73,18 +74,9 @@ def program(task):
     return str(jax.make_jaxpr(cost)(parameters(task)))
 
 
-@pytest.mark.parametrize(
-    ("old", "name"),
-    [
-        ("st", "st_gumbel"),
-        ("soft", "soft_gumbel"),
-        ("expect", "mean_field"),
-        ("reinforce", "reinforce"),
-    ],
-)
-def test_what_a_selector_says_is_an_estimator_by_another_name(old, name):
-    before, after = probe(selector=old), probe(estimator=name)
-    assert before.model.config.estimation == name
+def test_the_default_is_straight_through():
+    before, after = probe(), probe(estimator="st_gumbel")
+    assert before.model.config.gates.estimation == "st_gumbel"
     assert program(before) == program(after)
 
 
@@ -129,7 +121,7 @@ def by_patterns(name, options):
     """
     task = MAKERS[name](**options | {"estimator": "leave_one_out"})
     params = parameters(task)
-    layers = 2 if name == "nli" else len(task.model.config.selective)
+    layers = 2 if name == "nli" else len(task.model.config.gates.selective)
     every = np.array(list(itertools.product((0.0, 1.0), repeat=layers * N * N)), np.float32)
     rows = {key: jnp.asarray(value) for key, value in batch().items()}
     real = np.arange(N) < LENGTHS[:, None]
@@ -311,12 +303,14 @@ def test_every_task_can_be_trained_by_values_of_its_loss(name):
 
 
 def test_the_temperature_of_inference_between_sentences_falls_with_the_steps():
-    moving = nli(selector="soft", temperature=2.0, final_temperature=0.5, temperature_steps=10)
+    moving = nli(
+        estimator="soft_gumbel", temperature=2.0, final_temperature=0.5, temperature_steps=10
+    )
     params = parameters(moving)
     run = in_numpy(lambda t, p, rows: t.model.apply({"params": p}, rows, train=True, rngs=RNGS))
     for step, tau in ((0, 2.0), (5, 1.0), (10, 0.5), (99, 0.5)):
         at = run(moving, params, batch() | {"step": np.full(2, step, np.int32)})
-        fixed = run(nli(selector="soft", temperature=tau), params, batch())
+        fixed = run(nli(estimator="soft_gumbel", temperature=tau), params, batch())
         np.testing.assert_allclose(at.premise.gates, fixed.premise.gates, rtol=2e-6)
         np.testing.assert_allclose(at.hypothesis.gates, fixed.hypothesis.gates, rtol=2e-6)
     with pytest.raises(ValueError, match="batch must have step"):
@@ -328,7 +322,6 @@ def test_the_temperature_of_inference_between_sentences_falls_with_the_steps():
     ("options", "words"),
     [
         ({"estimator": "disarms"}, "estimator must be"),
-        ({"estimator": "disarm", "selector": "soft"}, "selector must be 'st', its default"),
         ({"estimator": "disarm", "select_layers": (0,)}, "estimator must be None without a layer"),
         ({"estimator": "disarm", "select_layers": (1, 2)}, r"got \(1, 2\).*'leave_one_out'"),
         (
@@ -350,10 +343,10 @@ def test_the_temperature_of_inference_between_sentences_falls_with_the_steps():
 )
 def test_options_that_cannot_be(options, words):
     with pytest.raises(ValueError, match=words):
-        models.SSANConfig(**options)
+        grouped(models.SSANConfig, **options)
     if options.get("select_layers") != (1, 2):
         with pytest.raises(ValueError, match=words):
-            models.SSANNLIConfig(**options)
+            grouped(models.SSANNLIConfig, **options)
 
 
 def test_a_named_estimator_trains_pairs_or_is_refused():

@@ -7,6 +7,7 @@ import pytest
 from gatedjax import models
 from gatedjax.training import OptimizerConfig, init_state, make_optimizer, make_train_step
 from tests._drawn import drawn
+from tests._grouped import grouped
 from tests._slow import slow_but
 
 V, D = 9, 8
@@ -43,21 +44,26 @@ def task_of(name, freeze, table=TABLE, **gates):
     if gates:  # the outputs of training and of evaluation are compared
         words["dropouts"] = NO_DROPOUT
     if name == "probe":
-        probe = models.SSANProbeConfig(head_hidden=(4,), **words)
+        probe = grouped(models.SSANProbeConfig, head_hidden=(4,), **words)
         return models.SSANProbeTask(models.SSANProbe(probe, V, 2, table))
     if name == "reordering":
-        reordering = models.WordReorderingConfig(**words)
+        reordering = grouped(models.WordReorderingConfig, **words)
         return models.WordReorderingTask(models.WordReorderingDetector(reordering, V, table))
     if name == "nli":
         rate = {"dropout": 0.0} if gates else {}
-        nli = models.SSANNLIConfig(
-            hidden=D, embedding_dim=D, freeze_embeddings=freeze, gates=words["gates"], **rate
+        nli = grouped(
+            models.SSANNLIConfig,
+            hidden=D,
+            embedding_dim=D,
+            freeze_embeddings=freeze,
+            gates=words["gates"],
+            **rate,
         )
         return models.SSANNLITask(models.SSANNLI(nli, V, 2, table))
     if name == "tagger":
-        tagger = models.SSANTaggerConfig(**(words | {"hidden": 2 * D, "embedding_dim": D}))
+        tagger = grouped(models.SSANTaggerConfig, **(words | {"hidden": 2 * D, "embedding_dim": D}))
         return models.SSANTaggingTask(models.SSANTagger(tagger, V, 3, table), width=4)
-    translator = models.SSANTranslatorConfig(decoder_layers=1, **words)
+    translator = grouped(models.SSANTranslatorConfig, decoder_layers=1, **words)
     return models.SSANTranslationTask(models.SSANTranslator(translator, V))
 
 
@@ -108,7 +114,7 @@ def test_inference_trains_words_that_nobody_trained_before():
 
 @pytest.mark.slow
 def test_a_frozen_encoder_is_frozen_as_a_whole():
-    config = models.WordReorderingConfig(hidden=D, freeze_encoder=True, **LAYERS)
+    config = grouped(models.WordReorderingConfig, hidden=D, freeze_encoder=True, **LAYERS)
     task = models.WordReorderingTask(models.WordReorderingDetector(config, V))
     first, last = trained(task)
     for before, after in zip(
@@ -167,7 +173,6 @@ def test_a_frozen_selector_selects_in_training_as_in_evaluation(name):
     ("option", "message"),
     [
         ({"select_layers": (0,)}, "freeze_selector must be False without a layer that selects"),
-        ({"selector": "soft"}, "selector must be 'st', its default, for freeze_selector=True"),
         ({"estimator": "reinmax"}, "estimator must be None, its default"),
         ({"density": 0.5}, "density must be None, its default"),
         ({"selected_weight": 0.1}, "selected_weight must be 0.0, its default"),
@@ -182,7 +187,7 @@ def test_a_frozen_selector_has_no_options_of_training(option, message):
 
 def test_frozen_words_of_another_width_are_mapped_to_that_of_the_layers():
     sizes = {"hidden": 2 * D, "embedding_dim": D, **LAYERS}
-    config = models.WordReorderingConfig(freeze_embeddings=True, **sizes)
+    config = grouped(models.WordReorderingConfig, freeze_embeddings=True, **sizes)
     task = models.WordReorderingTask(models.WordReorderingDetector(config, V, TABLE))
     first, last = trained(task)
     np.testing.assert_array_equal(table_of("reordering", first.params).shape, TABLE.shape)
@@ -197,4 +202,4 @@ def test_frozen_words_of_another_width_are_mapped_to_that_of_the_layers():
     words = np.concatenate([np.zeros((1, D)), TABLE[1:]])  # padding
     np.testing.assert_array_equal(table_of("reordering", start)[1:], words[1:].astype(np.float32))
     with pytest.raises(ValueError, match="embedding_dim must be at least 1, got 0"):
-        models.WordReorderingConfig(embedding_dim=0)
+        grouped(models.WordReorderingConfig, embedding_dim=0)

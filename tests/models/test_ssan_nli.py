@@ -10,6 +10,7 @@ from gatedjax.models import SSANNLI, SSANNLIConfig, SSANNLITask
 from gatedjax.models.ssan.nli import MultiDimensionalAttention
 from gatedjax.training import OptimizerConfig, make_optimizer
 from tests._drawn import drawn
+from tests._grouped import grouped
 from tests.models._passes import apply, evaluate, loss
 from tests.models.learning import learn
 from tests.tolerances import F32
@@ -33,7 +34,7 @@ def batch_of(np_rng, first=(5, 3, 1), second=(2, 4, 6)):
 
 @functools.cache
 def made(**options):
-    model = SSANNLI(SSANNLIConfig(**{"hidden": 8, "embedding_dim": 6, **dict(options)}), V)
+    model = SSANNLI(grouped(SSANNLIConfig, **{"hidden": 8, "embedding_dim": 6, **dict(options)}), V)
     batch = batch_of(np.random.default_rng(0))
     return model, drawn(SSANNLITask(model).init, batch, std=0.4, rng=5)
 
@@ -149,7 +150,7 @@ def test_multi_dimensional_attention_equals_loops_over_features(np_rng):
 
 @pytest.mark.parametrize("t2t", ["multi_dim", "dot"])
 def test_the_cap_is_that_of_the_attention(t2t):
-    net = SSANNLI(SSANNLIConfig(hidden=8, embedding_dim=6, t2t=t2t, cap=3.0), V)
+    net = SSANNLI(grouped(SSANNLIConfig, hidden=8, embedding_dim=6, t2t=t2t, cap=3.0), V)
     cap, _ = net.init_with_output(jax.random.key(0), method=lambda module: module.attention.cap)
     assert cap == 3
 
@@ -184,7 +185,7 @@ def test_both_sentences_share_their_weights_and_evaluation_draws_nothing(np_rng)
 )
 def test_configurations_that_no_run_could_use_are_refused(options, match):
     with pytest.raises(ValueError, match=match):
-        SSANNLIConfig(**options)
+        grouped(SSANNLIConfig, **options)
 
 
 def test_a_batch_without_a_hypothesis_is_refused(np_rng):
@@ -214,7 +215,7 @@ def test_predictions_tell_of_the_first_sentence_and_metrics_of_both(np_rng):
 def test_a_hundred_pairs_are_learned_by_heart(np_rng):
     batch = batch_of(np_rng, first=(5,) * 90, second=(4,) * 90)
     model = SSANNLI(
-        SSANNLIConfig(hidden=64, embedding_dim=32, dropout=0.0, freeze_embeddings=False), V
+        grouped(SSANNLIConfig, hidden=64, embedding_dim=32, dropout=0.0, freeze_embeddings=False), V
     )
     task = SSANNLITask(model)
     tx = make_optimizer(OptimizerConfig(learning_rate=6e-3), 60)

@@ -9,6 +9,7 @@ import pytest
 from gatedjax.models import SSANTagger, SSANTaggerConfig, SSANTaggingTask
 from gatedjax.training import OptimizerConfig, make_optimizer
 from tests._drawn import drawn
+from tests._grouped import grouped
 from tests.models._passes import apply, evaluate, loss
 from tests.models.learning import learn
 
@@ -17,7 +18,7 @@ V, L = 11, 5
 
 def config(**options):
     small = {"num_layers": 2, "embedding_dim": 8, "hidden": 16, "filter_size": 32, "num_heads": 2}
-    return SSANTaggerConfig(**{**small, **options})
+    return grouped(SSANTaggerConfig, **{**small, **options})
 
 
 def batch_of(np_rng, lengths=(5, 3, 1)):

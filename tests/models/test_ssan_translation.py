@@ -15,6 +15,7 @@ from gatedjax.models import (
 )
 from gatedjax.models.transformer.decoder import smoothed_cross_entropy
 from gatedjax.training import OptimizerConfig, make_optimizer
+from tests._grouped import grouped
 from tests._slow import slow_but
 from tests.models._passes import apply, in_numpy, loss
 from tests.models.learning import learn
@@ -26,7 +27,7 @@ V = 12
 def config(**options):
     # one layer of each: most of the time of these tests is compilation
     small = {"num_layers": 1, "decoder_layers": 1, "hidden": 16, "filter_size": 32, "num_heads": 2}
-    return SSANTranslatorConfig(**{**small, **options})
+    return grouped(SSANTranslatorConfig, **{**small, **options})
 
 
 def batch_of(np_rng, lengths, target_lengths, width=0):
@@ -183,7 +184,7 @@ def test_the_selector_is_in_the_chosen_encoder_layers_only():
 
 @pytest.mark.slow
 def test_reinforce_reaches_the_selector_and_its_baseline(np_rng):
-    model, params = trained(selector="reinforce")
+    model, params = trained(estimator="reinforce")
     batch = batch_of(np_rng, [4, 3], [3, 4])
     (_, metrics), gradient = loss(SSANTranslationTask(model), params, batch)
     assert 0 < metrics["selected_1"].value() < 1

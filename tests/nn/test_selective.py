@@ -62,7 +62,7 @@ def test_without_a_selector_it_is_the_attention_of_flax(inputs):
 
 
 def test_everything_selected_is_standard_attention(inputs):
-    module, variables = made(inputs, selector="st")
+    module, variables = made(inputs, selector="st_gumbel")
     params = flax.core.unfreeze(variables)["params"]
     # Q_s K_s^T = 1 for all pairs
     for name in ("selector_query", "selector_key"):
@@ -87,7 +87,7 @@ BY_VALUES = ("leave_one_out", "arm", "disarm")
 
 
 @pytest.mark.parametrize(
-    "selector", ["st", "soft", "expect", "reinforce", *BY_DERIVATIVE, *BY_VALUES]
+    "selector", ["st_gumbel", "soft_gumbel", "mean_field", "reinforce", *BY_DERIVATIVE, *BY_VALUES]
 )
 def test_training_draws_and_inference_thresholds(selector, inputs):
     module, variables = made(inputs, selector=selector)
@@ -95,7 +95,7 @@ def test_training_draws_and_inference_thresholds(selector, inputs):
     pairs = np.broadcast_to(MASK[:, None, :, None] & MASK[:, None, None, :], found.gates.shape)
     p = 1 / (1 + np.exp(-found.logits))
     values = np.asarray(found.gates)[pairs]
-    if selector == "expect":
+    if selector == "mean_field":
         np.testing.assert_allclose(found.gates, p, **F32)
     elif selector == "soft":
         assert ((values > 0) & (values < 1)).all()
@@ -157,7 +157,7 @@ def test_a_score_has_the_slopes_of_its_estimator(selector, inputs):
 
 
 def test_training_needs_keys_and_inference_none(inputs):
-    module, variables = made(inputs, selector="st", dropout=0.1)
+    module, variables = made(inputs, selector="st_gumbel", dropout=0.1)
     for rngs in ({}, {"gate": RNGS["gate"]}, {"dropout": RNGS["dropout"]}):
         with pytest.raises(flax.errors.InvalidRngError):
             jax.eval_shape(
@@ -171,7 +171,7 @@ def test_training_needs_keys_and_inference_none(inputs):
 
 @pytest.mark.parametrize("options", [{}, {"block": 2}])
 def test_a_threshold_trains_the_attention_on_fixed_selections(options, inputs):
-    usual, variables = made(inputs, selector="st")
+    usual, variables = made(inputs, selector="st_gumbel")
     module = gnn.SelectiveSelfAttention(M, selector="threshold", **options)
 
     @jax.jit
@@ -197,7 +197,9 @@ def test_a_threshold_trains_the_attention_on_fixed_selections(options, inputs):
 
 
 def test_an_example_is_the_same_in_any_batch_and_padding(inputs):
-    module, variables = made(inputs, selector="st", dropout=0.2, relative="learned", max_offset=2)
+    module, variables = made(
+        inputs, selector="st_gumbel", dropout=0.2, relative="learned", max_offset=2
+    )
     whole, found = run(module, variables, inputs)
     part, alone = run(
         module, variables, inputs[1:2, :3], MASK[1:2, :3], IDS[1:2]
@@ -283,13 +285,13 @@ def test_local_heads_start_at_the_words_before_and_after(inputs):
 
 
 def test_a_shared_selector_selects_the_same_for_all_heads(inputs):
-    module, variables = made(inputs, selector="st", share_heads=True)
+    module, variables = made(inputs, selector="st_gumbel", share_heads=True)
     assert variables["params"]["selector_query"]["kernel"].shape == (D, 1, D)
     _, found = run(module, variables, inputs)
     assert found.gates.shape == (B, 1, N, N)
     closed = np.broadcast_to(np.asarray(found.gates) == 0, found.weights.shape)
     np.testing.assert_array_equal(np.asarray(found.weights)[closed], 0)
-    own = made(inputs, selector="st")[1]["params"]["selector_query"]
+    own = made(inputs, selector="st_gumbel")[1]["params"]["selector_query"]
     # both have 2 (d^2 + d) numbers of their own
     size = sum(x.size for x in jax.tree.leaves(own))
     assert (
@@ -300,7 +302,7 @@ def test_a_shared_selector_selects_the_same_for_all_heads(inputs):
 
 
 def test_a_temperature_may_be_traced(inputs):
-    module, variables = made(inputs, selector="soft", temperature=0.5)
+    module, variables = made(inputs, selector="soft_gumbel", temperature=0.5)
     call = jax.jit(
         lambda v, t: module.apply(v, inputs, MASK, deterministic=False, rngs=RNGS, temperature=t)[0]
     )
@@ -310,8 +312,8 @@ def test_a_temperature_may_be_traced(inputs):
 
 
 def test_bfloat16_selects_what_float32_selects_away_from_ties(inputs):
-    module, variables = made(inputs, selector="st")
-    low = gnn.SelectiveSelfAttention(M, selector="st", dtype=jnp.bfloat16)
+    module, variables = made(inputs, selector="st_gumbel")
+    low = gnn.SelectiveSelfAttention(M, selector="st_gumbel", dtype=jnp.bfloat16)
     wide_output, wide = run(module, variables, inputs, train=False)
     output, found = run(low, variables, inputs, train=False)
     assert output.dtype == jnp.bfloat16
@@ -325,7 +327,7 @@ def test_bfloat16_selects_what_float32_selects_away_from_ties(inputs):
 @pytest.mark.parametrize("size", [0, 1])
 def test_texts_of_no_word_and_of_one(size, inputs):
     inputs = inputs[:2, :size]
-    module = gnn.SelectiveSelfAttention(M, selector="st")
+    module = gnn.SelectiveSelfAttention(M, selector="st_gumbel")
     variables = filled(module, np.ones((1, 1, D), np.float32))
     output, found = run(module, variables, inputs, np.ones((2, size), bool), None)
     assert output.shape == (2, size, D)
@@ -358,7 +360,7 @@ def test_source_to_token_pools_what_its_scores_say(inputs):
 
 
 def test_parameters_start_with_kernels_of_unit_gain_and_biases_of_zero(inputs):
-    module = gnn.SelectiveSelfAttention(M, selector="st")
+    module = gnn.SelectiveSelfAttention(M, selector="st_gumbel")
     params = jax.jit(module.init)(jax.random.key(1), inputs, MASK)["params"]
     for name, value in jax.tree.map(np.asarray, params).items():
         np.testing.assert_array_equal(value["bias"], 0.0)

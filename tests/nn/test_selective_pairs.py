@@ -180,8 +180,8 @@ def decoded(name, **options):
 @pytest.mark.parametrize(
     ("selector", "options"),
     [
-        ("st", {}),
-        ("st", {"share_heads": True, "empty": "self", "features": 8}),
+        ("st_gumbel", {}),
+        ("st_gumbel", {"share_heads": True, "empty": "self", "features": 8}),
         ("none", {"relative": "local", "max_offset": 2}),
     ],
     ids=["st", "shared", "none"],

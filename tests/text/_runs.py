@@ -18,6 +18,7 @@ from gatedjax.models import (
 from gatedjax.text._reader import Reader, question
 from gatedjax.text._translator import SearchConfig, parameters_like
 from gatedjax.training import CheckpointStore
+from tests._grouped import grouped
 
 DOCUMENT = "Anna saw the house. Then Emil went to the garden."
 QUESTION = ["--question", "XXXXX saw the house.", "--candidates", "Anna", "Emil"]
@@ -48,7 +49,7 @@ def reader_run(workdir):
         [*["anna", "saw", "the", "house", ".", "then", "emil", "went", "to", "@begin", "@end"]]
     )
     letters = gdata.Characters.build(words)
-    config = GAReaderConfig(hidden=3, embedding_dim=4, char_dim=2, hops=2)
+    config = grouped(GAReaderConfig, hidden=3, embedding_dim=4, char_dim=2, hops=2)
     words.save(workdir / "vocabulary.json")
     (workdir / "characters.json").write_text(json.dumps({"alphabet": letters.alphabet}))
     data = {"max_doc_len": None, "oov_std": 1.0}
@@ -69,8 +70,14 @@ def translator_run(workdir):
     workdir.mkdir()
     pieces = gdata.BytePairs.train(LINES, 40)
     pieces.save(workdir / "bpe.json")
-    config = SSANTranslatorConfig(
-        num_layers=1, decoder_layers=1, hidden=4, filter_size=4, num_heads=2, select_layers=(1,)
+    config = grouped(
+        SSANTranslatorConfig,
+        num_layers=1,
+        decoder_layers=1,
+        hidden=4,
+        filter_size=4,
+        num_heads=2,
+        select_layers=(1,),
     )
     search = SearchConfig(beam_size=2, extra=2, average=2)
     model = to_json_values(config)
