@@ -46,9 +46,9 @@ def grouped(config, **options):
         inner = {paths[n]: v for n, v in options.items() if n not in plain}
         groups = {path.partition(".")[0] for path in inner}
         for group in groups:
-            present = plain.get(group, next(
-                f.default for f in dataclasses.fields(config) if f.name == group
-            ))  # fmt: skip
+            field = next(f for f in dataclasses.fields(config) if f.name == group)
+            made = field.default is dataclasses.MISSING
+            present = plain.get(group, field.default_factory() if made else field.default)
             changes = {
                 path.partition(".")[2]: value
                 for path, value in inner.items()

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -39,15 +39,5 @@ def with_changes(
 
 
 def from_json(kind: type[T], values: Mapping[str, Any]) -> T:
-    """Returns the dataclass `kind` with the values of nested dicts; JSON's lists become tuples.
-
-    Raises TypeError for a name that is no field, and the errors of the dataclass.
-    """
-    hints = get_type_hints(kind)
-
-    def read(name: str, value: Any) -> Any:
-        if isinstance(value, Mapping) and dataclasses.is_dataclass(hints.get(name)):
-            return from_json(hints[name], value)
-        return tuple(value) if isinstance(value, list) else value
-
-    return kind(**{name: read(name, value) for name, value in values.items()})
+    """Returns the dataclass `kind` of a dict from JSON, which has lists in place of tuples."""
+    return kind(**{n: tuple(v) if isinstance(v, list) else v for n, v in values.items()})

@@ -5,9 +5,12 @@ import functools
 import numbers
 import sys
 import types
+from collections.abc import Mapping
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
+
+from gatedjax._utils.nested import with_changes
 
 
 def plain(value: Any) -> Any:
@@ -46,7 +49,7 @@ def make_plain(config: object) -> None:
 
     Raises:
       TypeError: if a field of type int, float, bool or tuple has a value of another type. A whole
-        number such as 1e3 is an integer.
+        number such as 1e3 is an integer. A field that is a dataclass takes a dict of its options.
     """
     config_class: Any = type(config)  # because mypy takes a metaclass for unhashable
     for name, kind, is_optional in field_types(config_class):
@@ -58,6 +61,29 @@ def make_plain(config: object) -> None:
             check_type(name, value, kind)
         if value is not original:
             object.__setattr__(config, name, value)
+    _make_groups(config)
+
+
+def _make_groups(config: Any) -> None:
+    """Replaces dicts of options by the dataclass that the field is a group of, in place."""
+    for field in dataclasses.fields(config):
+        default, value = getattr(type(config), field.name, None), getattr(config, field.name)
+        if not dataclasses.is_dataclass(default) or isinstance(value, type(default)):
+            continue
+        group = type(default).__name__
+        if not isinstance(value, Mapping):
+            raise TypeError(
+                f"{field.name} must be a {group} or a dict of its options, got "
+                f"{type(value).__name__}"
+            )
+        changed = with_changes(default, value, _no_option)
+        object.__setattr__(config, field.name, changed)
+
+
+def _no_option(kind: type, name: str, _: str) -> Exception:
+    return TypeError(
+        f"a dict of options of {kind.__name__} must have names of its fields, got {name!r}"
+    )
 
 
 def check_type(name: str, value: Any, kind: type | None) -> None:

@@ -122,7 +122,10 @@ class GANetTask:
         # A traced value cannot be a field of a configuration, which is checked and hashed.
         if is_traced(value):
             return dataclasses.replace(self, **{name: value})
-        config = dataclasses.replace(self.model.config, **{name: value})
+        config = self.model.config
+        config = dataclasses.replace(
+            config, gates=dataclasses.replace(config.gates, **{name: value})
+        )
         return dataclasses.replace(self, model=self.model.clone(config=config))
 
     def init(self, key: Array, batch: Batch) -> Tree:

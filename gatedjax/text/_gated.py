@@ -10,6 +10,7 @@ import numpy as np
 
 from gatedjax import data as gdata
 from gatedjax import export
+from gatedjax._utils.nested import from_json
 from gatedjax._utils.types import Json, Params, Tree
 from gatedjax.data.batches._plan import pad_rows
 from gatedjax.export._kinds import check_kind
@@ -90,18 +91,13 @@ def open_run(
     with explain_faults(folder):
         settings = run_folder.config["config"]
         model, texts = settings["model"], settings["data"]
-        if (
-            not isinstance(model, dict)
-            # A configuration is saved with the ungrouped names of its options, such as gates_on.
-            or not {"gates", "gates_on"} & model.keys()
-            or not isinstance(texts, dict)
-        ):
+        if not isinstance(model, dict) or "gates" not in model or not isinstance(texts, dict):
             raise ValueError(
                 f"{folder} must be the work folder of a run of python -m experiments.ga_net, got "
                 "another run"
             )
         _check_gates(model["system"], folder)
-        name, config = texts["name"], GANetConfig(**model)
+        name, config = texts["name"], from_json(GANetConfig, model)
         cut = {"max_len": texts["max_len"], "truncate_side": texts["truncate_side"]}
     if data is not None and data != name:
         raise ValueError(

@@ -272,12 +272,11 @@ def train_model(
         windows=kind == "text",
         options=options_to_json(options),
     )
-    if getattr(config, "density", None) is not None:
+    density = getattr(getattr(config, "gates", None), "density", None)
+    if density is not None:
         # The threshold is set on the validation texts, because training has not seen them.
         _, columns = _probabilities(model, parts["validation"], edges)
-        model = dataclasses.replace(
-            model, params=held_at(model.params, columns["gates"], config.density)
-        )
+        model = dataclasses.replace(model, params=held_at(model.params, columns["gates"], density))
     report: Json = {"steps": result.steps, "best_step": result.best_step}
     if kind == "tags":
         report |= _report_tags(

@@ -264,7 +264,8 @@ def _encode_batch(
     """
     # The number of draws is a field of the configuration, so the module is cloned and its
     # parameters stay valid.
-    config = dataclasses.replace(network.model.config, test_samples=draws)
+    gates = dataclasses.replace(network.model.config.gates, test_samples=draws)
+    config = dataclasses.replace(network.model.config, gates=gates)
     model, variables = network.model.clone(config=config), {"params": params}
     encoded: Tree = model.apply(variables, batch, method=GANet.encode)
     outputs: Tree = model.apply(

@@ -123,7 +123,7 @@ def test_every_gate_mode_equals_its_own_loop(test_gate, empty):
         test_gate=test_gate, empty=empty
     )
     # every draw of every example is its own
-    assert np.shape(noise) == (config.test_samples, *encoded.scores.shape)
+    assert np.shape(noise) == (config.gates.test_samples, *encoded.scores.shape)
     assert len(np.unique(noise)) == np.size(noise)
     modes = slow(config, params, encoded, noise)
     want = {

@@ -152,14 +152,12 @@ def test_positions_and_lengths():
 
 
 def test_the_temperature_falls_geometrically_with_the_step():
-    config = grouped(
-        models.SSANConfig, temperature=2.0, final_temperature=0.5, temperature_steps=10
-    )
+    config = models.SelectorConfig(temperature=2.0, final_temperature=0.5, temperature_steps=10)
     at = [float(schedule(config, np.full(3, step))) for step in (0, 5, 10, 99)]
     np.testing.assert_allclose(at, [2.0, 1.0, 0.5, 0.5], rtol=1e-6)
     with pytest.raises(ValueError, match="step"):
         schedule(config, None)
-    assert schedule(grouped(models.SSANConfig, temperature=2.0), None) == 2.0
+    assert schedule(models.SelectorConfig(temperature=2.0), None) == 2.0
 
 
 @functools.cache

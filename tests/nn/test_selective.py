@@ -97,7 +97,7 @@ def test_training_draws_and_inference_thresholds(selector, inputs):
     values = np.asarray(found.gates)[pairs]
     if selector == "mean_field":
         np.testing.assert_allclose(found.gates, p, **F32)
-    elif selector == "soft":
+    elif selector == "soft_gumbel":
         assert ((values > 0) & (values < 1)).all()
     elif selector.startswith("hard_"):
         assert ((values > 0) & (values < 1)).any()
@@ -218,7 +218,7 @@ def test_an_example_is_the_same_in_any_batch_and_padding(inputs):
 @pytest.mark.parametrize("empty", ["zero", "self"])
 def test_blocks_and_recomputation_change_nothing(options, empty, inputs):
     bias = {"relative": "learned", "max_offset": 2}
-    shared = {"selector": "st", "dropout": 0.2, "empty": empty} | bias
+    shared = {"selector": "st_gumbel", "dropout": 0.2, "empty": empty} | bias
     module, variables = made(inputs, **shared)
     other = gnn.SelectiveSelfAttention(M, **shared, **options)
 
