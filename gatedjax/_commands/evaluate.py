@@ -102,7 +102,7 @@ def _of_texts(model: Any, options: EvaluateOptions) -> Json:
     # Imported here, so that `--help` does not wait for JAX.
     from gatedjax.text._evaluation import evaluate_model
     from gatedjax.text._leak import render_leak
-    from gatedjax.text._lexicon_report import render_equal, render_window_leak
+    from gatedjax.text._lexicon_report import render_equal, render_priors, render_window_leak
     from gatedjax.text._metrics import render_metrics
     from gatedjax.text._prediction import COLUMNS, TARGETS
     from gatedjax.text._read import Columns, open_table, parse_header
@@ -130,6 +130,7 @@ def _of_texts(model: Any, options: EvaluateOptions) -> Json:
     if "same_answer" in metrics:
         n, share = metrics["n"], metrics["density"]
         say(f"{n:,} texts: accuracy {metrics['accuracy']:.4f} from {share:.0%} of the words")
+        say(render_priors(metrics))
         say(f"{render_equal(metrics['same_answer'])}\n")
     say(render_metrics(metrics).rstrip())
     if "states_leak" in metrics:
@@ -154,11 +155,12 @@ def _of_texts(model: Any, options: EvaluateOptions) -> Json:
 
 def _say_target(model: Any, metrics: Json) -> None:
     """Prints the metrics of labels, numbers or grades."""
-    from gatedjax.text._lexicon_report import render_equal, render_metric_list
+    from gatedjax.text._lexicon_report import render_equal, render_metric_list, render_priors
     from gatedjax.text._target_metrics import render_grade_table, render_label_table
 
     n, share, names = metrics["n"], metrics["density"], model.target.metrics
     say(f"{n:,} texts: {render_metric_list(metrics, names)} from {share:.0%} of the words")
+    say(render_priors(metrics))
     say(render_equal(metrics["same_answer"]))
     if "labels" in metrics:
         say(f"\n{render_label_table(metrics)}")

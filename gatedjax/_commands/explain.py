@@ -103,9 +103,8 @@ def _check_texts(texts: Sequence[str], model: Any) -> Sequence[str]:
                 "have no columns: give both texts as TEXT"
             )
         for number, (line, problem) in enumerate(read_piped("utf-8"), 1):
-            if line is None or not line[0].strip():
-                reason = problem or "the line is empty"
-                raise ValueError(f"line {number:,} of standard input must be a text: {reason}")
+            if line is None:
+                raise ValueError(f"line {number:,} of standard input must be a text: {problem}")
             lines += line
         if not lines:
             raise ValueError(
@@ -118,8 +117,6 @@ def _check_texts(texts: Sequence[str], model: Any) -> Sequence[str]:
     for number, text in enumerate(texts, 1):
         if why := fault(text, "utf-8"):
             raise ValueError(f"text {number} must be a text in UTF-8, got {text!r:.40}: {why}")
-        if not text.strip():
-            raise ValueError(f"text {number} must have a word, got {text!r:.40}")
     return texts
 
 

@@ -35,9 +35,9 @@ class PredictOptions:
     """Predicts the classes of texts.
 
     It writes a line of JSON for each text, with its label, its probability, the words with open
-    gates and the density, or with an error. For a tagger the line has words, tags and
-    probabilities, for several labels "labels" and "probabilities", and for a number "value". The
-    exit status is 1 if all lines have an error.
+    gates, the density and, if there are any, a note and unknown words, or with an error. For a
+    tagger the line has words, tags and probabilities, for several labels "labels" and
+    "probabilities", and for a number "value". The exit status is 1 if all lines have an error.
 
     For example:
     $ gatedjax predict model "a dull film"
@@ -109,8 +109,8 @@ def _lines(options: PredictOptions, kind: str) -> Iterable[Line]:
       kind: "text" for lines with a text, "pair" for lines with both texts of a pair.
     """
     from gatedjax.text._prediction import COLUMNS, check_inputs
-    from gatedjax.text._read import Aside, Columns, open_table, parse_header
-    from gatedjax.text._table import fault
+    from gatedjax.text._read import Columns, Record, open_table, parse_header
+    from gatedjax.text._table import EMPTY, fault
 
     inputs = COLUMNS[kind].inputs
     if options.texts:
@@ -127,7 +127,16 @@ def _lines(options: PredictOptions, kind: str) -> Iterable[Line]:
         columns = Columns(options.text or inputs, None, parse_header(options.columns))
         check_inputs(columns, kind)
         table = open_table(options.file, columns, encoding=options.encoding)
-        return ((None, row.reason) if isinstance(row, Aside) else (row.inputs, "") for row in table)
+        # A text without a word has a prediction too, unless the model says that it has none.
+        is_empty = {EMPTY, f"no {columns.inputs[0]}"} if kind != "pair" else set()
+        return (
+            (row.inputs, "")
+            if isinstance(row, Record)
+            else (("",), "")
+            if row.reason in is_empty
+            else (None, row.reason)
+            for row in table
+        )
     if len(inputs) > 1:
         raise ValueError(
             "pairs of texts must be given as TEXT or in a --file, got standard input, whose lines "

@@ -63,7 +63,6 @@ class LexiconView(View):
         self.network = (
             f"a lexicon: each {owner} has a gate and a share in {scope} {_OUTPUTS[model.kind]}"
         )
-        self._known = frozenset(model.lexicon.words)
         self.classes = [str(label) for label in model.classes]
 
     def example(self) -> dict[str, str]:
@@ -125,7 +124,7 @@ class LexiconView(View):
         # The lock is not needed for NumPy, but `close` waits for it.
         with self._lock:
             reading, shares, columns, reasons = read_with_reasons(model, words)
-        is_open, wording = reading.is_open[0], WORDINGS[model.kind]
+        is_open, is_known, wording = reading.is_open[0], reading.is_known[0], WORDINGS[model.kind]
         has_choice = wording.choice is not None
         gates = _WINDOW if model.network == WINDOW else _SPELLING
         noun = "prediction" if model.kind in TARGETS else "probabilities"
@@ -134,13 +133,13 @@ class LexiconView(View):
             "head": wording.head,
             "classes": self.classes,
             "probabilities": floats(reading.probabilities[0]),
-            "note": " ".join([count_open(is_open), *describe_open_words(reasons, noun)]),
+            "note": " ".join([count_open(is_open, is_known), *describe_open_words(reasons, noun)]),
             "choice": wording.choice,
             "chosen": columns[0] if has_choice else None,
             "signs": None if wording.signs is None else list(wording.signs),
             "lines": make_share_lines(
                 words,
-                [word in self._known for word in words],
+                is_known.tolist(),
                 is_open,
                 shares,
                 [str(name) for name in model.target.columns] if has_choice else None,

@@ -10,6 +10,7 @@ from gatedjax._utils.types import Json
 from gatedjax.explore._views import LONGEST, floats, line
 from gatedjax.lexicon import Shares
 from gatedjax.text._prediction import LABELS, ORDINAL, REGRESSION
+from gatedjax.text._show import describe_unknown
 from gatedjax.text._target_show import count_decimals
 
 PAIRS = "Two open words with only closed words between them also have a share as a pair."
@@ -135,7 +136,12 @@ def make_share_lines(
     return results
 
 
-def count_open(is_open: np.ndarray) -> str:
-    """Returns a sentence with the number of open gates and their share; `is_open` is a bool [T]."""
-    count = int(is_open.sum())
-    return f"{count} of {len(is_open)} gates are open (density {is_open.mean():.3f})."
+def count_open(is_open: np.ndarray, is_known: np.ndarray) -> str:
+    """Returns a sentence with the number of words that are read, and of the unknown among them.
+
+    `is_open` and `is_known` are a bool [T], True at the words or tokens that are read, and at those
+    that occur in the training texts.
+    """
+    count, unknown = int(is_open.sum()), describe_unknown(int((is_open & ~is_known).sum()))
+    density = count / max(len(is_open), 1)
+    return f"{count} of {len(is_open)} gates are open (density {density:.3f}){unknown}."

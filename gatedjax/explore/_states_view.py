@@ -9,7 +9,6 @@ from gatedjax.explore._shares import WORDINGS, count_open, make_share_lines
 from gatedjax.explore._state import State
 from gatedjax.explore._views import KEPT, LONGEST, Found, View
 from gatedjax.lexicon import Shares
-from gatedjax.text._prediction import Failure
 from gatedjax.text._show import Explanation, describe_open_words
 from gatedjax.text._states import EncodedText
 from gatedjax.text._states_model import StatesModel, render_states_leak
@@ -97,16 +96,13 @@ class StatesView(View):
         if isinstance(item, str) and not item.strip():
             return "No word yet: type a sentence."
         with self._lock:
-            (output,) = self._model.read_texts([(item,)])
-            if isinstance(output, Failure):
-                return f"There is no prediction, because {output.error}."
-            return self._model.explain_read(item, *output)
+            return self._model.explain(item)
 
     def answer(self, state: State) -> Found:
         """Computes the class of the text of a state, and the shares of its tokens.
 
         Returns (notes, answer): a list of sentences for the user, and a dict for JSON with the keys
-        of `View.answer`, or None for a text without a token. "lines" has the tokens with their
+        of `View.answer`, or None if there is no text. "lines" has the tokens with their
         gates and their shares in each class.
         """
         explanation = self._explaining(state.text)
@@ -120,7 +116,7 @@ class StatesView(View):
                 f"The text has {len(tokens):,} tokens; the first {LONGEST:,} are shown, and the "
                 "prediction is that of all tokens."
             )
-        is_open = np.array(explanation.kept)
+        is_open = np.array(explanation.kept, bool)
         probabilities = [float(share) for share in explanation.probabilities.values()]
         order = np.argsort(-np.array(probabilities), kind="stable").tolist()
         shares = Shares(
@@ -132,7 +128,7 @@ class StatesView(View):
         wording = WORDINGS["text"]
         measured = render_states_leak(self._model.report.get("leak"))
         sentences = [
-            count_open(is_open),
+            count_open(is_open, np.ones(len(tokens), bool)),
             *describe_open_words(reasons),
             f"Measured in training: {measured}.",
         ]

@@ -33,8 +33,6 @@ _NGRAM_SCALE, _SHRINK = 0.12, 1.0
 _LEAST = 2
 # Up to so many occurrences a word sets the threshold for unknown words.
 _RARE = 2
-# Largest number of closed words with weights, of which a text without an open word opens the best.
-_MOST_SPARE = 10_000
 # Largest number of weights. The solver has a dozen arrays of this size, together 2 GB.
 _MOST_WEIGHTS = 20_000_000
 # Words whose gains are computed at once.
@@ -86,9 +84,6 @@ class _Stage(NamedTuple):
       bias: float32 [B], its biases b; for classes B is K.
       logits: float64 [n, C], the logits of the n training texts for C classes.
       factors: float64 [n], the factor 1 / |f| of the features f of each text.
-      last_scale: float64 [V], the weight r of each word in the last stage in which it was a
-        feature; NaN if it never was.
-      last_weights: float32 [V, K], the coefficients of each word in the same stage.
     """
 
     word_types: np.ndarray
@@ -99,8 +94,6 @@ class _Stage(NamedTuple):
     bias: np.ndarray
     logits: np.ndarray
     factors: np.ndarray
-    last_scale: np.ndarray
-    last_weights: np.ndarray
 
 
 def fit_lexicon(
@@ -155,6 +148,7 @@ def fit_lexicon(
     head = ClassHead(num_classes) if head is None else head
     _check_arguments(texts, labels, head, densities)
     sample_weight = None if sample_weight is None else scale_weights(sample_weight, len(labels))
+    prior = head.compute_prior(labels, sample_weight)
     corpus = _count_words(texts)
     open_types = np.ones(len(corpus.types), bool)
     before: _Stage | None = None
@@ -174,7 +168,7 @@ def fit_lexicon(
                     "even the rarest word takes more; choose a larger density"
                 )
         before = _fit_stage(corpus, labels, head, open_types, before, sample_weight)
-        yield _make_lexicon(corpus, head, open_types, before, density)
+        yield _make_lexicon(corpus, head, prior, open_types, before, density)
 
 
 def _check_arguments(
@@ -323,18 +317,7 @@ def _fit_stage(
     )
     weights, bias = weights.astype(np.float32), bias.astype(np.float32)
     logits = head.add_bias(matrix @ weights, bias).astype(np.float64)
-    if before is None:
-        last_scale = np.full(width, np.nan)
-        last_weights = np.full((width, weights.shape[1]), np.nan, np.float32)
-    else:
-        last_scale, last_weights = before.last_scale.copy(), before.last_weights.copy()
-    # A closed word retains these weights, because a text without an open word is read by them.
-    last_scale[word_types] = scale[: len(word_types)]
-    last_weights[word_types] = weights[: len(word_types)]
-    return _Stage(
-        *(word_types, pairs, ngrams, scale, weights, bias, logits, factors),
-        *(last_scale, last_weights),
-    )
+    return _Stage(word_types, pairs, ngrams, scale, weights, bias, logits, factors)
 
 
 def _renumber(corpus: _Corpus, open_types: np.ndarray, ngrams: np.ndarray, first: int) -> Spelling:
@@ -432,6 +415,7 @@ def _compute_mean_gains(
 def _make_lexicon(
     corpus: _Corpus,
     head: Head,
+    prior: np.ndarray,
     open_types: np.ndarray,
     stage: _Stage,
     density: float,
@@ -441,19 +425,11 @@ def _make_lexicon(
     A word that training has not seen is open if the strength of its spelling (see `Lexicon`) is
     above the threshold. About the share `density` of the rare training words is above it.
 
-    `corpus` has the training texts, `stage` the fitted weights, and `head` the prediction.
-    `open_types` is bool [V], True at the open words of `corpus.types`. `density` is the share of
-    the words that the stage was asked to open.
+    `corpus` has the training texts, `stage` the fitted weights, `head` the prediction, and `prior`
+    that of a text that is not read. `open_types` is bool [V], True at the open words of
+    `corpus.types`. `density` is the share of the words that the stage was asked to open.
     """
-    spare = _choose_spare(stage, head)
-    weighted = np.concatenate([stage.word_types, spare])
-    num_words = len(stage.word_types)
-    scale = np.concatenate(
-        [stage.scale[:num_words], stage.last_scale[spare], stage.scale[num_words:]]
-    )
-    weights = np.concatenate(
-        [stage.weights[:num_words], stage.last_weights[spare], stage.weights[num_words:]]
-    )
+    scale, weights, num_words = stage.scale, stage.weights, len(stage.word_types)
     column_of = np.full(len(corpus.ngrams), -1)
     column_of[stage.ngrams] = len(scale) - len(stage.ngrams) + np.arange(len(stage.ngrams))
     columns = column_of[corpus.spelling.columns]
@@ -469,10 +445,10 @@ def _make_lexicon(
         # Rare words of the training texts resemble unknown words most.
         rare = strengths[corpus.counts <= _RARE]
         threshold = float(np.quantile(rare, 1 - density)) if len(rare) else 0.0
-    # A word whose gate follows from its spelling, and that has no weight, is not stored.
-    is_exception = (strengths > threshold) != open_types
-    is_exception[weighted] = False
-    stored = np.concatenate([weighted, np.flatnonzero(is_exception)])
+    has_weight = np.zeros(len(corpus.types), bool)
+    has_weight[stage.word_types] = True
+    # All words are stored, because only a word that is not stored is unknown.
+    stored = np.concatenate([stage.word_types, np.flatnonzero(~has_weight)])
     number_of = np.full(len(corpus.types), -1)
     number_of[stage.word_types] = np.arange(num_words)
     pairs = number_of[np.stack(np.divmod(stage.pairs, len(corpus.types)), 1)]
@@ -480,28 +456,14 @@ def _make_lexicon(
         num_classes=head.num_probabilities,
         words=tuple(corpus.types[i] for i in stored.tolist()),
         is_open=open_types[stored],
-        counts=corpus.counts[weighted].astype(np.int32),
+        counts=corpus.counts[stage.word_types].astype(np.int32),
         pairs=pairs.astype(np.int32).reshape(-1, 2),
         ngrams=tuple(corpus.ngrams[i] for i in stage.ngrams.tolist()),
         scale=scale.astype(np.float32),
         weights=weights,
         bias=stage.bias,
+        prior=prior,
         threshold=threshold,
         density=density,
         head=head,
     )
-
-
-def _choose_spare(stage: _Stage, head: Head) -> np.ndarray:
-    """Returns the closed words that may be opened in a text without an open word, int [S].
-
-    They are the at most 10,000 closed words with the largest weights in the last stage in which
-    they were open, as positions in `_Corpus.types`, sorted. `stage` has these weights, and `head`
-    computes their shares in the logits.
-    """
-    is_spare = ~np.isnan(stage.last_scale)
-    is_spare[stage.word_types] = False
-    spare = np.flatnonzero(is_spare)
-    weights = head.centre(stage.last_scale[spare, None] * stage.last_weights[spare])
-    order = np.argsort(-np.abs(weights).max(1), kind="stable") if len(spare) else spare
-    return np.sort(spare[order[:_MOST_SPARE]])

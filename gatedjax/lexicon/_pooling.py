@@ -10,7 +10,7 @@ import numpy as np
 from gatedjax._utils.threads import limit_to_one_thread
 from gatedjax.lexicon._fit import DENSITIES, scale_weights
 from gatedjax.lexicon._heads import ClassHead
-from gatedjax.lexicon._lexicon import Readings, Shares
+from gatedjax.lexicon._lexicon import Readings, Shares, note_priors
 from gatedjax.lexicon._solve import fit_weights
 
 # Inverse penalty of the classifier for standardised means, and the ridge of the gate for
@@ -23,6 +23,8 @@ _MOST_FITTED = 200_000
 _OUTLIERS = 0.01
 # Tokens whose vectors are in memory as float64 at the same time.
 _CHUNK = 16_384
+MADE_OPEN = "no token was open, so the token with the largest gate logit was opened"
+"""The note of a text in which `GatedPooling` opened a token because none was open."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -37,7 +39,8 @@ class GatedPooling:
     of the open tokens alone has the same bits. Whether a vector depends on other tokens is decided
     by the encoder that computed it.
 
-    In a text without an open token the token with the largest z is opened.
+    In a text without an open token the token with the largest z is opened. The prediction for a
+    text without a token is the prior, the frequencies of the classes in the training texts.
 
     Attributes:
       num_classes: the number C of classes.
@@ -46,6 +49,7 @@ class GatedPooling:
       weights: float32 [D, K], W. K is C, but 1 for two classes, whose logits are -s/2 and s/2 with
         the score s.
       bias: float32 [K], b.
+      prior: float64 [C], the weighted frequencies of the classes in the training texts.
       density: the share of the tokens of the training texts that the fit was asked to open.
       temperature: the number T.
     """
@@ -55,13 +59,18 @@ class GatedPooling:
     cut: float
     weights: np.ndarray
     bias: np.ndarray
+    prior: np.ndarray
     density: float
     temperature: float = 1.0
 
     def check(self) -> None:
         """Raises ValueError if the arrays do not fit each other, as in a damaged file."""
         columns = 1 if self.num_classes == 2 else self.num_classes
-        shapes = {"weights": (self.width, columns), "bias": (columns,)}
+        shapes = {
+            "weights": (self.width, columns),
+            "bias": (columns,),
+            "prior": (self.num_classes,),
+        }
         for name, shape in shapes.items():
             if getattr(self, name).shape != shape:
                 raise ValueError(f"{name} must have shape {shape}, got {getattr(self, name).shape}")
@@ -73,6 +82,7 @@ class GatedPooling:
                 f"temperature must be positive and cut finite, got {self.temperature} and "
                 f"{self.cut}"
             )
+        self._head.check_prior(self.prior)
 
     @property
     def width(self) -> int:
@@ -114,7 +124,7 @@ class GatedPooling:
         """Predicts the classes of texts.
 
             >>> pooling = GatedPooling(2, np.ones(1, np.float32), 0.5, np.ones((1, 1), np.float32),
-            ...                        np.zeros(1, np.float32), 0.5)
+            ...                        np.zeros(1, np.float32), np.full(2, 0.5), 0.5)
             >>> reading = pooling.read([np.array([[2.0], [0.1]])])
             >>> print(reading.is_open[0], reading.probabilities.round(3))
             [ True False] [[0.119 0.881]]
@@ -124,7 +134,7 @@ class GatedPooling:
 
         Returns:
           A `Readings` with the probabilities of the classes [n, C] and the logits [n, C] of n
-          texts, the gates of each, bool [T], True at open tokens, and flags for texts without an
+          texts, the gates of each, bool [T], True at open tokens, and notes for texts without an
           open token.
         """
         is_open, had_none = self.select(texts)
@@ -139,8 +149,16 @@ class GatedPooling:
         bias = self.bias.astype(np.float64)
         logits = self._head.add_bias(scores, bias) / self.temperature
         probabilities = self._head.compute_probabilities(logits, bias)
-        is_empty = np.array([not gates.any() for gates in is_open], bool)
-        return Readings(probabilities, is_open, had_none, is_empty, logits)
+        is_prior = np.array([not len(gates) for gates in is_open], bool)
+        probabilities[is_prior] = self.prior
+        logits[is_prior] = self._head.compute_prior_logits(self.prior)
+        # A vector has no spelling, so that no token is unknown.
+        is_known = [np.ones(len(gates), bool) for gates in is_open]
+        notes = [
+            MADE_OPEN if none_open else note
+            for none_open, note in zip(had_none, note_priors(is_prior, is_known), strict=True)
+        ]
+        return Readings(probabilities, is_open, is_known, is_prior, notes, logits)
 
     def share(self, vectors: np.ndarray) -> Shares:
         """Computes the part of each open token in the logits of a text, W^T h_t / (|O| T).
@@ -158,6 +176,8 @@ class GatedPooling:
         scores = np.asarray(vectors, np.float64)[places] @ self._weights64
         parts[places] = self._head.expand(scores) / (max(len(places), 1) * self.temperature)
         bias = self._head.expand(self.bias.astype(np.float64)[None])[0] / self.temperature
+        if not len(gates):
+            bias = self._head.compute_prior_logits(self.prior)
         return Shares(bias, parts, np.zeros((0, self.num_classes)), np.zeros((0, 2), np.int64))
 
 
@@ -366,6 +386,7 @@ def _fit_classifier(
         cut,
         weights.astype(np.float32),
         (bias - centre @ weights).astype(np.float32),
+        ClassHead(num_classes).compute_prior(labels, sample_weight),
         density,
     )
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gatedjax.lexicon._features import number_words
-from gatedjax.lexicon._lexicon import Lexicon, Readings, Shares
+from gatedjax.lexicon._lexicon import Lexicon, Readings, Shares, note_priors
 
 
 class Neighbours(NamedTuple):
@@ -67,14 +67,15 @@ class WindowLexicon:
     neighbours have another neighbour, and their gates may change. `measure_window_leak` measures
     how often, and by how much the probabilities change.
 
-    In a text without an open word the word with the largest z is opened.
+    A text of which no known word is open is not read, as in a `Lexicon`.
 
     Attributes:
       words: the V words that have gates of their own.
       gates: float32 [V + 2, 3], the numbers a, l and r of each word, of unknown words, and of the
         edge of a text (a is unused).
       cut: the number c.
-      reader: the lexicon that reads the open words; all its words are open.
+      reader: the lexicon that reads the open words. Its words are those of the training texts, and
+        all are open.
       density: the share of the words of the training texts that the fit was asked to open.
     """
 
@@ -120,21 +121,12 @@ class WindowLexicon:
         ends = np.cumsum([len(words) for words in texts])[:-1]
         return np.split(scores, ends) if len(texts) else []
 
-    def select(self, texts: Sequence[Sequence[str]]) -> tuple[list[np.ndarray], np.ndarray]:
-        """Returns (gates, chosen): for each text a bool [T], True at open words; and bool [n].
+    def select(self, texts: Sequence[Sequence[str]]) -> list[np.ndarray]:
+        """Returns the gates of each text, a bool [T], True at open words.
 
-        `chosen` is True for the texts that had no open word, in which the word with the largest
-        logit of the gate is open. `texts` has the words of each of n texts.
+        `texts` has the words of each of n texts.
         """
-        is_open = []
-        had_none = np.zeros(len(texts), bool)
-        for number, scores in enumerate(self.score(texts)):
-            gates = scores > 0
-            if len(gates) and not gates.any():
-                gates[np.argmax(scores)] = True
-                had_none[number] = True
-            is_open.append(gates)
-        return is_open, had_none
+        return [scores > 0 for scores in self.score(texts)]
 
     def read(self, texts: Sequence[Sequence[str]]) -> Readings:
         """Predicts the classes of texts.
@@ -143,12 +135,19 @@ class WindowLexicon:
           texts: the words of each text, split by the same rule as the training texts.
 
         Returns:
-          A `Readings`: for n texts and C classes the probabilities and the logits [n, C], the gates
-          of each text, bool [T], True at open words, and flags for texts without an open word.
+          A `Readings`: for n texts and C classes the probabilities and the logits [n, C], for each
+          text the words that are read and those that are known, bool [T], and flags and notes for
+          the texts whose prediction is the prior.
         """
-        is_open, had_none = self.select(texts)
-        readings = self.reader.read(list(_select_words(texts, is_open)))
-        return readings._replace(is_open=is_open, chosen=had_none)
+        gates = self.select(texts)
+        readings = self.reader.read(list(_select_words(texts, gates)))
+        is_open = [
+            mask & (not prior)
+            for mask, prior in zip(gates, readings.is_prior.tolist(), strict=True)
+        ]
+        is_known = self.reader.find_known(texts)
+        notes = note_priors(readings.is_prior, is_known)
+        return readings._replace(is_open=is_open, is_known=is_known, notes=notes)
 
     def share(self, words: Sequence[str]) -> Shares:
         """Computes the part of each open word and pair in the logits of a text.
@@ -161,7 +160,7 @@ class WindowLexicon:
         Returns:
           The parts, which sum to the logits; closed words have the part 0.
         """
-        (gates,), _ = self.select([words])
+        (gates,) = self.read([words]).is_open
         places = np.flatnonzero(gates)
         shares = self.reader.share([words[i] for i in places.tolist()])
         parts = np.zeros((len(words), self.num_classes))

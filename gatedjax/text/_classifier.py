@@ -272,7 +272,7 @@ class _Classifier(TextEstimator):
           A `Prediction` for each text; `np.asarray` of the result is the array of labels.
 
         Raises:
-          ValueError: if a text has no word.
+          ValueError: if a text has no word, for a network.
         """
         return Predictions(usable(self._get_trained().predict(self._list_examples(X))))
 
@@ -286,7 +286,7 @@ class _Classifier(TextEstimator):
           float32 [n, C] for n texts, with the C classes in the order of `classes_`.
 
         Raises:
-          ValueError: if a text has no word.
+          ValueError: if a text has no word, for a network.
         """
         return self._get_trained().probabilities(self._list_examples(X))
 
@@ -365,7 +365,7 @@ class _Classifier(TextEstimator):
           prediction after flipping each gate and after removing each word.
 
         Raises:
-          ValueError: if a text has no word.
+          ValueError: if a text has no word, for a network.
         """
         model = self._get_trained()
         is_single = isinstance(text, str) or getattr(model, "network", None) == STATES

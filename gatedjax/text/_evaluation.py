@@ -1,6 +1,7 @@
 """Evaluation of a trained model on labelled texts."""
 
 import collections
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -50,12 +51,12 @@ def evaluate_model(
       number of lines that were not used; if the model has gates, "gate_modes", the accuracy in
       each gate mode, and "gate_gap", the largest minus the smallest of these; "leak", the change of
       the prediction when a closed or an open word is removed (see `measure_leak`), if attention
-      cannot see all words. A lexicon has neither gate modes nor a leak, but "same_answer": the
-      number of texts, and the number of texts of which the open words alone give bitwise the same
-      probabilities. A lexicon of the model "window" also has "window_leak", see
-      `lexicon.WindowLeak`. A model of states has "states_leak", see `evaluate_states`. For labels,
-      numbers and grades the metrics are those of the target, see `label_metrics`, `real_metrics`
-      and `ordinal_metrics`.
+      cannot see all words. A lexicon has neither gate modes nor a leak, but "by_prior", the number
+      of texts of which no known word is read, and "same_answer": the number of texts, and the
+      number of texts of which the open words alone give bitwise the same probabilities. A lexicon
+      of the model "window" also has "window_leak", see `lexicon.WindowLeak`. A model of states has
+      "states_leak", see `evaluate_states`. For labels, numbers and grades the metrics are those of
+      the target, see `label_metrics`, `real_metrics` and `ordinal_metrics`.
 
     Raises:
       ValueError: if a label is not a class of the model, or no line or too few lines can be used.
@@ -147,12 +148,9 @@ def _evaluate_lexicon(model: LexiconModel, table: Table, max_aside: float) -> Js
         texts: list[list[str]] = []
         for record in records:
             if not isinstance(record, Aside):
-                place = places.place(record.label, record.where, record.line)
-                if text := model.split(record.inputs[0]):
-                    texts.append(text)
-                    labels.append(place)
-                    continue
-                record = Aside(record.where, record.line, "the text has no word")
+                labels.append(places.place(record.label, record.where, record.line))
+                texts.append(model.split(record.inputs[0]))
+                continue
             asides.add(record)
         readings.append(model.lexicon.read(texts))
         words += sum(map(len, texts))
@@ -165,12 +163,14 @@ def _evaluate_lexicon(model: LexiconModel, table: Table, max_aside: float) -> Js
     asides.check(len(labels), max_aside)
     names = tuple(places.places)
     targets = model.target.encode(names)[labels]
-    metrics = model.target.measure(targets, _join(readings), model.target.find_unknown(names))
+    joined = _join(readings)
+    metrics = model.target.measure(targets, joined, model.target.find_unknown(names))
     same_answer = {"texts": len(labels), "equal": equal}
-    density = open_words / words
+    density = open_words / max(words, 1)
     report: Json = {
         **metrics,
         "density": density,
+        "by_prior": int(joined.is_prior.sum()),
         "aside": asides.count,
         "same_answer": same_answer,
     }
@@ -185,11 +185,10 @@ def _join(readings: Sequence[Readings]) -> Readings:
     `Readings` have the probabilities, logits and open words that a lexicon computes for texts.
     """
     return Readings(
-        np.concatenate([reading.probabilities for reading in readings]),
-        [gates for reading in readings for gates in reading.is_open],
-        np.concatenate([reading.chosen for reading in readings]),
-        np.concatenate([reading.is_empty for reading in readings]),
-        np.concatenate([reading.logits for reading in readings]),
+        *(
+            list(itertools.chain(*parts)) if isinstance(parts[0], list) else np.concatenate(parts)
+            for parts in zip(*readings, strict=True)
+        )
     )
 
 

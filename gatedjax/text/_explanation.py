@@ -33,7 +33,7 @@ def explain_texts(
       part of each word in the logits.
 
     Raises:
-      ValueError: if a text has no word.
+      ValueError: if a text has no word, for a network.
     """
     if isinstance(model, StatesModel):
         (text,) = texts

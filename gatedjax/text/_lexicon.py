@@ -1,7 +1,6 @@
 """A trained lexicon: its folder on disk, and its predictions for texts. It does not import JAX."""
 
 import dataclasses
-import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -48,12 +47,11 @@ WORDS, NGRAMS, GATE_WORDS = "words.txt", "ngrams.txt", "gate_words.txt"
 each line. A list in JSON would take a third more space."""
 EXAMPLES = "examples.json"
 """The file with extracts of training texts, by the word."""
-UNREAD = "nothing of this text was read"
 # Texts that are read at a time; this bounds the memory for their features.
 _CHUNK = 4096
 _NUMBERS = ("density", "threshold", "temperature")
 AnyPrediction = Prediction | LabelsPrediction | ValuePrediction
-_ARRAYS = ("is_open", "counts", "pairs", "scale", "weights", "bias")
+_ARRAYS = ("is_open", "counts", "pairs", "scale", "weights", "bias", "prior")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -128,19 +126,19 @@ class LexiconModel:
                 if isinstance(item, Failure):
                     yield item
                     continue
-                yield item, _select(readings, row)
+                yield item, readings.take(row)
                 row += 1
 
     def _split_or_fail(self, example: Sequence[str]) -> list[str] | Failure:
         """Returns the words of an example, a tuple of one text, or a `Failure` with the reason.
 
-        It fails for another number of texts, for a text that is no string, and without a word.
+        It fails for another number of texts, and for a text that is no string.
         """
         if isinstance(example, str) or len(example) != 1:
             return Failure(f"an example must be a tuple of 1 text, got {example!r:.40}")
         if not isinstance(example[0], str):
             return Failure(f"a text must be a str, got {example[0]!r:.40}")
-        return self.split(example[0]) or Failure("the text has no word")
+        return self.split(example[0])
 
     def predict(self, examples: Iterable[Sequence[str]]) -> Iterator[AnyPrediction | Failure]:
         """Yields a `Prediction` for each example, or a `Failure` with the reason, in their order.
@@ -156,8 +154,7 @@ class LexiconModel:
 
         `reading` has the probabilities, logits and open words of this text only, see `read_texts`.
         """
-        open_words = list(itertools.compress(words, reading.is_open[0].tolist()))
-        return self.target.predict(reading, 0, open_words, UNREAD if reading.is_empty[0] else "")
+        return self.target.predict(reading, 0, words)
 
     def probabilities(self, examples: Iterable[Sequence[str]]) -> np.ndarray:
         """Computes the probability of each class for each example: float32 [n, C].
@@ -165,7 +162,7 @@ class LexiconModel:
         There are n examples, each a tuple of one string, and C classes in the order of `classes`.
 
         Raises:
-          ValueError: if a text has no word, or the model predicts numbers.
+          ValueError: if the model predicts numbers.
         """
         if not self.classes:
             raise ValueError(
@@ -336,20 +333,3 @@ def _split_lines(content: bytes) -> tuple[str, ...]:
     # `splitlines` would also split at other separators, which may be in a word.
     text = content.decode("utf-8", "surrogatepass")
     return tuple(text.split("\n")) if text else ()
-
-
-def _select(readings: Readings, row: int) -> Readings:
-    """Returns the `Readings` of a single text, with a leading axis of length 1.
-
-    Args:
-      readings: the class probabilities and open words of n texts.
-      row: the position of the text among them, from 0.
-    """
-    part = slice(row, row + 1)
-    return Readings(
-        readings.probabilities[part],
-        readings.is_open[part],
-        readings.chosen[part],
-        readings.is_empty[part],
-        readings.logits[part],
-    )

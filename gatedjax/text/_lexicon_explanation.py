@@ -13,14 +13,12 @@ from gatedjax._utils.types import Json
 from gatedjax.analysis._text import render_table
 from gatedjax.lexicon import Readings, Shares, WindowLexicon
 from gatedjax.lexicon._spelling import is_spaceless
-from gatedjax.text._lexicon import UNREAD, AnyPrediction, LexiconModel
+from gatedjax.text._lexicon import AnyPrediction, LexiconModel
 from gatedjax.text._prediction import TARGETS, WINDOW, Failure
 from gatedjax.text._show import Explanation, Reasons, explain_open_words
 from gatedjax.text._table import Label
 from gatedjax.text._target_show import TargetExplanation
 
-_CHOSEN = "no word was open, so the closed word with the largest weight was read"
-_CHOSEN_BY_WINDOW = "no word was open, so the word with the largest gate logit was read"
 # Words of a class in a list for the terminal; words with extracts, in the folder of the model;
 # tokens on each side of a word in an extract, and its characters.
 _SHOWN = 20
@@ -38,16 +36,13 @@ def explain_with_lexicon(model: LexiconModel, text: str) -> Explanation | Target
 
     Returns:
       An `Explanation` with `reasons`, the part of each open word and pair in the logits; for
-      labels, numbers and grades a `TargetExplanation`.
-
-    Raises:
-      ValueError: if the text has no word.
+      labels, numbers and grades a `TargetExplanation`. The prediction for a text of which no known
+      word is read is the prior, and its explanation the prior alone.
     """
     words = model.split(text)
-    if not words:
-        raise ValueError(f"text must have a word, got {text!r:.40}")
     reading, shares, columns, reasons = read_with_reasons(model, words)
     probabilities, is_open = reading.probabilities[0], reading.is_open[0]
+    unknown = tuple(map(bool, ~reading.is_known[0]))
     if model.kind in TARGETS:
         return TargetExplanation(
             text=text,
@@ -56,7 +51,7 @@ def explain_with_lexicon(model: LexiconModel, text: str) -> Explanation | Target
             headline=model.target.render_prediction(reading, 0),
             rule=reasons.rule,
             kept=tuple(map(bool, is_open)),
-            density=float(np.mean(is_open)),
+            unknown=unknown,
             columns=columns,
             ranked=tuple(_rank_reasons(model, words, reading, shares)),
             reasons=reasons,
@@ -68,6 +63,7 @@ def explain_with_lexicon(model: LexiconModel, text: str) -> Explanation | Target
         *(text, words, model.classes, probabilities, is_open, best),
         zip(places, removed.probabilities, strict=True),
         reasons,
+        unknown,
     )
 
 
@@ -93,15 +89,14 @@ def read_with_reasons(model: LexiconModel, words: Sequence[str]) -> ReasonedRead
 
     Args:
       model: the fitted model.
-      words: the words of the text, at least one.
+      words: the words of the text.
     """
     lexicon = model.lexicon
     reading, shares = lexicon.read([words]), lexicon.share(words)
     # The open words are split again, because a reader checks the claim by typing them as a text.
     remaining = model.splitter.split_again(compress(words, reading.is_open[0].tolist()))
     again = lexicon.read([remaining])
-    has_windows = model.network == WINDOW
-    chosen = _CHOSEN_BY_WINDOW if has_windows else _CHOSEN
+    head = (lexicon.reader if isinstance(lexicon, WindowLexicon) else lexicon).head
     reasons = Reasons(
         classes=model.target.columns,
         bias=tuple(map(float, shares.bias)),
@@ -114,9 +109,11 @@ def read_with_reasons(model: LexiconModel, words: Sequence[str]) -> ReasonedRead
             (reading.probabilities[0] == again.probabilities[0]).all()
             and (reading.logits == again.logits).all()
         ),
-        note=chosen if reading.chosen[0] else UNREAD if reading.is_empty[0] else "",
-        has_windows=has_windows,
-        rule=model.target.render_rule(_scale_bias(model)),
+        note=reading.notes[0],
+        has_windows=model.network == WINDOW,
+        rule=(
+            head.prior_rule if reading.is_prior[0] else model.target.render_rule(_scale_bias(model))
+        ),
     )
     columns = tuple(model.target.rank_columns(reading, 0))
     return ReasonedReading(reading, shares, columns, reasons)
@@ -324,8 +321,8 @@ def render_open_words(listing: Json) -> str:
     """
     lines = [
         f"{listing['open']:,} words are open, which are {listing['density']:.0%} of the words of "
-        "the training texts. No other known word is read, except in a text without an open word: "
-        "there the word with the largest weight is."
+        "the training texts. A text without one of them is not read, and gets the frequencies of "
+        "the training texts."
     ]
     if listing.get("windows"):
         lines = [

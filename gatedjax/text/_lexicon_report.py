@@ -68,6 +68,17 @@ def render_equal(same_answer: Json) -> str:
     return f"{question}: NO, for {texts - equal:,} of {texts:,} texts"
 
 
+def render_priors(scores: Json) -> str:
+    """Returns the sentence about the texts of which no known word is read.
+
+    `scores` is the dict of a report: "n", the number of texts, and "by_prior", that of these texts.
+    """
+    return (
+        "answered by the frequencies of the training texts, because no known word is read: "
+        f"{scores['by_prior']:,} of {scores['n']:,} texts"
+    )
+
+
 def measure_leak_of_sample(lexicon: WindowLexicon, texts: Iterable[Sequence[str]]) -> Json:
     """Measures the leak of gates that see the neighbours, on an evenly spread sample of texts.
 

@@ -38,6 +38,7 @@ from gatedjax.text._lexicon_report import (
     render_calibration,
     render_curve,
     render_equal,
+    render_priors,
     render_scores,
     render_window_leak,
 )
@@ -295,6 +296,7 @@ def train_lexicon(
             for rival, scores in rivals.items()
         }
         say(render_scores(report, checked, target.metrics))
+    say(render_priors(report[checked]))
     say(render_equal(equal))
     if uncalibrated is not None:
         report[checked]["uncalibrated_ece"] = uncalibrated
@@ -319,7 +321,7 @@ def train_lexicon(
     )
     labels = target.name_groups(every.labels)
     # With a window the same word may be closed in some texts.
-    is_open = lexicon.select(every.words)[0] if isinstance(lexicon, WindowLexicon) else None
+    is_open = lexicon.select(every.words) if isinstance(lexicon, WindowLexicon) else None
     examples = find_examples(list_open_words(model), every.words, labels, is_open)
     return dataclasses.replace(model, examples=examples)
 
@@ -338,13 +340,16 @@ def _calibrate(lexicon: Gated, validation: TextPart, target: Target) -> tuple[Ta
     """
     readings = lexicon.read(validation.words)
     reader = lexicon.reader if isinstance(lexicon, WindowLexicon) else lexicon
-    temperature, fitted = target.choose_temperature(
-        reader.head, reader.bias, readings, validation.labels
-    )
-    probabilities = reader.head.compute_probabilities(
-        readings.logits / temperature, reader.bias / temperature
-    )
-    readings = readings._replace(probabilities=probabilities)
+    temperature = fitted = 1.0
+    # The prior has no temperature, so that its texts are no evidence.
+    if len(rows := np.flatnonzero(~readings.is_prior)):
+        evidence = readings._replace(
+            probabilities=readings.probabilities[rows], logits=readings.logits[rows]
+        )
+        temperature, fitted = target.choose_temperature(
+            reader.head, reader.bias, evidence, validation.labels[rows]
+        )
+    readings = _set_temperature(lexicon, temperature).read(validation.words)
     return target.choose_decision(readings, validation.labels), temperature, fitted
 
 
@@ -506,7 +511,7 @@ def list_densities(options: TextOptions) -> list[float]:
         return list(DENSITIES)
     if options.model == WINDOW:
         # The gates of a density do not depend on the stages before it.
-        return [1.0, density]
+        return sorted({1.0, density}, reverse=True)
     return [*(stage for stage in DENSITIES if stage > density), density]
 
 
@@ -583,10 +588,11 @@ def _read_examples(
 
 
 def measure_lexicon(lexicon: Gated, part: TextPart, target: Target) -> Json:
-    """Returns a dict of the metrics and of the density of a lexicon on texts.
+    """Returns a dict of the metrics and of the density of a lexicon on texts, for its report.
 
     The metrics are those of `Target.measure`, such as "accuracy" and "macro_f1" for classes, "rmse"
-    for numbers and "mae" for grades. "density" is the share of open words.
+    for numbers and "mae" for grades. "density" is the share of the words that are read, and
+    "by_prior" the number of texts of which no known word is read.
 
     Args:
       lexicon: the lexicon.
@@ -595,7 +601,11 @@ def measure_lexicon(lexicon: Gated, part: TextPart, target: Target) -> Json:
     """
     readings = lexicon.read(part.words)
     metrics = target.measure(part.labels, readings, part.unknown)
-    return {**metrics, "density": float(np.mean(np.concatenate(readings.is_open)))}
+    return {
+        **metrics,
+        "density": float(np.mean(np.concatenate(readings.is_open))),
+        "by_prior": int(readings.is_prior.sum()),
+    }
 
 
 def measure_baselines(train: TextPart, held: TextPart, num_classes: int, checked: str) -> Json:

@@ -77,6 +77,11 @@ def _share(name: str, value: float) -> None:
         raise ValueError(f"{name} must be in (0, 1), got {value!r}")
 
 
+def _check_density(name: str, value: float) -> None:
+    if not 0 < value <= 1:
+        raise ValueError(f"{name} must be in (0, 1], got {value!r}")
+
+
 def _check_tokens(name: str, value: str) -> None:
     check_kind(value)
 
@@ -192,8 +197,9 @@ class TextOptions:
     density: float | None = _option(
         None,
         "Share of the words with an open gate, for lexicon, window, states and ganet (default: for "
-        "ganet 0.5, else the smallest share that loses no accuracy on the validation texts).",
-        _share,
+        "ganet 0.5, else the smallest share that loses no accuracy on the validation texts). "
+        "With 1 all words are read.",
+        _check_density,
     )
     max_len: int = _option(
         400,

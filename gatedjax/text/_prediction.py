@@ -53,9 +53,11 @@ class Prediction:
         reports of `train` and `evaluate` measures by how much.
       density: share of the words in `kept`. In an SSAN each word selects words, and the density is
         the share of the pairs of words that are selected.
-      note: a remark, such as "nothing of this text was read", or "".
+      note: a remark, such as "nothing of it was in the training texts", or "".
       most_probable: the most probable class and its probability, if `label` may be another class: a
         grade, which is the median, or a class that a threshold chose; None if it is `label`.
+      unknown: for a lexicon the words of the text that are in no training text, read or not. Those
+        in `kept` are read by their letters only.
     """
 
     label: Label
@@ -64,11 +66,13 @@ class Prediction:
     density: float
     note: str = ""
     most_probable: tuple[Label, float] | None = dataclasses.field(default=None, kw_only=True)
+    unknown: list[str] = dataclasses.field(default_factory=list, kw_only=True)
 
     def to_json(self) -> Json:
         """Returns the line of `gatedjax predict`: a dict of the fields for `json.dumps`.
 
-        The keys are `label`, `probability`, `kept`, `density` and, if there is a note, `note`.
+        The keys are `label`, `probability`, `kept`, `density` and, if there are any, `note` and
+        `unknown`.
         """
         fields: Json = {
             "label": self.label,
@@ -76,7 +80,7 @@ class Prediction:
             "kept": self.kept,
             "density": round(self.density, 6),
         }
-        return fields | ({"note": self.note} if self.note else {})
+        return fields | _list_remarks(self)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -106,7 +110,9 @@ class LabelsPrediction:
       probabilities: the probability of each predicted label.
       kept: the open words, which the model reads, and no other word.
       density: the share of the words in `kept`.
-      note: a remark, such as "nothing of this text was read", or "".
+      note: a remark, such as "nothing of it was in the training texts", or "".
+      unknown: the words of the text that are in no training text, read or not. Those in `kept` are
+        read by their letters only.
     """
 
     labels: tuple[Label, ...]
@@ -114,11 +120,13 @@ class LabelsPrediction:
     kept: list[str]
     density: float
     note: str = ""
+    unknown: list[str] = dataclasses.field(default_factory=list, kw_only=True)
 
     def to_json(self) -> Json:
         """Returns the line of `gatedjax predict`: a dict of the fields for `json.dumps`.
 
-        The keys are `labels`, `probabilities`, `kept`, `density` and, if there is a note, `note`.
+        The keys are `labels`, `probabilities`, `kept`, `density` and, if there are any, `note` and
+        `unknown`.
         """
         fields: Json = {
             "labels": list(self.labels),
@@ -126,7 +134,7 @@ class LabelsPrediction:
             "kept": self.kept,
             "density": round(self.density, 6),
         }
-        return fields | ({"note": self.note} if self.note else {})
+        return fields | _list_remarks(self)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -140,25 +148,34 @@ class ValuePrediction:
       value: the predicted number, in the unit of the training targets.
       kept: the open words, which the model reads, and no other word.
       density: the share of the words in `kept`.
-      note: a remark, such as "nothing of this text was read", or "".
+      note: a remark, such as "nothing of it was in the training texts", or "".
+      unknown: the words of the text that are in no training text, read or not. Those in `kept` are
+        read by their letters only.
     """
 
     value: float
     kept: list[str]
     density: float
     note: str = ""
+    unknown: list[str] = dataclasses.field(default_factory=list, kw_only=True)
 
     def to_json(self) -> Json:
         """Returns the line of `gatedjax predict`: a dict of the fields for `json.dumps`.
 
-        The keys are `value`, `kept`, `density` and, if there is a note, `note`.
+        The keys are `value`, `kept`, `density` and, if there are any, `note` and `unknown`.
         """
         fields: Json = {
             "value": float(f"{self.value:.12g}"),
             "kept": self.kept,
             "density": round(self.density, 6),
         }
-        return fields | ({"note": self.note} if self.note else {})
+        return fields | _list_remarks(self)
+
+
+def _list_remarks(prediction: Prediction | LabelsPrediction | ValuePrediction) -> Json:
+    """Returns the fields "note" and "unknown" of a prediction for JSON, without empty ones."""
+    remarks = {"note": prediction.note, "unknown": prediction.unknown}
+    return {name: value for name, value in remarks.items() if value}
 
 
 def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:

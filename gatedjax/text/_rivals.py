@@ -72,20 +72,14 @@ class TfidfModel:
         return self
 
     def compute_readings(self, texts: Sequence[Sequence[str]]) -> Readings:
-        """Returns the logits [n, C] and probabilities of n texts, in which all words are open.
+        """Returns the logits [n, C] and probabilities of n texts.
 
         `texts` has the words of each text. C is the number of labels, or 1 for a number.
         """
         scores = self._weigh(self._count(texts)) @ self._weights
         logits = self._head.add_bias(scores, self._bias)
-        no_text = np.zeros(len(texts), bool)
-        return Readings(
-            self._head.compute_probabilities(logits, self._bias),
-            [np.ones(len(words), bool) for words in texts],
-            no_text,
-            no_text,
-            logits,
-        )
+        probabilities = self._head.compute_probabilities(logits, self._bias)
+        return Readings.of_outputs(probabilities, logits)
 
     def _count(self, texts: Sequence[Sequence[str]]) -> Any:
         """Returns the numbers of times that n texts have each feature, a sparse matrix [n, F].
@@ -149,7 +143,7 @@ def measure_rivals(
         probabilities = baseline.probabilities(checked.words)
         # A class is predicted, not the median, because the rival knows no order.
         best = np.eye(len(target.classes))[probabilities.argmax(1)]
-        readings = _readings_of(best)
+        readings = Readings.of_outputs(best, best)
         return {"logistic regression on words": target.measure(checked.labels, readings)}
     # The thresholds must not be chosen on texts that the model was trained on, so that the model is
     # fitted without the validation texts first, like the lexicon.
@@ -159,13 +153,3 @@ def measure_rivals(
         model = TfidfModel(head).fit(fitted.words, fitted.labels)
     scores = target.measure(checked.labels, model.compute_readings(checked.words), checked.unknown)
     return {_NAMES[type(head)]: scores}
-
-
-def _readings_of(probabilities: np.ndarray) -> Readings:
-    """Returns readings of n texts with these probabilities, [n, C], also in place of the logits.
-
-    C is the number of labels or classes. The readings have no gates, so that a target can measure
-    them.
-    """
-    no_text = np.zeros(len(probabilities), bool)
-    return Readings(probabilities, [], no_text, no_text, probabilities)

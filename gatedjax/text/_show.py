@@ -1,6 +1,7 @@
 """Explanations of predictions, word by word: as JSON, for a terminal, and as an HTML page."""
 
 import html
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,12 @@ _TITLE = 60
 # A closed word has an effect if the probability changes by more than the noise of float32, because
 # a shorter text runs in a batch of another shape.
 _LEAST_CHANGE = 1e-5
+UNKNOWN = " (unknown)"
+"""The mark of a word that is in no training text, behind the word."""
+UNKNOWN_LEGEND = (
+    '<span class="unknown">Dotted</span>: unknown, in no training text; if it is read, then by its '
+    "letters only."
+)
 READ, OPEN = "read", "open"
 """The two names of the words that `Explanation.kept` marks, see `name_open_words`."""
 
@@ -131,6 +138,8 @@ class Explanation:
       cut: number of words at the end of the text that the network does not read because of
         `max_len`.
       reasons: the part of each word in the logits, for a lexicon; None for a network.
+      unknown: for a lexicon True at each word that is in no training text; else (). Such a word is
+        read by its letters only.
       windows: the number of the window of each word, from 1, if a network reads a long text in
         several windows; else ().
     """
@@ -148,6 +157,7 @@ class Explanation:
     removed: tuple[Change, ...]
     cut: int = 0
     reasons: Reasons | None = None
+    unknown: tuple[bool, ...] = ()
     windows: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
@@ -169,9 +179,9 @@ class Explanation:
 
         It has `text`, `label`, `probability`, `probabilities`, `density` and `cut`; the lists
         `tokens`, `kept`, `attention`, `gates`, `flips` and `removed` with an entry for each word,
-        of which `attention`, `gates` and `flips` may be None; and, if there are any, `windows` and
-        `reasons`. `probabilities` is a list of dicts with "label" and "probability", because a
-        class may be a number.
+        of which `attention`, `gates` and `flips` may be None; and, if there are any, `windows`,
+        `unknown` and `reasons`. `probabilities` is a list of dicts with "label" and "probability",
+        because a class may be a number.
         """
         return {
             "text": self.text,
@@ -192,6 +202,7 @@ class Explanation:
             "removed": [_change_json(c) for c in self.removed],
             "cut": self.cut,
             **({"windows": list(self.windows)} if self.windows else {}),
+            **({"unknown": list(self.unknown)} if self.unknown else {}),
             **({} if self.reasons is None else {"reasons": self.reasons.to_json()}),
         }
 
@@ -203,10 +214,7 @@ class Explanation:
         classes = ", ".join(
             f"{clean(str(k))} {p:.3f}" for k, p in _rank_classes(self)[:_MOST_CLASSES]
         )
-        lines = [f"{clean(str(self.label))} {self.probability:.3f} (of {classes})"]
-        if not self.tokens:
-            return f"{lines[0]}\nno words\n"
-        lines.append(_reading(self))
+        lines = [f"{clean(str(self.label))} {self.probability:.3f} (of {classes})", _reading(self)]
         if self.reasons is not None:
             return "\n".join(
                 [*lines, *describe_open_words(self.reasons), "", _render_reasons(self)]
@@ -248,6 +256,7 @@ def explain_open_words(
     best: int,
     removed: Iterable[tuple[int, np.ndarray]],
     reasons: Reasons,
+    unknown: tuple[bool, ...] = (),
 ) -> Explanation:
     """Returns the explanation of a model that reads only the T tokens with an open gate.
 
@@ -261,6 +270,7 @@ def explain_open_words(
       removed: for each token the position of the class that is predicted without it, and the
         probabilities [C] without it.
       reasons: the parts of the tokens in the logits.
+      unknown: for each token True if it is in no training text; () if tokens have no spelling.
     """
     return Explanation(
         text=text,
@@ -269,7 +279,7 @@ def explain_open_words(
         probability=float(probabilities[best]),
         probabilities=dict(zip(classes, map(float, probabilities), strict=True)),
         kept=tuple(map(bool, is_open)),
-        density=float(np.mean(is_open)),
+        density=float(is_open.sum() / max(len(is_open), 1)),
         attention=None,
         gates=tuple(map(float, is_open)),
         flips=None,
@@ -277,6 +287,7 @@ def explain_open_words(
             Change(label=classes[place], probability=float(row[best])) for place, row in removed
         ),
         reasons=reasons,
+        unknown=unknown,
     )
 
 
@@ -307,6 +318,8 @@ def html_page(explanations: Sequence[Explanation], title: str) -> str:
             is_closed = f"not read ({is_closed})" if gated else "not read"
         legend.append(f'<span class="w">Underlined</span>: {is_open}.')
         legend.append(f'<del class="closed">Struck through</del>: {is_closed}.')
+    if any(flag for e in explanations for flag in e.unknown):
+        legend.append(UNKNOWN_LEGEND)
     if shaded:
         legend.append(
             'Shade: attention, from <span class="w" style="--a:0.1">little</span> to '
@@ -343,12 +356,9 @@ def _article(e: Explanation, number: int) -> str:
         f'<h2 id="e{number}"><bdi>{_escape(str(e.label))}</bdi> '
         f'<span class="share">{_percent(e.probability)}</span></h2>',
     ]
-    if not e.tokens:
-        text = _escape(e.text) if e.text.strip() else "(empty)"
-        parts.append(f'<p class="text" lang="" dir="auto">{text}</p>\n<p>No words to read.</p>')
-        return "\n".join([*parts, _classes(e), "</article>"])
     # The language of the text is unknown, and its letters decide the direction of writing.
-    parts.append(f'<p class="text" lang="" dir="auto">{" ".join(_words(e))}</p>')
+    shown = " ".join(_words(e)) or _escape(e.text.strip() or "(empty)")
+    parts.append(f'<p class="text" lang="" dir="auto">{shown}</p>')
     if e.reasons is None:
         sentences = [*_describe_leak(e), *_deciding(e)]
     else:
@@ -418,7 +428,9 @@ def _list_reasons(e: Explanation) -> list[tuple[str, tuple[float, ...]]]:
     """
     assert e.reasons is not None
     items = [
-        (_word(e.tokens[i]), e.reasons.words[i]) for i, is_open in enumerate(e.kept) if is_open
+        (_word(e.tokens[i]) + UNKNOWN * any(e.unknown[i : i + 1]), e.reasons.words[i])
+        for i, is_open in enumerate(e.kept)
+        if is_open
     ]
     items += [
         (f"{_word(e.tokens[first])} {_word(e.tokens[second])}", parts)
@@ -460,14 +472,15 @@ def _words(e: Explanation) -> Iterator[str]:
     for i, token in enumerate(e.tokens):
         # A word of a language written from right to left must not turn the order of its neighbours.
         word = f"<bdi>{_escape(_word(token))}</bdi>"
+        mark = " unknown" * any(e.unknown[i : i + 1])
         # Open and closed words differ in the tag and not only in the colour, for screen readers and
         # for readers who see no colours.
         if not e.kept[i]:
-            yield f'<del class="closed">{word}</del>'
+            yield f'<del class="closed{mark}">{word}</del>'
             continue
         share = e.attention[i] / top if e.attention is not None and top > 0 else 0.0
         tag = "span" if e.gates is None else "strong"
-        yield f'<{tag} class="w" style="--a:{share:.3f}">{word}</{tag}>'
+        yield f'<{tag} class="w{mark}" style="--a:{share:.3f}">{word}</{tag}>'
 
 
 def _table(e: Explanation) -> str:
@@ -580,15 +593,23 @@ def _reading(e: Explanation) -> str:
             f" They are in {e.windows[-1]} windows, which the network reads one by one; the scores "
             "are the mean of those of the windows, weighted by their numbers of words."
         )
-    if e.gates is None and all(e.kept):
+    if not e.tokens:
+        return "The text has no word."
+    if e.gates is None and all(e.kept) and not any(e.unknown):
         return f"{len(e.tokens)} words, all of them read.{cut}"
     count = sum(map(bool, e.kept))
     share = f"{count} of {len(e.tokens)} words are"
     # In SSAN each word selects other words, so that the density is the share of pairs.
-    if e.tokens and abs(count / len(e.tokens) - e.density) > 1e-3:
+    if abs(count / len(e.tokens) - e.density) > 1e-3:
         pairs = f"{e.density:.0%} of all pairs are"
         return f"{share} selected by more than half of the words; {pairs}.{cut}"
-    return f"{share} {name_open_words(e)} ({e.density:.0%}).{cut}"
+    unknown = sum(map(operator.and_, e.kept, e.unknown))
+    return f"{share} {name_open_words(e)} ({e.density:.0%}){describe_unknown(unknown)}.{cut}"
+
+
+def describe_unknown(count: int) -> str:
+    """Returns the end of a sentence about `count` words that are read and in no training text."""
+    return f", {count} of them unknown: by their letters only" if count else ""
 
 
 def _deciding(e: Explanation) -> Iterator[str]:
@@ -654,6 +675,7 @@ article { margin: 2.5rem 0; padding-top: 1rem; border-top: 1px solid var(--rule)
 .text { font: 1.15rem/2 Georgia, serif; }
 .w { border-bottom: 2px solid var(--line); border-radius: 0.2em 0.2em 0 0; font-weight: inherit; }
 .closed { text-decoration: line-through; }
+.unknown { border-bottom: 2px dotted; }
 .legend { border: 1px solid var(--rule); border-radius: 0.3em; padding: 0.4rem 0.8rem; }
 summary { cursor: pointer; margin: 0.5rem 0; }
 .scroll { overflow-x: auto; max-width: 100%; }

@@ -20,13 +20,11 @@ from gatedjax.text._lexicon_explanation import ReasonedPrediction
 from gatedjax.text._prediction import (
     REPORT,
     STATES,
-    Failure,
     Prediction,
     check_classes,
     check_report,
     check_stored_options,
     chunks,
-    usable,
 )
 from gatedjax.text._show import Explanation, Reasons, explain_open_words
 from gatedjax.text._states import (
@@ -46,9 +44,8 @@ UNMEASURED = (
     "closed tokens may have shaped the vectors of the open tokens; this cannot be measured without "
     "the encoder"
 )
-_CHOSEN = "no token was open, so the token with the largest gate logit was opened"
 _NUMBERS = ("cut", "density", "temperature")
-_ARRAYS = ("gate", "weights", "bias")
+_ARRAYS = ("gate", "weights", "bias", "prior")
 _CHUNK = 1024
 _LARGEST_CHANGE = 1e-6
 """A change of a probability up to this number is rounding, and counts as no leak."""
@@ -136,11 +133,12 @@ class StatesModel:
                     f"text {number} must have vectors of the width {self.pooling.width}, with "
                     f"which the model was trained, got {text.vectors.shape[1]}"
                 )
-        return encoded
+        no_vectors = np.zeros((0, self.pooling.width))
+        return [text if len(text.tokens) else EncodedText([], no_vectors) for text in encoded]
 
     def read_texts(
         self, examples: Iterable[Sequence[Item]]
-    ) -> Iterator[tuple[EncodedText, Readings] | Failure]:
+    ) -> Iterator[tuple[EncodedText, Readings]]:
         """Reads texts, and yields the results in their order.
 
         Args:
@@ -149,22 +147,18 @@ class StatesModel:
 
         Yields:
           The tokens and vectors of each text and its `Readings` (the class probabilities and open
-          tokens of a single text), or a `Failure` with the reason for a text without a token.
+          tokens of a single text).
         """
         for part in chunks(examples, _CHUNK):
             for text in self.encode([item for (item,) in part]):
-                if not len(text.tokens):
-                    yield Failure("the text has no token")
-                    continue
                 yield text, self.pooling.read([text.vectors])
 
-    def predict(self, examples: Iterable[Sequence[Item]]) -> Iterator[Prediction | Failure]:
-        """Yields a `Prediction` for each example, or a `Failure` with the reason, in their order.
+    def predict(self, examples: Iterable[Sequence[Item]]) -> Iterator[Prediction]:
+        """Returns an iterator over a `Prediction` for each example, in their order.
 
         `examples` has for each of the n texts a tuple of one item: the text, or its `EncodedText`.
         """
-        for output in self.read_texts(examples):
-            yield output if isinstance(output, Failure) else self.predict_read(*output)
+        return itertools.starmap(self.predict_read, self.read_texts(examples))
 
     def predict_read(self, text: EncodedText, reading: Readings) -> Prediction:
         """Returns the predicted class, its probability and the open tokens of a text.
@@ -180,26 +174,23 @@ class StatesModel:
             self.classes[best],
             float(reading.probabilities[0, best]),
             list(itertools.compress(text.tokens, is_open.tolist())),
-            float(np.mean(is_open)),
+            float(is_open.sum() / max(len(is_open), 1)),
+            reading.notes[0],
         )
 
     def predict_with_reasons(
         self, examples: Iterable[Sequence[Item]]
-    ) -> Iterator[ReasonedPrediction | Failure]:
+    ) -> Iterator[ReasonedPrediction]:
         """Yields the prediction for each example with the parts of its open tokens.
 
         The tokens with the largest parts in the logit of the predicted class, against the mean of
-        the classes, come first. A text without a token gives a `Failure`.
+        the classes, come first.
 
         Args:
           examples: the texts, or their tokens and vectors, each in a tuple of one item, a string or
             an `EncodedText`.
         """
-        for output in self.read_texts(examples):
-            if isinstance(output, Failure):
-                yield output
-                continue
-            text, reading = output
+        for text, reading in self.read_texts(examples):
             shares = self.pooling.share(text.vectors)
             parts, bias = shares.words, tuple(map(float, shares.bias))
             places = np.flatnonzero(reading.is_open[0]).tolist()
@@ -214,11 +205,8 @@ class StatesModel:
 
         `examples` has for each of the n texts a tuple of one item: the text, or its `EncodedText`.
         The C columns are the classes in the order of `classes`.
-
-        Raises:
-          ValueError: if a text has no token.
         """
-        rows = [reading.probabilities[0] for _, reading in usable(self.read_texts(examples))]
+        rows = [reading.probabilities[0] for _, reading in self.read_texts(examples)]
         return np.array(rows, np.float32).reshape(-1, len(self.classes))
 
     def explain(self, item: Item) -> Explanation:
@@ -233,11 +221,8 @@ class StatesModel:
         Returns:
           The tokens, their gates and parts in the logits, the prediction, and the prediction
           without each token.
-
-        Raises:
-          ValueError: if the text has no token.
         """
-        ((text, reading),) = usable(self.read_texts([(item,)]))
+        ((text, reading),) = self.read_texts([(item,)])
         return self.explain_read(item, text, reading)
 
     def explain_read(self, item: Item, text: EncodedText, reading: Readings) -> Explanation:
@@ -263,7 +248,7 @@ class StatesModel:
             words=tuple(tuple(map(float, row)) for row in shares.words),
             pairs=(),
             is_same=bool((probabilities == again).all()),
-            note=_CHOSEN if reading.chosen[0] else "",
+            note=reading.notes[0],
             leak="" if self.has_no_leak else self._describe_leak(item, text, is_open),
         )
         return explain_open_words(
@@ -283,10 +268,7 @@ class StatesModel:
         if self.encoder is None or not isinstance(item, str):
             return UNMEASURED
         remaining = remove_tokens(item, text.tokens, (~is_open).tolist())
-        (output,) = self.read_texts([(remaining,)])
-        if isinstance(output, Failure):
-            return "the open tokens alone are no text that the encoder reads"
-        prediction = self.predict_read(*output)
+        (prediction,) = self.predict([(remaining,)])
         return (
             "the vectors of the open tokens also depend on the closed tokens: the open tokens "
             f"alone, encoded again, are {prediction.label} with {prediction.probability:.3f}"
@@ -376,23 +358,15 @@ def measure_states_leak(model: StatesModel, texts: Sequence[str]) -> Json | None
       predicted class. None if no closed token is found in its text.
     """
     pairs = []
-    for text, output in zip(texts, model.read_texts([(text,) for text in texts]), strict=True):
-        if isinstance(output, Failure):
-            continue
-        encoded, reading = output
+    outputs = model.read_texts([(text,) for text in texts])
+    for text, (encoded, reading) in zip(texts, outputs, strict=True):
         remaining = remove_tokens(text, encoded.tokens, (~reading.is_open[0]).tolist())
         if remaining != " ".join(text.split()):
             pairs.append((remaining, reading.probabilities[0]))
     changes, changed = [], 0
     again = model.read_texts([(remaining,) for remaining, _ in pairs])
-    for (_, before), output in zip(pairs, again, strict=True):
-        best = int(np.argmax(before))
-        # Without a token the classifier has its bias only.
-        after = (
-            model.pooling.read([np.zeros((0, model.pooling.width))])
-            if isinstance(output, Failure)
-            else output[1]
-        ).probabilities[0]
+    for (_, before), (_, reading) in zip(pairs, again, strict=True):
+        best, after = int(np.argmax(before)), reading.probabilities[0]
         changes.append(abs(float(before[best] - after[best])))
         changed += int(np.argmax(after)) != best
     if not pairs:

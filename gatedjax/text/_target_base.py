@@ -277,7 +277,7 @@ class Target(abc.ABC):
 
     @abc.abstractmethod
     def predict(
-        self, readings: Readings, row: int, open_words: list[str], note: str
+        self, readings: Readings, row: int, words: Sequence[str]
     ) -> Prediction | LabelsPrediction | ValuePrediction:
         """Returns the prediction for a text.
 
@@ -287,8 +287,7 @@ class Target(abc.ABC):
         Args:
           readings: the probabilities, logits and gates of n texts.
           row: the position of the text, from 0.
-          open_words: the words of the text with an open gate, in their order.
-          note: a remark about the text that the prediction carries, or "".
+          words: the words of the text.
         """
 
     @abc.abstractmethod
@@ -409,22 +408,23 @@ def _standard_error(share: float, count: float) -> float:
     return float((share * (1 - share) / count) ** 0.5)
 
 
-def select_text(readings: Readings, row: int) -> Readings:
-    """Returns the readings with the probabilities and logits of a single text only.
+def describe_reading(readings: Readings, row: int, words: Sequence[str]) -> Json:
+    """Returns the arguments that the predictions of all targets have in common.
 
-    `readings` has these arrays with a row for each of n texts, and `row` is the position of the
-    text, from 0. In the result they have a single row; its gates and flags still belong to all
-    texts.
+    They are "kept", the words that are read, "density", their share, "note", and "unknown", the
+    words that are in no training text. `readings` has the gates of n texts, `row` is the position
+    of a text, from 0, and `words` are the words of this text.
     """
-    part = slice(row, row + 1)
-    return readings._replace(
-        probabilities=readings.probabilities[part], logits=readings.logits[part]
-    )
+    is_open = readings.is_open[row]
+    return {
+        "kept": list(itertools.compress(words, is_open.tolist())),
+        "density": float(is_open.sum() / max(len(is_open), 1)),
+        "note": readings.notes[row],
+        "unknown": list(itertools.compress(words, (~readings.is_known[row]).tolist())),
+    }
 
 
-def predict_class(
-    target: Target, readings: Readings, row: int, open_words: list[str], note: str
-) -> Prediction:
+def predict_class(target: Target, readings: Readings, row: int, words: Sequence[str]) -> Prediction:
     """Returns the class or grade that `target` predicts for a text, as a `Prediction`.
 
     The prediction also has the most probable class if it is another class.
@@ -433,18 +433,15 @@ def predict_class(
       target: the classes or grades, and the rule that predicts them.
       readings: the probabilities, logits and gates of n texts.
       row: the position of the text, from 0.
-      open_words: the words of the text with an open gate, in their order.
-      note: a remark about the text, or "".
+      words: the words of the text.
     """
     probabilities = readings.probabilities[row]
-    predicted = int(target.decide(select_text(readings, row))[0])
+    predicted = int(target.decide(readings.take(row))[0])
     best = int(probabilities.argmax())
     return Prediction(
         target.classes[predicted],
         float(probabilities[predicted]),
-        open_words,
-        float(np.mean(readings.is_open[row])),
-        note,
+        **describe_reading(readings, row, words),
         most_probable=(
             None if best == predicted else (target.classes[best], float(probabilities[best]))
         ),

@@ -19,7 +19,6 @@ from gatedjax.text._target_base import (
     find_thresholds,
     list_probabilities,
     predict_class,
-    select_text,
 )
 
 
@@ -155,13 +154,13 @@ class ClassTarget(Target):
             raise ValueError(f"positive must be 0 or 1 for two classes, got {positive!r}")
         return dataclasses.replace(self, positive=positive, threshold=threshold)
 
-    def predict(self, readings: Readings, row: int, open_words: list[str], note: str) -> Prediction:
+    def predict(self, readings: Readings, row: int, words: Sequence[str]) -> Prediction:
         """Returns the predicted class of the text `row`, from 0, with its probability.
 
-        `readings` has the probabilities and gates of n texts, `open_words` are the open words of
-        this text, and `note` is a remark about it, or "".
+        `readings` has the probabilities and gates of n texts, and `words` are the words of
+        this text.
         """
-        return predict_class(self, readings, row, open_words, note)
+        return predict_class(self, readings, row, words)
 
     def rank_columns(self, readings: Readings, row: int) -> list[int]:
         """Returns the positions of all classes: the predicted class, then by falling probability.
@@ -169,7 +168,7 @@ class ClassTarget(Target):
         `readings` has the probabilities and logits of n texts, and `row` is the position of the
         text, from 0.
         """
-        best = int(self.decide(select_text(readings, row))[0])
+        best = int(self.decide(readings.take(row))[0])
         # With a threshold the predicted class may have the smaller probability.
         order = np.argsort(-readings.probabilities[row], kind="stable").tolist()
         return [best, *(i for i in order if i != best)]

@@ -114,9 +114,6 @@ class _TargetModel(_Classifier):
 
         Returns:
           The prediction, and the open words and pairs with their signed shares in it.
-
-        Raises:
-          ValueError: if the text has no word.
         """
         explanation: Any = super().explain(text)
         return explanation
@@ -211,9 +208,6 @@ class MultiLabelTextClassifier(_TargetModel):
         Returns:
           A `LabelsPrediction` for each text; `np.asarray` of the result is an array of 0 and 1, [n,
           L], with a column for each label in `classes_`.
-
-        Raises:
-          ValueError: if a text has no word.
         """
         items: list[Any] = list(super().predict(X))
         return LabelPredictions(items, self.classes_.tolist())
@@ -226,9 +220,6 @@ class MultiLabelTextClassifier(_TargetModel):
 
         Args:
           X: n texts, a sequence or a column of strings.
-
-        Raises:
-          ValueError: if a text has no word.
         """
         probabilities = super().predict_proba(X)
         classes, names = self._get_trained().classes, self.classes_.tolist()
@@ -297,9 +288,6 @@ class TextRegressor(_TargetModel):
         Returns:
           A `ValuePrediction` for each text; `np.asarray` of the result is the array of numbers,
           float64 [n].
-
-        Raises:
-          ValueError: if a text has no word.
         """
         items: list[Any] = list(super().predict(X))
         return ValuePredictions(items)
@@ -383,9 +371,6 @@ class OrdinalTextClassifier(_TargetModel):
 
         Args:
           X: n texts, a sequence or a column of strings.
-
-        Raises:
-          ValueError: if a text has no word.
         """
         probabilities = super().predict_proba(X)
         grades = self._get_trained().classes

@@ -17,7 +17,6 @@ from gatedjax.text._target_base import (
     TargetOptions,
     list_shares,
     predict_class,
-    select_text,
 )
 from gatedjax.text._target_metrics import ordinal_metrics
 
@@ -93,13 +92,13 @@ class OrdinalTarget(ScoreTarget):
         """
         return max(2 * LEAST_LOSS, scores["mae_error"])
 
-    def predict(self, readings: Readings, row: int, open_words: list[str], note: str) -> Prediction:
+    def predict(self, readings: Readings, row: int, words: Sequence[str]) -> Prediction:
         """Returns the predicted grade of the text `row`, from 0, with its probability.
 
-        `readings` has the probabilities and gates of n texts, `open_words` are the open words of
-        this text, and `note` is a remark about it, or "".
+        `readings` has the probabilities and gates of n texts, and `words` are the words of
+        this text.
         """
-        return predict_class(self, readings, row, open_words, note)
+        return predict_class(self, readings, row, words)
 
     def render_prediction(self, readings: Readings, row: int) -> str:
         """Returns a line with the predicted grade, and the probabilities of the first eight grades.
@@ -107,7 +106,7 @@ class OrdinalTarget(ScoreTarget):
         `readings` has the probabilities and logits of n texts, and `row` is the position of the
         text, from 0.
         """
-        grade = int(self.decide(select_text(readings, row))[0])
+        grade = int(self.decide(readings.take(row))[0])
         shares = list_shares(self, readings, row, range(min(len(self.classes), MOST_SHOWN)))
         return f"{self.classes[grade]} (of {shares})"
 

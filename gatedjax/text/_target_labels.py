@@ -17,8 +17,8 @@ from gatedjax.text._target_base import (
     Target,
     TargetOptions,
     allow_points,
+    describe_reading,
     find_thresholds,
-    select_text,
     sort_key,
 )
 from gatedjax.text._target_metrics import choose_thresholds, label_metrics
@@ -255,22 +255,18 @@ class LabelTarget(Target):
             self, thresholds=thresholds, is_fixed=is_fixed, left_out=frozenset(left_out)
         )
 
-    def predict(
-        self, readings: Readings, row: int, open_words: list[str], note: str
-    ) -> LabelsPrediction:
+    def predict(self, readings: Readings, row: int, words: Sequence[str]) -> LabelsPrediction:
         """Returns the predicted labels of the text `row`, from 0, with their probabilities.
 
         The most probable label is first. `readings` has the probabilities and gates of n texts,
-        `open_words` are the open words of this text, and `note` is a remark about it, or "".
+        and `words` are the words of this text.
         """
-        is_predicted = self.decide(select_text(readings, row))[0]
+        is_predicted = self.decide(readings.take(row))[0]
         places = [i for i in self.rank_columns(readings, row) if is_predicted[i]]
         return LabelsPrediction(
             tuple(self.classes[i] for i in places),
             tuple(float(readings.probabilities[row, i]) for i in places),
-            open_words,
-            float(np.mean(readings.is_open[row])),
-            note,
+            **describe_reading(readings, row, words),
         )
 
     def rank_columns(self, readings: Readings, row: int) -> list[int]:
@@ -298,7 +294,7 @@ class LabelTarget(Target):
         text, from 0. The threshold of each label follows its probability.
         """
         ranked = self.rank_columns(readings, row)
-        is_predicted = self.decide(select_text(readings, row))[0]
+        is_predicted = self.decide(readings.take(row))[0]
         names = [str(self.classes[i]) for i in ranked if is_predicted[i]]
         shares = ", ".join(
             f"{self.classes[i]} {readings.probabilities[row, i]:.3f} "

@@ -10,7 +10,7 @@ from gatedjax._utils.types import Json
 from gatedjax.lexicon import Readings, RealHead
 from gatedjax.text._prediction import REGRESSION, ValuePrediction
 from gatedjax.text._table import Label
-from gatedjax.text._target_base import ScoreTarget, Target, TargetOptions
+from gatedjax.text._target_base import ScoreTarget, Target, TargetOptions, describe_reading
 from gatedjax.text._target_metrics import real_metrics
 
 _LEAST_RMSE = 0.01
@@ -129,16 +129,15 @@ class RealTarget(ScoreTarget):
         """
         return max(_LEAST_RMSE * scores["rmse"], scores["rmse_error"])
 
-    def predict(
-        self, readings: Readings, row: int, open_words: list[str], note: str
-    ) -> ValuePrediction:
+    def predict(self, readings: Readings, row: int, words: Sequence[str]) -> ValuePrediction:
         """Returns the predicted number of the text `row`, from 0.
 
-        `readings` has the logits and gates of n texts, `open_words` are the open words of this
-        text, and `note` is a remark about it, or "".
+        `readings` has the logits and gates of n texts, and `words` are the words of this
+        text.
         """
-        share = float(np.mean(readings.is_open[row]))
-        return ValuePrediction(float(readings.logits[row, 0]), open_words, share, note)
+        return ValuePrediction(
+            float(readings.logits[row, 0]), **describe_reading(readings, row, words)
+        )
 
     def render_prediction(self, readings: Readings, row: int) -> str:
         """Returns the predicted number of the text `row`, from 0, with up to eight digits.

@@ -1,5 +1,6 @@
 """Explanations of predictions that are no class: as JSON, for a terminal, and as an HTML page."""
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from gatedjax.analysis._text import render_table
 from gatedjax.text._prediction import LabelsPrediction, Prediction, ValuePrediction
 from gatedjax.text._show import (
     _STYLE,
+    UNKNOWN,
+    UNKNOWN_LEGEND,
     Reasons,
     _escape,
     _reading,
@@ -37,7 +40,7 @@ class TargetExplanation:
       headline: the prediction as a line of text.
       rule: the sentence by which the prediction follows from the sums of the shares.
       kept: for each word True if its gate is open; the lexicon reads these words only.
-      density: the share of the open words.
+      unknown: for each word True if it is in no training text.
       columns: the positions in `reasons.classes` of the columns that are shown, in their order.
       ranked: for each open word or pair its text and its shares in the C logits, the largest
         effects first.
@@ -51,7 +54,7 @@ class TargetExplanation:
     headline: str
     rule: str
     kept: tuple[bool, ...]
-    density: float
+    unknown: tuple[bool, ...]
     columns: tuple[int, ...]
     ranked: tuple[tuple[str, tuple[float, ...]], ...]
     reasons: Reasons
@@ -61,17 +64,24 @@ class TargetExplanation:
     cut: ClassVar[int] = 0
     windows: ClassVar[tuple[int, ...]] = ()
 
+    @property
+    def density(self) -> float:
+        """The share of the words that are read."""
+        return self.prediction.density
+
     def to_json(self) -> Json:
         """Returns a dict of the prediction, the words, the gates and the reasons for JSON.
 
         It has "text", the fields of the prediction such as "labels" or "value", "tokens", a bool
-        for each token (True if it is open), "density" and "reasons".
+        for each token in "kept" (True if it is read) and in "unknown" (True if it is in no training
+        text), "density" and "reasons".
         """
         return {
             "text": self.text,
             **self.prediction.to_json(),
             "tokens": list(self.tokens),
             "kept": [bool(is_open) for is_open in self.kept],
+            "unknown": list(self.unknown),
             "density": float(self.density),
             "reasons": self.reasons.to_json(),
         }
@@ -100,8 +110,10 @@ class TargetExplanation:
         """
         # A text may have hundreds of labels, and a terminal has room for a few columns.
         shown = self.columns[:_MOST_SHARES]
+        # The name of a pair has a space, and is no unknown word.
+        unknown = set(itertools.compress(self.tokens, self.unknown))
         items = [
-            *((_word(name), parts) for name, parts in self.ranked),
+            *((_word(name) + UNKNOWN * (name in unknown), parts) for name, parts in self.ranked),
             ("(no word)", self.reasons.bias),
         ]
         totals = [sum(parts[place] for _, parts in items) for place in shown]
@@ -144,11 +156,12 @@ def target_page(explanations: Sequence[TargetExplanation], title: str) -> str:
       The text of the HTML file.
     """
     articles = "\n".join(_article(e, number) for number, e in enumerate(explanations, 1))
+    unknown = f"{UNKNOWN_LEGEND} " * any(any(e.unknown) for e in explanations)
     page_title = printable(clean(title))
     body = f"""<main>
 <h1>{_escape(page_title)}</h1>
 <p class="legend"><span class="w">Underlined</span>: read. <del class="closed">Struck through</del>:
-not read. The tables have the parts of the open words.</p>
+not read. {unknown}The tables have the parts of the open words.</p>
 {articles}
 </main>"""
     return render_page(page_title, body, _STYLE)

@@ -1,6 +1,7 @@
 """The fit of lexicons whose gates see the neighbours of a word."""
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Sequence
 from itertools import compress
 
@@ -139,12 +140,16 @@ def _with_reader(
       labels: int [n], the class of each text, from 0.
       sample_weight: [n], the weight of each text in the fit; None gives all the same weight.
     """
-    is_open, _ = lexicon.select(texts)
     selected = [
-        list(compress(text, gates.tolist())) for text, gates in zip(texts, is_open, strict=True)
+        list(compress(text, gates.tolist()))
+        for text, gates in zip(texts, lexicon.select(texts), strict=True)
     ]
     fit = fit_lexicon(selected, labels, lexicon.num_classes, [1.0], sample_weight=sample_weight)
-    return dataclasses.replace(lexicon, reader=next(fit))
+    reader = next(fit)
+    # A word that is closed in all training texts is known too.
+    words = tuple(dict.fromkeys((*reader.words, *itertools.chain.from_iterable(texts))))
+    reader = dataclasses.replace(reader, words=words, is_open=np.ones(len(words), bool))
+    return dataclasses.replace(lexicon, reader=reader)
 
 
 def _initial_logits(
