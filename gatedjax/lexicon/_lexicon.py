@@ -67,7 +67,7 @@ class Readings(NamedTuple):
 
     def take(self, row: int) -> "Readings":
         """Returns the readings of the text `row`, from 0, with a leading axis of length 1."""
-        return Readings(*(values[row : row + 1] for values in self))
+        return Readings._make(values[row : row + 1] for values in self)
 
 
 def note_priors(is_prior: np.ndarray, is_known: Sequence[np.ndarray]) -> list[str]:

@@ -184,11 +184,9 @@ def _join(readings: Sequence[Readings]) -> Readings:
 
     `Readings` have the probabilities, logits and open words that a lexicon computes for texts.
     """
-    return Readings(
-        *(
-            list(itertools.chain(*parts)) if isinstance(parts[0], list) else np.concatenate(parts)
-            for parts in zip(*readings, strict=True)
-        )
+    return Readings._make(
+        list(itertools.chain(*parts)) if isinstance(parts[0], list) else np.concatenate(parts)
+        for parts in zip(*readings, strict=True)
     )
 
 
