@@ -99,7 +99,8 @@ def masked_scan(
         # and clearing the inputs 0 * inf, such as that of a norm.
         like = jax.tree.leaves((xs, initial))
         x, padding = run_core(_first_real, (reverse,), (xs, mask, initial, begins), like)
-        xs = jax.tree.map(lambda x, one: jnp.where(spread(mask, x), x, one[:, None]), xs, x)
+        real = mask
+        xs = jax.tree.map(lambda x, one: jnp.where(spread(real, x), x, one[:, None]), xs, x)
     reached: Carry = ()
     if has_manual_axes() and shape[1]:  # the step may close over arrays with further axes
         # The step is traced once to learn over which manual axes its carry varies. With T = 0 there
