@@ -10,12 +10,13 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import export
+from jax import export, lax
 
 from gatedjax._utils.types import Output, Params, Tree
 from gatedjax.export._names import check_same, flatten, leaves, unflatten
 from gatedjax.export._program import MOST_BYTES, fault_in_child, program_fault
 from gatedjax.export._tensors import BadFile
+from gatedjax.functional._export import exported_for
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 
@@ -47,7 +48,7 @@ def export_inference(
         {"tokens": "b, t"} also leaves the padded length open. "_" is the size in the example, and
         "..." all further sizes.
       platforms: the platforms to lower for, of "cpu", "cuda" and "tpu"; the file contains a program
-        for each.
+        for each, in which recurrences have the layout of that platform.
 
     Returns:
       The bytes of `jax.export.Exported.serialize`. Outputs become dicts and tuples of arrays:
@@ -77,8 +78,19 @@ def export_inference(
         shape = export.symbolic_shape(text, scope=scope, like=like) if text else ()
         inputs[name] = jax.ShapeDtypeStruct(shape, as_spec(array).dtype)
 
+    def on(platform: str) -> Callable[[Params, Any], Tree]:
+        def run(params: Params, batch: Any) -> Tree:
+            with exported_for(platform):
+                return plain_outputs(apply(params, batch))
+
+        return run
+
     def plain(params: Params, batch: Any) -> Tree:
-        return plain_outputs(apply(params, batch))
+        # Recurrences have a layout for CPUs and another one for all accelerators.
+        accelerators = [platform for platform in platforms if platform != "cpu"]
+        if "cpu" not in platforms or not accelerators:
+            return on(platforms[0])(params, batch)
+        return lax.platform_dependent(params, batch, cpu=on("cpu"), default=on(accelerators[0]))
 
     exported = export.export(jax.jit(plain), platforms=tuple(platforms))(specs, unflatten(inputs))
     if fault := _field_fault(exported) or program_fault(exported.mlir_module_serialized):

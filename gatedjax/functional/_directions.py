@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax.functional._checks import check_choice
 from gatedjax.functional._devices import run_core
+from gatedjax.functional._export import target_platform
 from gatedjax.functional._persistent._backend import (
     RecurrenceBackend,
     RecurrenceImplementation,
@@ -196,7 +197,7 @@ def shares_loop() -> bool:
     On an accelerator a step takes the time of its launches, which both directions then share. On a
     CPU it takes the time of the arithmetic.
     """
-    return jax.default_backend() != "cpu"
+    return target_platform() != "cpu"
 
 
 def _scan_both(

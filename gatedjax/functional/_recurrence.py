@@ -19,6 +19,7 @@ from gatedjax.functional._checks import (
     wide_dtype,
 )
 from gatedjax.functional._devices import run_core
+from gatedjax.functional._export import target_platform
 from gatedjax.functional._softmax import length_mask
 from gatedjax.functional._types import ArrayLike, Carry, Dtype, Tree, Weights
 
@@ -162,7 +163,7 @@ def form_for(
     Args:
       batch: B, the rows of the batch.
       hidden: H, the hidden width.
-      backend: the name of a JAX backend, such as "cpu"; None means the default backend of JAX.
+      backend: the name of a JAX backend, such as "cpu"; None means `target_platform()`.
       reset_before: True for a GRU that resets before the product, which needs two products of the
         concatenated inputs and states [x, h].
       reset_after_gradient: True for the gradients of a GRU that resets after the product.
@@ -172,7 +173,7 @@ def form_for(
       hoist_input, True to form the products with the inputs before the loop; and unroll, the number
       of steps per iteration of the loop.
     """
-    if (backend or jax.default_backend()) != "cpu":
+    if (backend or target_platform()) != "cpu":
         return _OTHER
     # Sizes that `jax.export` leaves open are no ints; the program must then serve all sizes.
     is_number = isinstance(batch, int) and isinstance(hidden, int)

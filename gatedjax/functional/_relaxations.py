@@ -379,17 +379,21 @@ def hard_gates(
     key: Key[Array, ""] | None = None,
     empty: Literal["max_gate", "zero", "soft"] = "max_gate",
 ) -> Float[Array, "*B T"]:
-    """Makes the test-time gates of a network that was trained with relaxed gates.
+    """Makes test-time gates from log-odds, not from probabilities, which would open every gate.
 
         g_t = [a_t > 0],  or with a key  g_t ~ Bernoulli(sigmoid(a_t)),  at real positions
 
-    Relaxed gates never close completely, so a network in training always attends to something. With
-    hard gates all gates of a row may be closed; `empty` is the rule for such rows. Pass the gates
-    to `gated_softmax`.
+    Values in [0, 1] may be either, so that no check can tell: pass probabilities p as
+    `jax.scipy.special.logit(p)`. The function is for networks that were trained with relaxed gates.
+    These never close completely, so a network in training always attends to something. With hard
+    gates all gates of a row may be closed; `empty` is the rule for such rows. Pass the gates to
+    `gated_softmax`.
 
         >>> hard_gates(jnp.array([[2.0, -1.0], [-3.0, -1.0]]), None)
         Array([[1., 0.],
                [0., 1.]], dtype=float32)
+        >>> hard_gates(jax.scipy.special.logit(jnp.array([0.9, 0.3])), None)
+        Array([1., 0.], dtype=float32)
 
     Args:
       logits: a, log-odds of an open gate at each of T positions, in nats, such as the output of a

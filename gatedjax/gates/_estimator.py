@@ -44,7 +44,8 @@ class Estimator(Protocol):
     them.
 
     Attributes:
-      unbiased: True if the mean of the estimates is the gradient.
+      unbiased: True if the mean of the estimates is the gradient, False if it is not, and None
+        without a statement. Reports show it; it changes no estimate.
       needs_gradient: True if the estimator needs the derivative of the loss by the gates.
       rows: the number of rows of logistic noise [rows, n] that an estimate needs.
       evaluations: a method of the number n of gates; returns the number of evaluations of the loss.
@@ -53,8 +54,8 @@ class Estimator(Protocol):
     """
 
     @property
-    def unbiased(self) -> bool:
-        """True if the mean of the estimates is the gradient of the expectation."""
+    def unbiased(self) -> bool | None:
+        """True if the mean of the estimates is the gradient; None without a statement."""
 
     @property
     def needs_gradient(self) -> bool:
@@ -144,14 +145,15 @@ class ByValues(Estimator, Protocol):
         [[1. 0.]] [ 1.5 -1.5]
 
     Attributes:
-      unbiased: True (the default) if the mean of the estimates is the gradient.
+      unbiased: True if the mean of the estimates is the gradient, False if it is not; None (the
+        default) makes no statement.
       needs_gradient: False, because the loss is not differentiated with respect to the gates.
       rows: the number of rows of logistic noise, 1 by default.
       live: the number of leading patterns that give the value of the estimate, their mean loss;
         None (the default) means all.
     """
 
-    unbiased: ClassVar[bool] = True
+    unbiased: ClassVar[bool | None] = None
     needs_gradient: ClassVar[bool] = False
     rows: ClassVar[int] = 1
     live: ClassVar[int | None] = None

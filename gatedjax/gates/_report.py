@@ -105,8 +105,9 @@ class _Columns:
         """Returns the fields of the row, "unbiased" and "shown_biased" as a dict for JSON.
 
         The keys are the names of the fields of `Row` or `Measure`, such as "bias", "variance" and
-        "mse". "estimator" is the `repr` of the estimator, "unbiased" is True if its mean is the
-        gradient, "shown_biased" is True if the data show a bias, and arrays are lists.
+        "mse". "estimator" is the `repr` of the estimator, "unbiased" is what it states, True if its
+        mean is the gradient or None, "shown_biased" is True if the data show a bias, and arrays are
+        lists.
         """
         row: Any = self
         names = [field.name for field in dataclasses.fields(row) if field.name != "estimator"]
@@ -221,8 +222,8 @@ class Report:
         """Returns a dict for JSON for each estimator, in their order.
 
         The keys are the fields of `Row`, such as "estimator", "bias", "variance" and "mse", and the
-        bools "unbiased" (the mean of the estimates is the gradient) and "shown_biased" (the data
-        show a bias).
+        bools "unbiased" (whether the mean of the estimates is the gradient; None if the estimator
+        does not state it) and "shown_biased" (the data show a bias).
         """
         return [row.record() for row in self.rows]
 
@@ -241,9 +242,10 @@ def estimator_table(rows: Sequence[Row] | Sequence[Measure]) -> str:
     for row in rows:
         numbers = (np.linalg.norm(row.bias), row.error, row.z)
         costs = (row.variance, row.mse, row.cosine, row.evaluations, row.mse_per_evaluation)
+        stated = row.estimator.unbiased
         cells.append([
             row.title,
-            "yes" if row.estimator.unbiased else "no",
+            "not stated" if stated is None else "yes" if stated else "no",
             *(f"{x:.3g}" for x in numbers),
             "yes" if row.shown_biased else "no",
             *(f"{x:.3g}" for x in costs),

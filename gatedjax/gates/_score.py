@@ -47,6 +47,7 @@ class Reinforce(ByValues):
     Reference: Williams 1992.
     """
 
+    unbiased: ClassVar[bool] = True
     baseline: float | Float[Array, ""] = 0.0
 
     def __post_init__(self) -> None:
@@ -75,6 +76,7 @@ class MultiPass(ByValues):
     opposite sign.
     """
 
+    unbiased: ClassVar[bool] = True
     mirrored: ClassVar[bool] = False
     """True if there are two passes with opposite noise; otherwise each pass draws its noise."""
 
@@ -263,6 +265,7 @@ class LocalExpectation(ByValues):
     Variational Inference".
     """
 
+    unbiased: ClassVar[bool] = True
     live: ClassVar[int | None] = 1
 
     def patterns(self, logits: PerGate, noise: Noise) -> Patterns:

@@ -86,6 +86,9 @@ class Module(nnx.Module):
         mode.
       **more: further arguments of the Linen module by name.
 
+    Raises:
+      ValueError: if a stream is missing.
+
     Attributes:
       deterministic: True in evaluation mode, without dropout and drawn gates; `train()` and
         `eval()` set it.
@@ -102,6 +105,13 @@ class Module(nnx.Module):
     ) -> None:
         if not isinstance(rngs, nnx.Rngs):
             raise TypeError(f"rngs must be an nnx.Rngs, such as nnx.Rngs(0), got {rngs!r}")
+        needed = ("params", *streams)
+        if missing := [name for name in needed if not {name, "default"} & set(rngs)]:
+            raise ValueError(
+                f"rngs must have the streams {', '.join(needed)} for these options, got "
+                f"{', '.join(rngs) or 'none'}: give {'=1, '.join(missing)}=1 to nnx.Rngs as well, "
+                "or write nnx.Rngs(0) for all streams"
+            )
         self._function = function
         variables = _initialize(function, rngs.params(), tuple(inputs), more)
         set_params(self, bridge.variables.linen_vars_to_nnx_attrs(variables))

@@ -1,5 +1,6 @@
 """Optax transformations for `make_optimizer` and `fit`."""
 
+import functools
 import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -7,6 +8,17 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
+
+
+def promoting(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns `function` with the standard promotion of dtypes, which the rules of Optax need."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **options: Any) -> Any:
+        with jax.numpy_dtype_promotion("standard"):
+            return function(*args, **options)
+
+    return run
 
 
 def train_all_but(

@@ -16,7 +16,7 @@ from gatedjax._utils.removed import accepts_removed_fields
 from gatedjax.training._averages import EmaState as EmaState
 from gatedjax.training._averages import eval_params as eval_params
 from gatedjax.training._averages import params_ema as params_ema
-from gatedjax.training._transforms import reset_where, train_all_but
+from gatedjax.training._transforms import promoting, reset_where, train_all_but
 
 
 @accepts_removed_fields
@@ -242,7 +242,8 @@ def make_optimizer(
         # The average stands behind the part with the frozen parameters, because evaluation needs an
         # average of all parameters.
         links.append(params_ema(config.ema_decay))
-    return links[0] if len(links) == 1 else optax.chain(*links)
+    tx = optax.with_extra_args_support(links[0] if len(links) == 1 else optax.chain(*links))
+    return optax.GradientTransformationExtraArgs(tx.init, promoting(tx.update))
 
 
 def _check_optimizer(config: OptimizerConfig, num_steps: int) -> None:
@@ -325,7 +326,7 @@ def learning_rate_of(config: OptimizerConfig, num_steps: int, learning_rate: Any
     if config.warmup_steps:
         warmup = optax.linear_schedule(0.0, 1.0, config.warmup_steps)
         shape = optax.join_schedules([warmup, shape], [config.warmup_steps])
-    return lambda count: peak * shape(count)
+    return promoting(lambda count: peak * shape(count))
 
 
 def _forgetful(
