@@ -53,15 +53,7 @@ def parse_thresholds(values: Sequence[str] | None) -> Any:
 
 
 def set_thresholds(model: Any, values: Sequence[str] | None) -> Any:
-    """Returns the model with the thresholds of the option --threshold.
-
-    Args:
-      model: a model of texts, such as a `LexiconModel` or a network.
-      values: the words of the option, each a number or LABEL=NUMBER; None returns the model itself.
-
-    Raises:
-      ValueError: if the model has no thresholds.
-    """
+    """Returns the model with the thresholds of the option --threshold."""
     threshold = parse_thresholds(values)
     if threshold is None:
         return model

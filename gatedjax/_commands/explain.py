@@ -17,13 +17,7 @@ from gatedjax._utils.write import check_place, write_atomic
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExplainOptions:
-    """Shows the words that a prediction rests on.
-
-    For a lexicon it shows the open words with their exact parts in the score of each class; without
-    a text, the open words of each class with their counts. For a network it shows the words with
-    open gates, their attention, and the change of the prediction if a gate flips or a word is
-    removed.
-    """
+    """Shows the words that a prediction rests on."""
 
     model: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """The folder that `gatedjax train` wrote."""
@@ -84,15 +78,7 @@ def _run(options: ExplainOptions) -> None:
 
 
 def _check_texts(texts: Sequence[str], model: Any) -> Sequence[str]:
-    """Returns the texts of the command line, or for - the lines of standard input.
-
-    Args:
-      texts: the texts of the command line.
-      model: the loaded model, which reads a text or a pair of texts at once.
-
-    Raises:
-      ValueError: if a text cannot be used, or if a text of a pair is missing.
-    """
+    """Returns the texts of the command line, or for - the lines of standard input."""
     from gatedjax.text._table import fault
 
     if texts == (STANDARD_INPUT,):
@@ -124,11 +110,7 @@ def _check_texts(texts: Sequence[str], model: Any) -> Sequence[str]:
 
 
 def _list_words(model: Any, options: ExplainOptions) -> None:
-    """Prints the open words of each class of a lexicon, as a table or as JSON.
-
-    Raises:
-      ValueError: if `model` is a network, or `options` has a page for the output.
-    """
+    """Prints the open words of each class of a lexicon, as a table or as JSON."""
     from gatedjax.text._lexicon import LexiconModel
     from gatedjax.text._lexicon_explanation import list_open_words, render_open_words
 
@@ -148,10 +130,7 @@ def _list_words(model: Any, options: ExplainOptions) -> None:
 
 
 def main(args: list[str]) -> int:
-    """Runs the command and returns 0; errors exit with status 2.
-
-    `args` are the words of the command line after the name of the command.
-    """
+    """Runs the command and returns 0; errors exit with status 2."""
     options = parse(ExplainOptions, args, f"{program()} explain", words="texts")
     if options.json and options.html is not None:
         fail("--html or --json must be left out, got both: give one of the two")

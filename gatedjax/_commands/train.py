@@ -161,24 +161,7 @@ class TrainingOptions(TrainConfig):
 
 @dataclasses.dataclass(kw_only=True)
 class TrainOptions(TextOptions, DataOptions):
-    """Trains a classifier of your texts, or a tagger, and writes it to a folder.
-
-    Labelled texts are a .csv, .tsv, .json, .jsonl, .xlsx or .parquet file with columns text and
-    label (or premise, hypothesis and label), a .txt file of fastText, a folder with a folder for
-    each class, or the name of a data set ("demo": generated sentences that are part of the program;
-    "trec", "tfds:NAME", "hf:NAME"). `gatedjax look DATA` shows how a file is read. A tagger learns
-    from a file with a word and its tag on each line and an empty line after each sentence: .conll,
-    .conllu, .iob or .bio. If the command was stopped, the same command continues.
-
-    For example:
-    $ gatedjax train demo --out model
-    $ gatedjax train reviews.csv --out model
-    $ gatedjax train reviews.csv --out model --test test.csv --density 0.2
-    $ gatedjax train words.conll --out tagger
-    $ gatedjax train news.jsonl --out model --task labels
-    $ gatedjax train prices.csv --out model --task regression --label price
-    $ gatedjax train --model ganet --help    (the options of a network)
-    """
+    """Trains a classifier of your texts, or a tagger, and writes it to a folder."""
 
     embeddings: Unset[Path] = None
     states: Unset[Path] = None
@@ -224,10 +207,6 @@ _WITH_VALUE = {
 
 
 def _value_of(args: Sequence[str], option: str) -> str | None:
-    """Returns the value of an option on a command line; None without it.
-
-    `args` are the words of the command line, and `option` is a name such as "--model".
-    """
     # The options depend on this value, so they cannot be parsed before it is known.
     for place, arg in enumerate(args):
         name, equals, value = arg.partition("=")
@@ -237,11 +216,6 @@ def _value_of(args: Sequence[str], option: str) -> str | None:
 
 
 def _option_names(args: Sequence[str], prefix: str) -> list[str]:
-    """Returns the dotted names of the options on a command line that begin with --PREFIX.
-
-    For the prefix "network", "--network.gates.density=0.3" gives "gates.density". "no-" is removed,
-    and hyphens become underscores.
-    """
     start = f"--{prefix}."
     names = [arg.partition("=")[0].replace("_", "-") for arg in args]
     dotted = [name.removeprefix(start) for name in names if name.startswith(start)]
@@ -250,12 +224,6 @@ def _option_names(args: Sequence[str], prefix: str) -> list[str]:
 
 
 def _with_model_names(args: Sequence[str], kind: type) -> list[str]:
-    """Returns a command line with --model.NAME for each option of the network.
-
-    --network.NAME is an older name of the same option. `kind` is the dataclass of the options of
-    the network. The name of the group in a configuration may be missing, as in --model.temperature
-    for --model.gates.temperature.
-    """
     new, old = "--model.", "--network."
     fields = [old + arg.removeprefix(new) if arg.startswith(new) else arg for arg in args]
     grouped = with_grouped_names(fields, kind)
@@ -263,10 +231,6 @@ def _with_model_names(args: Sequence[str], kind: type) -> list[str]:
 
 
 def _at(config: Any, name: str) -> Any:
-    """Returns the value of a configuration at a dotted name, such as "gates.density".
-
-    `config` is a dataclass; its fields may be dataclasses.
-    """
     for part in name.split("."):
         config = getattr(config, part)
     return config
@@ -288,12 +252,7 @@ def _task(args: Sequence[str]) -> str:
 
 
 def _infer_task(args: Sequence[str]) -> str:
-    """Infers the task ("text", "pair" or "tags") from the data on a command line.
-
-    The data are the first positional argument that exists as a file or folder. If none exists, the
-    first positional argument is used, which may be the name of a data set. If the task is unclear,
-    it is "text".
-    """
+    """Infers the task ("text", "pair" or "tags") from the data on a command line."""
     words = [
         arg
         for before, arg in zip(("", *args), args, strict=False)
@@ -313,11 +272,7 @@ def _infer_task(args: Sequence[str]) -> str:
 
 
 def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, TextOptions]:
-    """Parses a command line, the words `args` after the name of the command.
-
-    Returns:
-      The options of the command; the task, one of `_TASKS`; and the options of training.
-    """
+    """Parses a command line, the words `args` after the name of the command."""
     args = without_removed_options(args)
     for name in _option_names(args, "train"):
         if name in _SEVERAL:
@@ -379,18 +334,7 @@ def _print_line(line: str) -> None:
 
 
 def _open_data(command: TrainOptions, kind: str, data: str, split: str) -> Data:
-    """Opens labelled texts or tagged sentences.
-
-    Args:
-      command: the options of the command, with the names of the columns.
-      kind: "text", "pair" or "tags".
-      data: the path or the name of a data set.
-      split: the part of a data set by name, such as "train".
-
-    Returns:
-      A `Table` of labelled texts, or a `SentenceTable` of tagged sentences, which can be read
-      several times.
-    """
+    """Opens labelled texts or tagged sentences."""
     if kind == "tags":
         if command.text or command.label != "label" or command.columns is not None:
             raise ValueError(
@@ -414,17 +358,7 @@ def _open_data(command: TrainOptions, kind: str, data: str, split: str) -> Data:
 
 
 def _train(command: TrainOptions, kind: str, options: TextOptions) -> int:
-    """Trains a model, writes it to a folder and returns the exit status.
-
-    It is 0, or after Ctrl-C or SIGTERM the status of a stopped run, such as 130. A signal while
-    texts are read, or while a model without a network is fitted, raises KeyboardInterrupt or
-    `Terminated`, and the files of the run are removed.
-
-    Args:
-      command: the options of the command, with the data and the folder of the model.
-      kind: "text", "pair" or "tags".
-      options: the options of the model and of the training.
-    """
+    """Trains a model, writes it to a folder and returns the exit status."""
     # Everything that can be refused is checked before the texts are read.
     check_options(options, kind)
     check_share(command.max_aside)
@@ -485,14 +419,7 @@ def _train(command: TrainOptions, kind: str, options: TextOptions) -> int:
 
 
 def _card(command: TrainOptions, kind: str, report: Any, options: TextOptions) -> ModelCard:
-    """Returns the model card, the description that is written to the README of the model.
-
-    Args:
-      command: the options of the command.
-      kind: "text", "pair" or "tags".
-      report: the report of the model, a dict.
-      options: the options of the model.
-    """
+    """Returns the model card, the description that is written to the README of the model."""
     metrics = {
         f"{part} {name}": float(report[part][name])
         for part in ("validation", "test")
@@ -533,13 +460,7 @@ def _card(command: TrainOptions, kind: str, report: Any, options: TextOptions) -
 
 
 def main(args: list[str]) -> int:
-    """Runs the command and returns its exit status; errors exit with status 2.
-
-    It is 0, or after Ctrl-C 130. SIGTERM gives 0 for a network, whose run is saved and can be
-    continued, and raises `Terminated` if there is nothing to continue.
-
-    `args` are the words of the command line after the name of the command.
-    """
+    """Runs the command and returns its exit status; errors exit with status 2."""
     command, kind, options = _parse(args)
     check_devices(command.cpu_devices)
     prepare_cpu(command.cpu_devices)

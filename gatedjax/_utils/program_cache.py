@@ -39,11 +39,7 @@ def take_cache_option(args: list[str]) -> tuple[list[str], bool]:
 
 
 def machine_key() -> str:
-    """Returns a hash of the type of the processor.
-
-    A program that was compiled for one processor may not run on another, and a home folder may be
-    shared by several machines.
-    """
+    """Returns a hash of the type of the processor."""
     facts = [platform.machine(), platform.processor()]
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
@@ -59,15 +55,7 @@ def jax_versions() -> str:
 
 
 def use_program_cache(*, enabled: bool = True) -> None:
-    """Lets JAX keep compiled programs in `~/.cache/gatedjax`, if it was not imported yet.
-
-    The settings are environment variables, so that a command that needs no JAX does not import it,
-    and that further processes of the command use the same folder. A folder that the user chose by
-    JAX_COMPILATION_CACHE_DIR stays.
-
-    Args:
-      enabled: False neither reads nor writes compiled programs.
-    """
+    """Lets JAX keep compiled programs in `~/.cache/gatedjax`, if it was not imported yet."""
     if "jax" in sys.modules:
         return
     if not enabled:
@@ -90,19 +78,13 @@ def use_program_cache(*, enabled: bool = True) -> None:
 
 
 def _is_private(folder: Path) -> bool:
-    """Returns True if only this user may write to the folder; its files are executed."""
     facts = folder.stat()
     mine = not hasattr(os, "getuid") or facts.st_uid == os.getuid()
     return mine and not facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def remove_oldest(folder: Path, most: int) -> None:
-    """Removes the files that were not used for the longest time, until a folder is small enough.
-
-    Args:
-      folder: the folder; its subfolders count too.
-      most: the number of bytes that may remain.
-    """
+    """Removes the files that were not used for the longest time, until a folder is small enough."""
     entries = []
     for path in folder.rglob("*"):
         # Another process may remove a file at any time.

@@ -7,15 +7,7 @@ from gatedjax._utils.missing import missing
 
 
 class Scored(NamedTuple):
-    """BLEU of a corpus, with the counts of each sentence.
-
-    Attributes:
-      score: BLEU in percent.
-      signature: the options and the version of sacrebleu, as sacrebleu prints them.
-      statistics: ten counts per sentence: the length of the translation, the length of the
-        reference, the numbers of n-grams that match for n from 1 to 4, and the numbers of all
-        n-grams.
-    """
+    """BLEU of a corpus, with the counts of each sentence."""
 
     score: float
     signature: str

@@ -67,11 +67,6 @@ def force(gates: np.ndarray, forced: Mapping[int, bool]) -> np.ndarray:
 
 
 def _largest(p: np.ndarray, density: float) -> np.ndarray:
-    """Returns bool [T]: True at the round(density T) largest probabilities `p` [T].
-
-    `density` is the share of the T words, in [0, 1]. At least one entry is True. Of equal
-    probabilities the first are taken.
-    """
     is_largest = np.zeros(len(p), bool)
     is_largest[np.argsort(-p, kind="stable")[: max(1, int(density * len(p) + 0.5))]] = True
     return is_largest

@@ -18,16 +18,7 @@ PAIRS = "Two open words with only closed words between them also have a share as
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Wording:
-    """The words of a page about a kind of target.
-
-    Attributes:
-      head: the title of the table of probabilities, or None for a number, which has none.
-      number: the sentence about the number of a word.
-      choice: the question for the class or label whose shares are shown, or None if there is a
-        single logit.
-      signs: the meaning of a positive and of a negative share, or None if they speak for or against
-        a class.
-    """
+    """The words of a page about a kind of target."""
 
     head: str | None
     number: str
@@ -70,23 +61,7 @@ def make_share_lines(
     rule: str,
     noun: str = "word",
 ) -> list[Json]:
-    """Makes the line of the words with their gates and shares, and that of the pairs, if any.
-
-    Args:
-      words: the T words; at most 1,000 (`LONGEST`) are shown.
-      is_known: for each word True if the model knows it.
-      is_open: bool [T], True at open gates.
-      shares: the bias [C], and the shares of the words and the P pairs in the C logits.
-      names: the names of the logits, between which the page lets the user choose; None for a single
-        logit.
-      note: the note of the line of the words.
-      rule: the sentence by which the prediction follows from the sums.
-      noun: "word" or "token".
-
-    Returns:
-      The lines, dicts for JSON that `line` makes. "values" are [C, T], or [T] for a single logit;
-      "totals" has for each logit a sentence with the sum of its shares, and "rule" is the rule.
-    """
+    """Makes the line of the words with their gates and shares, and that of the pairs, if any."""
     # The colour of a word is strongest at the largest share of the text.
     largest = max(np.abs(shares.words).max(initial=0.0), np.abs(shares.pairs).max(initial=0.0))
     decimals = count_decimals([*shares.words.ravel().tolist(), *shares.pairs.ravel().tolist()])

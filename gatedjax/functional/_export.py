@@ -8,12 +8,7 @@ T = TypeVar("T", bound=type)
 
 
 def exportable(kind: T) -> T:
-    """Registers a named tuple, or a dataclass that is a pytree, for serialization by `jax.export`.
-
-    `kind` is the class. It is returned unchanged, so that the function serves as a decorator. The
-    serialized name is "gatedjax." and the name of the class. A second import of a module keeps the
-    first registration.
-    """
+    """Registers a named tuple, or a dataclass that is a pytree, for serialization by `jax.export`."""
     name = f"gatedjax.{kind.__name__}"
     try:
         if issubclass(kind, tuple):

@@ -14,14 +14,7 @@ processor, which halves the time."""
 
 
 class Words(NamedTuple):
-    """The words of n texts, as numbers. T is the number of words of all texts, in their order.
-
-    Attributes:
-      types: the V different words of the texts.
-      ids: int64 [T], the position in `types` of each word.
-      rows: int64 [T], the index in 0 .. n - 1 of the text that contains each word, sorted.
-      num_texts: the number of texts n; a text may have no word.
-    """
+    """The words of n texts, as numbers. T is the number of words of all texts, in their order."""
 
     types: list[str]
     ids: np.ndarray
@@ -30,14 +23,7 @@ class Words(NamedTuple):
 
 
 class Spelling(NamedTuple):
-    """The character n-grams of V words, as columns of the matrix of features [texts, F].
-
-    An n-gram that a word has twice is listed twice.
-
-    Attributes:
-      columns: int64 [N], the columns of the n-grams of all words, one word after the other.
-      starts: int64 [V + 1]. The n-grams of word v are `columns[starts[v] : starts[v + 1]]`.
-    """
+    """The character n-grams of V words, as columns of the matrix of features [texts, F]."""
 
     columns: np.ndarray
     starts: np.ndarray
@@ -64,13 +50,7 @@ class Columns(NamedTuple):
 
 
 class Cells(NamedTuple):
-    """The N cells of a matrix [texts, features] that are not 0, sorted by row and column.
-
-    Attributes:
-      rows: int [N], the row of each cell, the index of a text.
-      columns: int [N], the column of each cell, the number of a feature.
-      counts: int [N], how often the text has the feature, at least 1.
-    """
+    """The N cells of a matrix [texts, features] that are not 0, sorted by row and column."""
 
     rows: np.ndarray
     columns: np.ndarray
@@ -103,11 +83,7 @@ class Numbers(dict[str, int]):
         return number
 
     def number(self, texts: Iterable[Sequence[str]]) -> tuple[np.ndarray, np.ndarray, int]:
-        """Returns the numbers of the words of texts, int64 [T], the text of each, and their count.
-
-        `texts` has the words of each text. The second array is int64 [T] of numbers in 0 .. n - 1,
-        and n is the last part of the result.
-        """
+        """Returns the numbers of the words of texts, int64 [T], the text of each, and their count."""
         parts = [list(map(self.__getitem__, words)) for words in texts]
         lengths = np.fromiter(map(len, parts), np.int64, len(parts))
         ids = np.fromiter(itertools.chain.from_iterable(parts), np.int64, int(lengths.sum()))
@@ -115,10 +91,7 @@ class Numbers(dict[str, int]):
 
 
 def split_rows(rows: np.ndarray, size: int) -> list[int]:
-    """Returns positions at which `rows` is cut into parts of about `size` words, between two texts.
-
-    `rows` is int [T], the text of each word, sorted. The first position is 0 and the last is T.
-    """
+    """Returns positions at which `rows` is cut into parts of about `size` words, between two texts."""
     if len(rows) <= size:
         return [0, len(rows)]
     starts = np.flatnonzero(np.diff(rows, prepend=-1))
@@ -136,11 +109,7 @@ def join_spellings(columns: Sequence[Sequence[int]]) -> Spelling:
 
 
 def spell_words(words: Iterable[str], column_of: dict[str, int]) -> Spelling:
-    """Returns the `Spelling` of words: the columns of the character n-grams of each word.
-
-    `column_of` maps an n-gram to its column in the matrix of features. N-grams without a column are
-    left out.
-    """
+    """Returns the `Spelling` of words: the columns of the character n-grams of each word."""
     ngrams = [spell(word) for word in words]
     flat = itertools.chain.from_iterable(ngrams)
     sizes = np.fromiter(map(len, ngrams), np.int64, len(ngrams))
@@ -151,22 +120,14 @@ def spell_words(words: Iterable[str], column_of: dict[str, int]) -> Spelling:
 
 
 def drop_columns(columns: np.ndarray, sizes: np.ndarray) -> Spelling:
-    """Returns the `Spelling` of words without the n-grams that have no column.
-
-    Args:
-      columns: int64 [N], the columns of the n-grams of all words, or -1 for an n-gram without one.
-      sizes: int64 [V], the number of n-grams of each word.
-    """
+    """Returns the `Spelling` of words without the n-grams that have no column."""
     has_column = columns >= 0
     before = np.concatenate([[0], np.cumsum(has_column)])
     return Spelling(columns[has_column], before[np.concatenate([[0], np.cumsum(sizes)])])
 
 
 def select_spelling(spelling: Spelling, words: np.ndarray) -> Spelling:
-    """Returns the `Spelling` of the words at the positions `words`, int [n], in this order.
-
-    `spelling` has the columns of the character n-grams of all words.
-    """
+    """Returns the `Spelling` of the words at the positions `words`, int [n], in this order."""
     sizes = np.diff(spelling.starts)[words]
     # The n-grams of a word are consecutive, so that the position of an n-gram is the start of its
     # word plus a running number.
@@ -176,27 +137,13 @@ def select_spelling(spelling: Spelling, words: np.ndarray) -> Spelling:
 
 
 def find_pairs(ids: np.ndarray, rows: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the keys of the pairs of neighbours in texts, and the position of their first word.
-
-    Args:
-      ids: int64 [T], the numbers of the words of all texts, with closed words left out; a word with
-        the number -1 is in no pair.
-      rows: int64 [T], the index of the text of each word, sorted.
-      width: the factor in the key a * width + b of the pair of the words with the numbers a and b;
-        it is larger than all numbers.
-
-    Returns:
-      int64 [P], the keys, and int64 [P], the positions in `ids` of the first word of each pair.
-    """
+    """Returns the keys of the pairs of neighbours in texts, and the position of their first word."""
     first = np.flatnonzero((rows[:-1] == rows[1:]) & (ids[:-1] >= 0) & (ids[1:] >= 0))
     return ids[first] * width + ids[first + 1], first
 
 
 def find_keys(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Returns the position of each number of `wanted` in the array `keys`, or -1: int [wanted].
-
-    `keys` are different integers in ascending order.
-    """
+    """Returns the position of each number of `wanted` in the array `keys`, or -1: int [wanted]."""
     if not len(keys):
         return np.full(len(wanted), -1)
     # A number above all keys would get a position behind the last.
@@ -212,23 +159,7 @@ def count_features(
     spelling: Spelling,
     num_columns: int,
 ) -> Cells:
-    """Counts the features of texts from which the closed words were removed.
-
-    Closed words are the words that the lexicon does not read; the remaining words are open.
-
-    Args:
-      ids: int64 [T], the open words of all texts, as positions in `known` and in `spelling`.
-      rows: int64 [T], the index of the text of each open word, sorted.
-      columns: the columns of words and pairs.
-      known: int64 [types], the position of each word in `columns.of_word`, or -1 for a word that
-        has none.
-      spelling: the columns of the n-grams of each word.
-      num_columns: the number of columns F.
-
-    Returns:
-      The `Cells` of the matrix [texts, F] of counts, as int32: row, column and count of each cell
-      that is not 0.
-    """
+    """Counts the features of texts from which the closed words were removed."""
     parts = [
         _count_part(ids[begin:end], rows[begin:end], columns, known, spelling, max(num_columns, 1))
         for begin, end in itertools.pairwise(split_rows(rows, PART))
@@ -244,7 +175,7 @@ def _count_part(
     spelling: Spelling,
     num_columns: int,
 ) -> Cells:
-    """Counts the features of a few texts. See `count_features` for the arguments and the result."""
+    """Counts the features of a few texts."""
     numbers = known[ids]
     of_word = np.full(len(numbers), -1)
     has_number = numbers >= 0
@@ -270,19 +201,7 @@ def _count_part(
 
 
 def weigh_cells(cells: Cells, scale: np.ndarray, num_texts: int) -> tuple[np.ndarray, np.ndarray]:
-    """Computes the values of features: v = r (1 + log count), in rows of length 1.
-
-    Sums are taken in the order of the cells. A row therefore has the same bits in each batch.
-
-    Args:
-      cells: the counts of the features.
-      scale: float64 [F], the weight r of each feature.
-      num_texts: the number of rows.
-
-    Returns:
-      float64 [N], the value of each cell, and float64 [num_texts], the factor 1 / |v| by which the
-      row was multiplied (1 for a row without features).
-    """
+    """Computes the values of features: v = r (1 + log count), in rows of length 1."""
     largest = int(cells.counts.max()) if len(cells.counts) else 0
     # The counts are few different integers, so that a table saves most of the logarithms.
     logs = 1 + np.array([0.0, *map(np.log, range(1, largest + 1))])
@@ -303,31 +222,7 @@ def compute_scale(
     absent: tuple[int, int] = (0, 0),
     ngram_scale: float,
 ) -> np.ndarray:
-    """Computes the weight r of each feature from the training texts.
-
-        r_f = (idf_f / mean idf + nb_f / mean nb) / 2      words and pairs
-        r_f = s idf_f / mean idf                           character n-grams
-
-    idf_f = log((1 + n) / (1 + n_f)) + 1 is the inverse document frequency, and nb_f the largest
-    absolute log-ratio of the frequency of the feature inside and outside of a group of texts (the
-    texts of a class), as in naive Bayes. In the first line the means are over all features, in the
-    second over the n-grams. They include features of closed words, with n_f = 0, because the part
-    of nb in r would otherwise become smaller when words are closed.
-
-    Args:
-      cells: the features of the n training texts.
-      groups: bool [n, G], True where a text is in a group.
-      first_ngram: the column of the first n-gram.
-      num_columns: the number of columns F.
-      absent: the number of words, and the number of n-grams, that are in no text since their words
-        are closed.
-      ngram_scale: the number s.
-
-    Returns:
-      float64 [F].
-
-    Reference: Wang and Manning 2012 (the log-ratios).
-    """
+    """Computes the weight r of each feature from the training texts."""
     total = np.bincount(cells.columns, minlength=num_columns).astype(np.float64)
     idf, largest_idf = np.log((1 + len(groups)) / (1 + total)) + 1, np.log(1 + len(groups)) + 1
     ratio, absent_ratio, num_absent = np.zeros(num_columns), 0.0, sum(absent)
@@ -347,11 +242,7 @@ def compute_scale(
 
 
 def _count_in_groups(cells: Cells, groups: np.ndarray, num_columns: int) -> np.ndarray:
-    """Counts the texts of each group that have each feature: float64 [G, F].
-
-    `cells` are the cells of the matrix [n, F] of n texts that are not 0, sorted by text. `groups`,
-    bool [n, G], are True where a text is in a group, and `num_columns` is F.
-    """
+    """Counts the texts of each group that have each feature: float64 [G, F]."""
     from scipy.sparse import csr_matrix
 
     num_texts = len(groups)
@@ -364,8 +255,4 @@ def _count_in_groups(cells: Cells, groups: np.ndarray, num_columns: int) -> np.n
 
 
 def _mean(values: np.ndarray, absent: float, num_absent: int) -> float:
-    """Returns the mean of the array `values` and of `num_absent` numbers that equal `absent`.
-
-    The result is at least 1e-9, because it is a divisor.
-    """
     return max(float(values.sum() + num_absent * absent) / max(len(values) + num_absent, 1), 1e-9)

@@ -335,10 +335,6 @@ class GANet(nn.Module):
 
         # `vmap` traces this function once, where a loop would trace it for each of many draws.
         def noise_of(draw: Array) -> Array:
-            """Returns the logistic noise [B, T] of a draw, for T words of each of B texts.
-
-            `draw` is the number of the draw, from 0, which changes the PRNG keys of the texts.
-            """
             return F.example_noise(
                 jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, draw), size
             )

@@ -42,16 +42,7 @@ _FEWEST_STEPS = 300
 
 @exportable
 class WindowParams(NamedTuple):
-    """The parameters of gates and of the linear reader, for V words and C classes.
-
-    Attributes:
-      word_logits: a [G], what a word adds to its own gate logit; G is the number of gates.
-      left_logits: l [G], what a word adds to the gate logit of the word after it.
-      right_logits: r [G], what a word adds to the gate logit of the word before it.
-      words: E [V, C], the class scores of the words.
-      bias: b [C], the class scores of a text without open words.
-      multiplier: the Lagrange multiplier of the density, a scalar.
-    """
+    """The parameters of gates and of the linear reader, for V words and C classes."""
 
     word_logits: Float[Array, " G"]
     left_logits: Float[Array, " G"]
@@ -62,15 +53,7 @@ class WindowParams(NamedTuple):
 
 
 class WindowTexts(NamedTuple):
-    """N texts of at most T words as arrays, padded on the right.
-
-    Attributes:
-      words: the words [N, T], as rows of `WindowParams.words`.
-      gates: the gates of the words [N, T], as rows of `WindowParams.word_logits`.
-      lengths: the numbers of words [N].
-      labels: the indices of the classes [N], from 0.
-      weights: the weights of the texts in the loss [N].
-    """
+    """N texts of at most T words as arrays, padded on the right."""
 
     words: Int[Array, "N T"]
     gates: Int[Array, "N T"]
@@ -80,15 +63,7 @@ class WindowTexts(NamedTuple):
 
 
 class Room(NamedTuple):
-    """The smallest sizes of the padded arrays of a call of `fit_gates`.
-
-    Calls with the same sizes share a compiled program.
-
-    Attributes:
-      texts: the number of texts.
-      words: the number of different words.
-      length: the number of words of the longest text.
-    """
+    """The smallest sizes of the padded arrays of a call of `fit_gates`."""
 
     texts: int
     words: int
@@ -236,15 +211,10 @@ def fit_gates(
 
 
 def _round_up(size: int, multiple: int) -> int:
-    """Returns the least multiple of `multiple` that is at least `size`."""
     return -(-size // multiple) * multiple
 
 
 def _pad_rows(values: Any, rows: int) -> Any:
-    """Returns an array as float32, with zeros appended along its first axis up to `rows` entries.
-
-    `values` is an array [n, ...] with n at most `rows`.
-    """
     values = np.asarray(values, np.float32)
     return np.pad(values, [(0, rows - len(values))] + [(0, 0)] * (values.ndim - 1))
 
@@ -257,19 +227,7 @@ def _pad_arrays(
     squares: np.ndarray,
     room: Room,
 ) -> tuple[WindowTexts, np.ndarray]:
-    """Returns (texts, squares) with the sizes of `room` rounded up.
-
-    Added words have indices from V on, and the index of the last of them fills up the texts. The
-    returned squares are float32, with 0 for the added words.
-
-    Args:
-      texts: n int arrays, the words of each text, as indices of V words.
-      labels: int [n], the class of each text.
-      weights: [n], the weight of each text in the loss.
-      gate_of: int [V], the index of the gate of each word.
-      squares: [V], q, the squared length of the feature vector of each word (see `read_gated`).
-      room: the least sizes of the result.
-    """
+    """Returns (texts, squares) with the sizes of `room` rounded up."""
     lengths = np.array([len(text) for text in texts], np.int32)
     # Rounded sizes let data sets of similar sizes share a compiled program.
     width = _round_up(max(int(lengths.max()), room.length, 1), _LENGTH)
@@ -290,12 +248,6 @@ def _pad_arrays(
 
 
 def _order_rows(count: int, rows: int, epochs: int, seed: int) -> np.ndarray:
-    """Returns the indices of the texts of each step, int32 [steps, BATCH_SIZE].
-
-    They are in [0, count), from passes in a shuffled order that depends on the seed. count is the
-    number of real texts, and `rows` their number with padding. There are epochs * rows indices, or
-    more if these are fewer than 300 steps.
-    """
     rng = np.random.default_rng(seed)
     size = max(epochs * rows, _FEWEST_STEPS * BATCH_SIZE)
     passes = [rng.permutation(count) for _ in range(-(-size // count))]
@@ -310,17 +262,7 @@ def _loss(
     density: Float[Array, ""],
     key: Key[Array, ""],
 ) -> Float[Array, ""]:
-    """Computes the loss of a batch of texts under a draw of the gates: a scalar.
-
-    It is the mean of the cross-entropies of the labels times the weights of the texts, plus the
-    term of an augmented Lagrangian that constrains the mean open probability.
-
-    params are the parameters of gates and reader, and batch has the texts of a step. squares are q,
-    the squared length of the feature vector of each of V words (see `read_gated`). edge is the
-    index, in the arrays of gate logits, of the edge of a text, which is the neighbour of its first
-    and last word. density is the target of the mean open probability in this step, and key draws
-    the noise.
-    """
+    """Computes the loss of a batch of texts under a draw of the gates: a scalar."""
     mask = F.length_mask(batch.lengths, batch.words.shape[1])
     logits = gate_logits(params, batch.gates, mask, edge)
     noise = F.logistic_noise(key, logits.shape)
@@ -342,32 +284,13 @@ def _train(
     density: Float[Array, ""],
     key: Key[Array, ""],
 ) -> WindowParams:
-    """Trains the parameters, and returns them after the last step.
-
-    The loss is the weighted cross-entropy of the labels, plus a term that constrains the mean open
-    probability to a target, which falls from 1 to the density.
-
-    Args:
-      params: the initial parameters.
-      texts: all texts, padded.
-      squares: q, the squared length of the feature vector of each of V words (see `read_gated`).
-      order: the indices of the B texts of each of K steps.
-      edge: the index, in the arrays of gate logits, of the edge of a text, which is the neighbour
-        of its first and last word.
-      density: the target of the mean open probability at the end.
-      key: the PRNG key of all steps.
-    """
+    """Trains the parameters, and returns them after the last step."""
     steps = order.shape[0]
     rate = optax.exponential_decay(_RATES[0], steps, _RATES[1] / _RATES[0])
     optimizer = optax.adam(rate)
 
     def step(carry, inputs):
-        """Computes an update, and returns (new carry, None).
-
-        carry is (parameters, state of Adam): a `WindowParams` and the state of the optimizer of the
-        enclosing function. inputs are the number of the step, from 0, and the indices of its B
-        texts [B].
-        """
+        """Computes an update, and returns (new carry, None)."""
         params, state = carry
         number, rows = inputs
         # The density falls slowly, because untrained gates would close at random words.

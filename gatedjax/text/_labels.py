@@ -118,10 +118,7 @@ class Classes:
         return self._add(cast(Label, label), f"{where}:{line}") if place is None else place
 
     def _add(self, label: Label, first: str) -> int:
-        """Adds a label, and returns its position, from 0.
-
-        `first` is the place where the label was read first, such as "a.csv:3".
-        """
+        """Adds a label, and returns its position, from 0."""
         self.places[label] = len(self.places)
         for look in _looks(label):
             # The first label with this look stays, because the message names the place where it was
@@ -132,13 +129,7 @@ class Classes:
         return self.places[label]
 
     def _alike(self, label: Label, other: Label, first: str) -> str:
-        """Returns the message about a label that only looks like a label of the table.
-
-        Args:
-          label: the label.
-          other: the label of the table.
-          first: the place where `other` was read first, such as "a.csv:3".
-        """
+        """Returns the message about a label that only looks like a label of the table."""
         ours, theirs = show(label), show(other)
         if self._classes is None:
             return (
@@ -170,10 +161,7 @@ def _looks(label: Label) -> tuple[str, ...]:
 
 
 def show(label: Label) -> str:
-    """Returns a label with the name of its type, such as "'good' (str)".
-
-    It is in ASCII, because other characters may look alike.
-    """
+    """Returns a label with the name of its type, such as "'good' (str)"."""
     return f"{label!a} ({type(label).__name__})"
 
 

@@ -83,17 +83,7 @@ WITHOUT_UNITS = Splitter(Tokenizer(LEXICON_KIND))
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TextPart:
-    """The n texts for training, validation or test, with their targets.
-
-    Attributes:
-      words: the list of the words of each text.
-      texts: the texts.
-      labels: the targets: int [n], the positions of their classes or grades, from 0; bool [n, L +
-        U], True where a text has one of L labels of the model or of U unknown labels; float [n] for
-        numbers.
-      weights: float [n], the weights of the texts in the fit; None gives all the same weight.
-      unknown: the labels of the last columns of `labels`, which the model does not have.
-    """
+    """The n texts for training, validation or test, with their targets."""
 
     words: list[list[str]]
     texts: list[str]
@@ -124,33 +114,7 @@ def train_lexicon(
     kind: str = "text",
     has_columns: bool = False,
 ) -> LexiconModel:
-    """Fits a lexicon to labelled texts, and measures it.
-
-    The stages of the fit, a lexicon for each density (share of open words), are compared on the
-    validation texts. Without `options.density` the smallest density is chosen whose accuracy is at
-    most half a point, or one standard error of the best accuracy, below the best stage (of a target
-    that is no class, see `Target.allow_loss`). If the validation texts are a part of `table`, and
-    it has at most 20,000 texts, the chosen density is then fitted to all texts. There is no random
-    number except in the fixed split.
-
-    Args:
-      table: labelled texts.
-      options: the options of training; the options of networks must have their defaults.
-      validation: texts that choose the density; None splits off a part of `table`.
-      test: texts on which the model is evaluated; None evaluates it on the validation texts only.
-      say: called with each line of the progress report.
-      max_aside: the largest share of the lines in a source that may be set aside.
-      sample_weight: the weight of each line of `table` in the fit; None gives all the same weight.
-      kind: the kind of the model: "text" (a class), "labels", "regression" or "ordinal".
-      has_columns: True if the labels of "labels" are the numbers or names of the columns of an
-        array, so that a label 0 or 1 is a name.
-
-    Returns:
-      The fitted model with its report.
-
-    Raises:
-      ValueError: for data or options that cannot be used.
-    """
+    """Fits a lexicon to labelled texts, and measures it."""
     check_options(options, kind)
     check_share(max_aside)
     target_class = TARGET_OF[kind]
@@ -325,17 +289,7 @@ def train_lexicon(
 
 
 def _calibrate(lexicon: Gated, validation: TextPart, target: Target) -> tuple[Target, float, float]:
-    """Returns the target with thresholds that validation texts choose, and two temperatures.
-
-    Only a target of several labels has such thresholds; a target of another kind is returned
-    unchanged. The temperatures, by which logits are divided, are the temperature to use, which is
-    the fitted temperature or 1, and the fitted temperature.
-
-    Args:
-      lexicon: the fitted model.
-      validation: the validation texts and their targets.
-      target: the classes, labels, number or grades that the model predicts.
-    """
+    """Returns the target with thresholds that validation texts choose, and two temperatures."""
     readings = lexicon.read(validation.words)
     reader = lexicon.reader if isinstance(lexicon, WindowLexicon) else lexicon
     temperature, fitted = target.choose_temperature(
@@ -351,19 +305,7 @@ def _calibrate(lexicon: Gated, validation: TextPart, target: Target) -> tuple[Ta
 def _choose(
     parts: dict[str, TextPart], target: Target, head: Head, options: TextOptions
 ) -> tuple[Gated, Gated, list[Json], int]:
-    """Fits all stages, the lexicons of falling density, and chooses the stage of the model.
-
-    Args:
-      parts: the texts by purpose; "train" and "validation" are used.
-      target: the target of the texts.
-      head: the loss and the prediction of these targets.
-      options: the options, of which the density is used.
-
-    Returns:
-      The lexicon of the chosen stage; the lexicon of all words; for each stage a dict with
-      "density", "words" (the share of open words in the validation texts) and the metrics of the
-      target; and the position of the chosen stage, from 0.
-    """
+    """Fits all stages, the lexicons of falling density, and chooses the stage of the model."""
     train, held = parts["train"], parts["validation"]
     stages: list[Gated] = []
     curve: list[Json] = []
@@ -417,16 +359,7 @@ def choose_stage(scores: Sequence[float], allowed: float) -> int:
 def weigh_texts(
     corpus: Corpus, class_weight: str | None, sample_weight: np.ndarray | None
 ) -> np.ndarray | None:
-    """Returns the weight of each text, or None if all have the same weight.
-
-    The result is float64 [n].
-
-    Args:
-      corpus: the n training texts.
-      class_weight: "balanced" multiplies the weight of a text with n / (C n_c), where n_c is the
-        number of texts of its class among C classes; None does not.
-      sample_weight: float [lines], the weight of each line of the source; None is 1 for all.
-    """
+    """Returns the weight of each text, or None if all have the same weight."""
     if class_weight is None and sample_weight is None:
         return None
     weights = np.ones(len(corpus))
@@ -440,17 +373,6 @@ def weigh_texts(
 
 
 def _refit(part: TextPart, head: Head, options: TextOptions, density: float) -> tuple[Gated, Gated]:
-    """Fits the stages to all texts.
-
-    Args:
-      part: the texts and their targets.
-      head: the loss and the prediction for the targets.
-      options: the options of the fit.
-      density: the share of open words of the chosen stage, in (0, 1].
-
-    Returns:
-      The lexicon of this density, and the lexicon of all words.
-    """
     densities = [stage for stage in list_densities(options) if stage >= density]
     if options.model == WINDOW:
         densities = sorted({1.0, density}, reverse=True)
@@ -465,17 +387,7 @@ def _start_fit(
     densities: Sequence[float],
     room_for: Sequence[Sequence[str]] | None = None,
 ) -> Iterator[Gated]:
-    """Returns an iterator over the lexicons of falling densities, each fitted when it is asked for.
-
-    Args:
-      part: the texts and their targets.
-      head: the loss and the prediction for the targets.
-      options: the options, of which the name of the model, "lexicon" or "window", and the seed are
-        used.
-      densities: the shares of open words in (0, 1], falling.
-      room_for: texts of a later fit; the arrays of a window lexicon are padded to their sizes, so
-        that both fits run the same compiled program. None uses the sizes of `part`.
-    """
+    """Returns an iterator over the lexicons of falling densities, each fitted when it is asked for."""
     if options.model == WINDOW:
         assert isinstance(head, ClassHead)
         arguments = part.words, part.labels, head.num_classes, densities
@@ -488,7 +400,6 @@ def _start_fit(
 
 
 def _set_temperature(lexicon: Gated, temperature: float) -> Gated:
-    """Returns a copy of a lexicon whose logits are divided by `temperature`."""
     if isinstance(lexicon, WindowLexicon):
         reader = dataclasses.replace(lexicon.reader, temperature=temperature)
         return dataclasses.replace(lexicon, reader=reader)
@@ -496,11 +407,7 @@ def _set_temperature(lexicon: Gated, temperature: float) -> Gated:
 
 
 def list_densities(options: TextOptions) -> list[float]:
-    """Returns the densities, shares of open words or tokens, of the stages of the fit, falling.
-
-    If `options.density` is set it is the last of them. `options.model` is "window" for gates that
-    see the neighbours; then there are only two densities, 1 and this one.
-    """
+    """Returns the densities, shares of open words or tokens, of the stages of the fit, falling."""
     density = options.density
     if density is None:
         return list(DENSITIES)
@@ -517,18 +424,7 @@ def read_labelled(
     left_out: frozenset[Label] = frozenset(),
     splitter: Splitter = WITHOUT_UNITS,
 ) -> tuple[Corpus, list[str]]:
-    """Reads labelled texts into memory.
-
-    Args:
-      table: the texts.
-      classes: the possible labels; None uses the labels in the table.
-      max_aside: the largest share of the lines that may be set aside.
-      left_out: texts with these labels are left out.
-      splitter: splits texts into words, which decides the texts that have a word and are equal.
-
-    Returns:
-      A `Corpus` with the labels, without the numbers of words; and the list of the texts.
-    """
+    """Reads labelled texts into memory."""
     return _read_examples(Examples(table, classes, left_out), max_aside, splitter)
 
 
@@ -540,20 +436,7 @@ def read_targets(
     left_out: frozenset[Label],
     splitter: Splitter,
 ) -> tuple[Corpus, list[str]]:
-    """Reads texts with targets into memory.
-
-    Args:
-      table: the texts.
-      target_class: the subclass of `Target` for the task.
-      model_target: the target of the training texts; None if `table` has the training texts.
-      max_aside: the largest share of the lines that may be set aside.
-      left_out: texts with these labels are left out.
-      splitter: splits texts into words, which decides the texts that have a word and are equal.
-
-    Returns:
-      A `Corpus` without the numbers of words, and the list of the texts. The attribute `classes` of
-      the corpus has the different labels, for the task "labels" the different tuples of labels.
-    """
+    """Reads texts with targets into memory."""
     if target_class.kind not in WITHOUT_CLASSES:
         classes = None if model_target is None else model_target.classes
         return read_labelled(table, classes, max_aside, left_out, splitter)
@@ -564,17 +447,6 @@ def read_targets(
 def _read_examples(
     examples: Examples, max_aside: float, splitter: Splitter
 ) -> tuple[Corpus, list[str]]:
-    """Reads the texts of `examples` into memory.
-
-    Args:
-      examples: the records of a source, with a table that numbers their labels.
-      max_aside: the largest share of the lines that may be set aside.
-      splitter: splits texts into words, by which equal texts are found.
-
-    Returns:
-      A `Corpus` with the labels, and the list of the texts, with spaces in place of control
-      characters.
-    """
     texts: list[str] = []
     for record, (words,) in examples.read(lambda record: [splitter.split(record.inputs[0])]):
         examples.add(record, digest_parts(word.encode("utf-8", "surrogatepass") for word in words))
@@ -583,35 +455,14 @@ def _read_examples(
 
 
 def measure_lexicon(lexicon: Gated, part: TextPart, target: Target) -> Json:
-    """Returns a dict of the metrics and of the density of a lexicon on texts.
-
-    The metrics are those of `Target.measure`, such as "accuracy" and "macro_f1" for classes, "rmse"
-    for numbers and "mae" for grades. "density" is the share of open words.
-
-    Args:
-      lexicon: the lexicon.
-      part: the texts and their targets.
-      target: the target, which computes the metrics.
-    """
+    """Returns a dict of the metrics and of the density of a lexicon on texts."""
     readings = lexicon.read(part.words)
     metrics = target.measure(part.labels, readings, part.unknown)
     return {**metrics, "density": float(np.mean(np.concatenate(readings.is_open)))}
 
 
 def measure_baselines(train: TextPart, held: TextPart, num_classes: int, checked: str) -> Json:
-    """Trains two linear models, of words and of character n-grams, and returns their accuracies.
-
-    Args:
-      train: the training texts, with labels int [n], the positions of classes.
-      held: the texts on which the accuracies are measured.
-      num_classes: the number of classes.
-      checked: the name of these texts, "test" or "validation".
-
-    Returns:
-      {"baseline": {"kind", checked}, "character_baseline": {"kind", checked}}, with the solver as
-      "kind" and the accuracy under the name `checked`. The second dict is {} if the training texts
-      have too many characters.
-    """
+    """Trains two linear models, of words and of character n-grams, and returns their accuracies."""
     words = LinearBaseline().fit(train.words, train.labels, num_classes)
     accuracy = float(np.mean(words.probabilities(held.words).argmax(1) == held.labels))
     report: Json = {"baseline": {"kind": words.kind, checked: accuracy}, "character_baseline": {}}

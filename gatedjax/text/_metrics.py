@@ -88,18 +88,7 @@ def metrics_of(
     squares: np.ndarray,
     classes: Sequence[Label],
 ) -> Json:
-    """Computes `classification_metrics` of n texts without the whole matrix of probabilities.
-
-    Args:
-      labels, predicted: int [n], the true and the predicted classes, from 0.
-      truth, best: [n], the probabilities of the true class and of the predicted class.
-      squares: [n], the sums of the squares of all probabilities of a text.
-      classes: the names of the classes, in the order of their numbers.
-
-    Returns:
-      The dict that `classification_metrics` returns: n, accuracy, macro_f1, nll, brier, ece,
-      per_class, confusion and bins.
-    """
+    """Computes `classification_metrics` of n texts without the whole matrix of probabilities."""
     n = len(labels)
     scores = class_scores(labels, predicted, len(classes))
     # Each pair (true, predicted) is a number, so that a single count gives the whole matrix.
@@ -130,16 +119,7 @@ def metrics_of(
 
 
 def _bins(confidence: np.ndarray, correct: np.ndarray) -> list[Json]:
-    """Returns the 15 bins of the calibration; bin k is (k / 15, (k + 1) / 15].
-
-    Each bin is a dict with its limits "from" and "to", the number "n" of predictions in it, and
-    their means "confidence" and "accuracy", which are None if n is 0. Probabilities slightly above
-    1, which rounding may cause, are in the last bin.
-
-    Args:
-      confidence: float [n], the probability of the predicted class of each text.
-      correct: bool [n], True if the prediction is right.
-    """
+    """Returns the 15 bins of the calibration; bin k is (k / 15, (k + 1) / 15]."""
     edges = np.linspace(0, 1, _BINS + 1)
     place = np.clip(np.searchsorted(edges, confidence) - 1, 0, _BINS - 1)
     counts = np.bincount(place, minlength=_BINS)
@@ -160,17 +140,7 @@ def _bins(confidence: np.ndarray, correct: np.ndarray) -> list[Json]:
 
 
 def render_metrics(metrics: Json, unit: str = "texts") -> str:
-    """Formats metrics for a terminal: a line, a table by class, the confusion, the calibration.
-
-    Control characters in labels are replaced.
-
-    Args:
-      metrics: the dict that `classification_metrics` returns.
-      unit: the noun for the classified items, in the plural.
-
-    Returns:
-      The text, with several lines.
-    """
+    """Formats metrics for a terminal: a line, a table by class, the confusion, the calibration."""
     names = [str(entry["label"]) for entry in metrics["per_class"]]
     parts = [
         f"{metrics['n']} {unit}: accuracy {metrics['accuracy']:.4f}, macro F1 "
@@ -201,13 +171,7 @@ def render_metrics(metrics: Json, unit: str = "texts") -> str:
 
 
 def _confusion(names: Sequence[str], confusion: Sequence[Sequence[int]], unit: str) -> str:
-    """Formats the confusion matrix, or for many classes the most frequent confusions, as a table.
-
-    Args:
-      names: the names of the C classes.
-      confusion: [C, C], the number of items by true class (row) and predicted class (column).
-      unit: the noun for the items, in the plural.
-    """
+    """Formats the confusion matrix, or for many classes the most frequent confusions, as a table."""
     if len(names) <= _WIDEST:
         rows = [(name, *row) for name, row in zip(names, confusion, strict=True)]
         return render_table(("true \\ predicted", *names), rows)

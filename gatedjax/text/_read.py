@@ -100,10 +100,6 @@ def infer_task(
 
 
 def _ending(path: str | bytes) -> str:
-    """Returns the ending of a file, or of the file that is compressed in it, such as ".csv".
-
-    It is in lower case, and "" for a path without an ending.
-    """
     location = Path(os.fsdecode(path))
     inner = location.name
     # A folder may have any name, and a .zip file that does not exist has no members.
@@ -113,20 +109,6 @@ def _ending(path: str | bytes) -> str:
 
 
 def _form(data: object, encoding: str, split: str, header: tuple[str, ...] | None = None) -> Form:
-    """Opens data, and refuses names of columns for data that have no columns.
-
-    Args:
-      data: data in a form that `open_table` accepts.
-      encoding: encoding of the files.
-      split: the part of a data set by name, such as "train".
-      header: the names of the columns of a file without a header, or None.
-
-    Returns:
-      A `Form`, an object with a method `rows` that yields the values of each row.
-
-    Raises:
-      ValueError: if `header` is given for data without named columns.
-    """
     form = _open(data, encoding, split, header)
     if header is not None and not isinstance(form, Delimited | Workbook):
         raise ValueError(
@@ -137,16 +119,7 @@ def _form(data: object, encoding: str, split: str, header: tuple[str, ...] | Non
 
 
 def _open(data: object, encoding: str, split: str, header: tuple[str, ...] | None) -> Form:
-    """Chooses the `Form` that reads the data.
-
-    A `Form` is an object with a method `rows` that yields the values of each row.
-
-    Args:
-      data: data in a form that `open_table` accepts.
-      encoding: encoding of the files.
-      split: the part of a data set by name, such as "train".
-      header: the names of the columns of a file without a header, or None.
-    """
+    """Chooses the `Form` that reads the data."""
     check_encoding(encoding)
     if not isinstance(data, str | os.PathLike):
         is_table = hasattr(data, "schema") and hasattr(data, "to_batches")
@@ -192,10 +165,7 @@ def _open(data: object, encoding: str, split: str, header: tuple[str, ...] | Non
 
 
 def _describe_missing(location: str) -> str:
-    """Returns the message for the path `location`, which does not exist.
-
-    It suggests a similar name of the same folder, if there is any.
-    """
+    """Returns the message for the path `location`, which does not exist."""
     printed = clean(location[:200])
     path = Path(location)
     try:

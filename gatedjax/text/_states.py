@@ -212,11 +212,7 @@ def read_states(path: str | Path) -> States:
 
 
 def _load_array(path: Path, file: Any, name: str) -> np.ndarray:
-    """Returns the array `name` of an open .npz file; `path` is its path, for messages.
-
-    Raises:
-      ValueError: if the array is damaged or has Python objects.
-    """
+    """Returns the array `name` of an open .npz file; `path` is its path, for messages."""
     try:
         return np.asarray(file[name])
     except (ValueError, SyntaxError, zipfile.BadZipFile) as error:
@@ -233,17 +229,7 @@ def _load_array(path: Path, file: Any, name: str) -> np.ndarray:
 def check_encoded(
     results: Iterable[Any], name: str, texts: Sequence[str] | None = None
 ) -> Iterator[EncodedText]:
-    """Yields the checked tokens and vectors of each text.
-
-    Args:
-      results: for each text a pair of its T tokens and their vectors [T, D], of width D.
-      name: the name of the source, for messages.
-      texts: the texts, which messages quote; None quotes the number of the text.
-
-    Raises:
-      ValueError: for a text with another number of vectors than tokens, tokens that are no texts,
-        or vectors that are not finite numbers.
-    """
+    """Yields the checked tokens and vectors of each text."""
     for number, result in enumerate(results):
         text = f"text {number}" if texts is None else f"the text {texts[number]!r:.60}"
         if isinstance(result, str) or not hasattr(result, "__len__") or len(result) != 2:
@@ -285,15 +271,7 @@ def check_encoded(
 
 
 def collect_states(name: str, encoded: Iterable[EncodedText]) -> States:
-    """Collects the tokens and vectors of texts into the arrays of a `States`.
-
-    Args:
-      name: the name of the source, for messages.
-      encoded: the checked texts, in their order.
-
-    Raises:
-      ValueError: if no text has a token, or the widths of the vectors differ.
-    """
+    """Collects the tokens and vectors of texts into the arrays of a `States`."""
     tokens: list[str] = []
     vectors: list[np.ndarray] = []
     lengths = [0]
@@ -315,16 +293,7 @@ def collect_states(name: str, encoded: Iterable[EncodedText]) -> States:
 
 
 def encode_texts(encoder: Encoder, texts: Iterable[str]) -> Iterator[EncodedText]:
-    """Calls an encoder on a few texts at a time, and yields the checked results.
-
-    Args:
-      encoder: a function that maps a list of texts to a pair for each: its T tokens and their
-        vectors [T, D], of width D.
-      texts: the texts.
-
-    Raises:
-      ValueError: as `check_encoded`, or if the encoder gives another number of results than texts.
-    """
+    """Calls an encoder on a few texts at a time, and yields the checked results."""
     iterator = iter(texts)
     while part := list(itertools.islice(iterator, _CHUNK)):
         returned = encoder(part)
@@ -353,11 +322,7 @@ def check_encoder(encoder: Any) -> None:
 
 
 def sample_encoder(encoder: Encoder | None) -> Json | None:
-    """Returns the facts by which an encoder is compared when a model is loaded, or None for None.
-
-    The facts are a dict: "path", the import path of the function; "tokens", the tokens of a fixed
-    text; and "vectors", the first numbers of its first and its last vector.
-    """
+    """Returns the facts by which an encoder is compared when a model is loaded, or None for None."""
     if encoder is None:
         return None
     ((tokens, vectors),) = encode_texts(encoder, [_PROBE])
@@ -370,20 +335,7 @@ def sample_encoder(encoder: Encoder | None) -> Json | None:
 
 
 def compare_encoder(encoder: Encoder, facts: object, width: int) -> None:
-    """Checks that an encoder gives the vectors with which a model was trained.
-
-    Args:
-      encoder: a function that maps a list of texts to a pair for each: its T tokens and their
-        vectors [T, D], of width D.
-      facts: the dict of `sample_encoder` for the encoder of the training, with "path", "tokens" and
-        "vectors" of a fixed text; None if the model was trained with a file of states, and only the
-        width is compared.
-      width: the width of the vectors of the model.
-
-    Raises:
-      NeedsEncoder: if the tokens or vectors differ.
-      TypeError: if the encoder is not callable.
-    """
+    """Checks that an encoder gives the vectors with which a model was trained."""
     check_encoder(encoder)
     ((tokens, vectors),) = encode_texts(encoder, [_PROBE])
     if len(tokens) and vectors.shape[1] != width:
@@ -408,16 +360,7 @@ def compare_encoder(encoder: Encoder, facts: object, width: int) -> None:
 
 
 class NumberedTable:
-    """A table that counts its records while it is read, so that states are found by the number.
-
-    Empty lines do not count, because programs that write states skip them too.
-
-    Args:
-      table: an open table, which yields the records of a source.
-
-    Attributes:
-      place: the number of the record that was read last, from 0; -1 before the first.
-    """
+    """A table that counts its records while it is read, so that states are found by the number."""
 
     def __init__(self, table: Table) -> None:
         self._table, self.place = table, -1
@@ -443,18 +386,7 @@ class NumberedTable:
 def find_states(
     table: NumberedTable, source: str | Path | Sequence[Any] | None, encoder: Encoder | None
 ) -> States:
-    """Returns the states of all records of a table, in their order.
-
-    Args:
-      table: the texts.
-      source: the path of a file that `save_states` wrote, or a sequence of a pair (tokens, vectors
-        [T, D]) of T tokens of width D for each record; None encodes the texts.
-      encoder: the function that encodes texts, if there is no source, or None.
-
-    Raises:
-      ValueError: if the number of texts of the source is not that of the records, or the encoder or
-        the file cannot be used.
-    """
+    """Returns the states of all records of a table, in their order."""
     if source is None:
         assert encoder is not None
         texts: list[str] = []
@@ -477,15 +409,7 @@ def find_states(
 
 
 def open_states(source: str | Path | Sequence[Any]) -> States:
-    """Returns the states of a source.
-
-    Args:
-      source: the states, the path of a file that `save_states` wrote, or a sequence of a pair
-        (tokens, vectors [T, D]) for each text.
-
-    Raises:
-      FileNotFoundError, ValueError: if the file or the pairs cannot be used.
-    """
+    """Returns the states of a source."""
     if isinstance(source, States):
         return source
     if isinstance(source, str | Path):

@@ -29,11 +29,7 @@ _SHOWN = 12
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Record:
-    """A usable line of a table.
-
-    `inputs` is its text, or both texts of a pair; `label` is its label or None; `line` and `where`
-    are the line, from 1, and the name of the file.
-    """
+    """A usable line of a table."""
 
     line: int
     """The line where the record begins, from 1; for rows in memory the number of the row."""
@@ -47,13 +43,7 @@ class Record:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Aside:
-    """A line that cannot be used, and the reason.
-
-    Attributes:
-      where: the name of the file.
-      line: the number of the line, from 1.
-      reason: the reason.
-    """
+    """A line that cannot be used, and the reason."""
 
     where: str
     line: int
@@ -138,10 +128,7 @@ Cells = tuple[str, int, Sequence[object]]
 
 
 class Form(Protocol):
-    """A source of rows: a file of some format, or values in memory.
-
-    `rows` yields the values of each row in chosen columns, and `check` tests them beforehand.
-    """
+    """A source of rows: a file of some format, or values in memory."""
 
     @property
     def name(self) -> str:
@@ -152,35 +139,15 @@ class Form(Protocol):
         """The names of the columns; None if the columns have no names."""
 
     def check(self, columns: Columns) -> None:
-        """Raises ValueError if the columns cannot be read from this source.
-
-        It reads the header or the first rows. The error is raised if a column is missing, if there
-        is no row, or if the format does not have pairs of texts and `columns` names a pair.
-
-        Args:
-          columns: the names of the columns of the texts and of the label.
-        """
+        """Raises ValueError if the columns cannot be read from this source."""
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Yields all rows, from the first row on: each as `Cells` or, if unusable, as `Aside`.
-
-        `Cells` is a tuple (name of the source, number of the line from 1, values). The values are
-        those of the columns in `columns.wanted` (the texts, then the label), in this order. An
-        `Aside` has the reason why a row is unusable.
-        """
+        """Yields all rows, from the first row on: each as `Cells` or, if unusable, as `Aside`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Labelled texts, an iterable of `Record` and `Aside`.
-
-    A `Record` has the text, or both texts of a pair, and the label. Each pass reads the source
-    again, with a single record in memory. An `Aside` stands for a line that cannot be used.
-
-    Attributes:
-      form: the source of rows: a file of some format, or values in memory.
-      columns: the names of the columns that are read.
-    """
+    """Labelled texts, an iterable of `Record` and `Aside`."""
 
     form: Form
     columns: Columns
@@ -196,14 +163,7 @@ class Table:
 
 
 def _record(where: str, line: int, values: Sequence[object], columns: Columns) -> Record | Aside:
-    """Returns the record of a row of values, or an `Aside` with the reason why it is unusable.
-
-    Args:
-      where: the name of the source.
-      line: the number of the row, from 1.
-      values: the values of `columns.wanted`: the texts, then the label.
-      columns: the names of the columns of the texts and of the label.
-    """
+    """Returns the record of a row of values, or an `Aside` with the reason why it is unusable."""
     count = len(columns.inputs)
     try:
         inputs = tuple(map(_text, columns.inputs, values[:count]))
@@ -215,11 +175,6 @@ def _record(where: str, line: int, values: Sequence[object], columns: Columns) -
 
 
 def _read_labels(name: str, value: object) -> Label | Labels:
-    """Returns the label in a cell, or the tuple of its labels for a list of several labels.
-
-    `value` is the content of the cell, and `name` the name of its column, for messages. A list with
-    a single label is this label, and a label that is listed twice counts as one label.
-    """
     if not _is_list(value):
         return read_label(name, value)
     labels = _read_list(name, value)
@@ -229,13 +184,7 @@ def _read_labels(name: str, value: object) -> Label | Labels:
 
 
 def _read_any_labels(name: str, value: object) -> Labels:
-    """Returns the tuple of the labels in a cell: a list, a single label, or an empty text.
-
-    `name` is the name of the column, for messages, and `value` the content of the cell.
-
-    Raises:
-      ValueError: if the value is missing, because its labels may be unknown, or is no label.
-    """
+    """Returns the tuple of the labels in a cell: a list, a single label, or an empty text."""
     if not _is_list(value):
         return () if isinstance(value, str) and not value.strip() else (read_label(name, value),)
     cells = list(cast(Iterable[object], value))
@@ -249,11 +198,7 @@ def _read_any_labels(name: str, value: object) -> Labels:
 
 
 def is_zero_or_one(cells: Iterable[Any]) -> bool:
-    """Returns True if all cells of a row are the number 0 or 1, or a truth value.
-
-    `cells` are values of Python or NumPy. Such a row may be a row of an array of 0 and 1, with a
-    column for each label, in place of a list of labels.
-    """
+    """Returns True if all cells of a row are the number 0 or 1, or a truth value."""
     # The texts "0" and "1" are labels.
     plain = [cell.item() if getattr(cell, "ndim", None) == 0 else cell for cell in cells]
     return all(isinstance(cell, bool | int | float) and cell in (0, 1) for cell in plain)
@@ -277,13 +222,7 @@ def parse_number(label: Label) -> float:
 
 
 def _read_number(name: str, value: object) -> float:
-    """Returns the finite number in a cell, which may be a text such as "3.5".
-
-    `name` is the name of the column, for messages, and `value` the content of the cell.
-
-    Raises:
-      ValueError: if the value is missing, or is no finite number.
-    """
+    """Returns the finite number in a cell, which may be a text such as "3.5"."""
     label = read_label(name, value)
     # `float` would read true as 1.
     if isinstance(label, bool):
@@ -310,21 +249,13 @@ def _is_list(value: object) -> bool:
 
 
 def _read_list(name: str, value: object) -> Labels:
-    """Returns the different labels of the list `value`, as a tuple in the order of the list.
-
-    `name` is the name of the column of the list, for messages.
-    """
     labels = [read_label(name, item) for item in cast(Iterable[object], value)]
     # The types count too, because 1 equals True.
     return tuple({(type(label), label): label for label in labels}.values())
 
 
 def _text(name: str, value: object) -> str:
-    """Returns the text in a cell of the column `name`; bytes are decoded as UTF-8.
-
-    Raises:
-      ValueError: if `value` is missing, empty or not a text.
-    """
+    """Returns the text in a cell of the column `name`; bytes are decoded as UTF-8."""
     if isinstance(value, bytes):  # The texts of TFDS are bytes.
         value = value.decode("utf-8", "surrogateescape")
     # The two words are a reason in the report of lines that are set aside, which counts reasons.
@@ -378,14 +309,12 @@ def compose(text: str) -> str:
 
 
 def _missing(value: object) -> bool:
-    """Returns True for None, NaN, and the missing values of pandas, which cannot be compared."""
     if isinstance(value, float):
         return math.isnan(value)
     return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 def _describe_value(value: object) -> str:
-    """Returns the type of a value and the first 40 characters of its `repr`, for a message."""
     return f"{type(value).__name__} {printable(repr(value))[:40]}"
 
 
@@ -397,12 +326,7 @@ def _check_text(text: str) -> str:
 
 
 def fault(text: str, encoding: str) -> str | None:
-    """Returns a text with the reason why a text cannot be used, or None if it can.
-
-    Args:
-      text: the text; undecodable bytes are surrogates, see the error handler `surrogateescape`.
-      encoding: the encoding of the file, for the message.
-    """
+    """Returns a text with the reason why a text cannot be used, or None if it can."""
     if "\0" in text:
         return "NUL character"
     if not text.isascii():
@@ -442,18 +366,7 @@ def match_names(names: Sequence[str], columns: Columns) -> tuple[str, ...]:
 def check_names(
     where: str, names: Sequence[str], columns: Columns, *, header: bool = False
 ) -> None:
-    """Checks that the columns are among the names in a source.
-
-    Args:
-      where: name of the source, for messages.
-      names: the names in the source.
-      columns: the names of the columns of the texts and of the label that are to be read.
-      header: True if the names are the first line of a file, which may lack a header.
-
-    Raises:
-      ValueError: if a column is missing, a name occurs twice, or there are too many columns; the
-        message suggests options for the likely columns.
-    """
+    """Checks that the columns are among the names in a source."""
     if len(names) > MOST_COLUMNS:
         raise ValueError(
             f"{where}: a table must have at most {MOST_COLUMNS:,} columns, got {len(names):,}"
@@ -482,15 +395,7 @@ def check_names(
 
 
 def suggest(names: Sequence[str], columns: Columns) -> str:
-    """Returns options of the command line that select the likely columns, or "" if unclear.
-
-    An example is "--text review --label stars".
-
-    Args:
-      names: the names of the columns of the file.
-      columns: the names of the columns of the texts and of the label that were asked for, some of
-        which are missing.
-    """
+    """Returns options of the command line that select the likely columns, or "" if unclear."""
     unused = [name for name in names if name.strip() and name not in columns.wanted]
     assigned: dict[str, str] = {name: name for name in columns.wanted if name in names}
     roles = ("text",) if len(columns.inputs) == 1 else ("premise", "hypothesis")

@@ -23,11 +23,7 @@ _SPAN = re.compile(r"O|[BIESLUM]-.+")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TaggedRecord:
-    """A sentence with a tag for each word.
-
-    `words` and `tags` have the same length, but `tags` is empty if only words were read. `line` and
-    `where` are the line of the first word, from 1, and the name of the file.
-    """
+    """A sentence with a tag for each word."""
 
     line: int
     """The line of its first word, from 1."""
@@ -40,10 +36,7 @@ class TaggedRecord:
 
 
 class SentenceTable(Protocol):
-    """An iterable of `TaggedRecord` and `Aside`, which can be read several times.
-
-    An `Aside` with the reason stands for a sentence that cannot be used.
-    """
+    """An iterable of `TaggedRecord` and `Aside`, which can be read several times."""
 
     @property
     def name(self) -> str:
@@ -54,12 +47,7 @@ class SentenceTable(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Tags:
-    """The sentences of a file, an iterable of `TaggedRecord` and `Aside`.
-
-    Each pass reads the file again, with a single sentence in memory. `file` has the path and the
-    encoding. `word` and `tag` are the columns of the words and of the tags, from 0 or negative from
-    the end; without tags `tag` is None. `universal` is True for a .conllu file.
-    """
+    """The sentences of a file, an iterable of `TaggedRecord` and `Aside`."""
 
     file: TextFile
     word: int
@@ -114,17 +102,7 @@ class Tags:
             yield aside or TaggedRecord(first, tuple(words), tuple(tags), self.name)
 
     def _is_comment(self, text: str, first: int) -> bool | None:
-        """Returns True if a line is a comment, None if it may be a comment or a word, else False.
-
-        "#" may also be a word, and "#film" is a word. Before a sentence "# O" is the word "#" with
-        its tag if other lines with the same number of columns have the tag "O". "# newdoc" is a
-        comment if no line has the tag "newdoc". Tags rarely have small letters or begin with a
-        digit; for other texts, such as "# SYM", without a line with this tag, the result is None.
-
-        Args:
-          text: the line.
-          first: the number of the first line of the present sentence; 0 before a sentence.
-        """
+        """Returns True if a line is a comment, None if it may be a comment or a word, else False."""
         if self.universal:
             return text.startswith("#")
         if first or "\t" in text or not (text + " ").startswith("# "):
@@ -137,12 +115,6 @@ class Tags:
         return True if any(map(str.islower, last)) or last[0].isdigit() else None
 
     def _kind_of(self, fields: list[str]) -> tuple[int, str]:
-        """Returns the number of columns and the tag of a line, which is split into `fields`.
-
-        The tag is the value in the column of the tags, or without such a column in the last column.
-
-        The tag is "" if the line has only a word.
-        """
         column = -1 if self.tag is None else self.tag
         if len(fields) == 1 or not -len(fields) <= column < len(fields):
             return len(fields), ""
@@ -150,12 +122,7 @@ class Tags:
 
     @functools.cached_property
     def _tags_by_columns(self) -> dict[int, set[str]]:
-        """A dict from a number of columns to the set of tags in lines with so many columns.
-
-        Lines that may be comments are left out.
-
-        The whole file is read for them, but only if a line before a sentence begins with "# ".
-        """
+        """A dict from a number of columns to the set of tags in lines with so many columns."""
         tags: dict[int, set[str]] = {}
         inside = False
         for _, line in self.file.lines():
@@ -170,12 +137,7 @@ class Tags:
         return tags
 
     def _fault(self, fields: list[str], width: int) -> str | None:
-        """Returns the reason why a line cannot be used, or None.
-
-        Args:
-          fields: the columns of the line.
-          width: the number of columns of the first word of the sentence.
-        """
+        """Returns the reason why a line cannot be used, or None."""
         # All lines of a sentence must have as many columns, because a column of the tags that is
         # counted from the end would otherwise move.
         if len(fields) != width:
@@ -190,7 +152,6 @@ class Tags:
 
 
 def _fields(text: str) -> list[str]:
-    """Returns the columns of the line `text`, split at tabs, or without a tab at spaces."""
     return text.split("\t") if "\t" in text else _SPACES.split(text.strip(" \v\f"))
 
 
@@ -202,29 +163,7 @@ def open_tags(
     encoding: str = "utf-8",
     tagged: bool = True,
 ) -> Tags:
-    """Opens a file with a word in each line and an empty line after each sentence.
-
-    Columns are separated by tabs, or in a line without a tab by spaces. Lines with "-DOCSTART-" and
-    comments are skipped. A comment is in .conllu files a line that begins with "#", in other files
-    a line before a sentence that begins with "# ", unless "#" is a word there: then the line has as
-    many columns as other lines, and a tag that occurs in them.
-
-    Args:
-      path: path of the file, plain or compressed (.gz, .bz2, .xz, .zst, .zip).
-      word: column of the words, from 0; None reads the first column, in .conllu the second.
-      tag: column of the tags, negative from the end; None reads the last column, in .conllu the
-        fourth.
-      encoding: encoding of the file.
-      tagged: False reads only the words.
-
-    Returns:
-      An iterable of `TaggedRecord` (the words and the tags of a sentence), with an `Aside`, which
-      has the reason, for a sentence with a line that cannot be used.
-
-    Raises:
-      FileNotFoundError: if there is no such file.
-      ValueError: if the file is not a text file.
-    """
+    """Opens a file with a word in each line and an empty line after each sentence."""
     file = TextFile(Path(path), encoding)
     file.check()
     universal = inner_name(file.path).lower().endswith(".conllu")
@@ -235,12 +174,7 @@ def open_tags(
 
 @dataclasses.dataclass(frozen=True)
 class TagRows:
-    """Tagged sentences in memory.
-
-    Attributes:
-      rows: for each sentence a pair: the list of its words, and the list of their tags.
-      name: name of the data, for messages.
-    """
+    """Tagged sentences in memory."""
 
     rows: Sequence[Iterable[Sequence[str]]]
     name: str = "the data"

@@ -193,11 +193,7 @@ def choose_thresholds(probabilities: np.ndarray, targets: np.ndarray) -> tuple[f
 
 
 def _choose_threshold(probabilities: np.ndarray, targets: np.ndarray) -> float:
-    """Returns the threshold of the probabilities with the largest F1.
-
-    `probabilities`, [n], belong to a label, and `targets`, bool [n], are True where a text has it.
-    The threshold is in the middle between the least predicted and the next probability.
-    """
+    """Returns the threshold of the probabilities with the largest F1."""
     order = np.argsort(-probabilities, kind="stable")
     ranked = probabilities[order]
     # The entry k - 1 has the number of right texts if the first k texts are predicted.
@@ -212,11 +208,7 @@ def _choose_threshold(probabilities: np.ndarray, targets: np.ndarray) -> float:
 
 
 def render_label_table(metrics: Json) -> str:
-    """Formats the scores of each label, and sentences about unknown and missing labels.
-
-    `metrics` is the dict of `label_metrics`, of which "labels", "unknown" and "without_label" are
-    used. The sentences and the table are lines of a single string.
-    """
+    """Formats the scores of each label, and sentences about unknown and missing labels."""
     rows = [
         (
             str(entry["label"]),
@@ -238,11 +230,7 @@ def render_label_table(metrics: Json) -> str:
 
 
 def render_unknown(unknown: Sequence[Json]) -> str:
-    """Returns the sentence about labels that the model does not have.
-
-    `unknown` is the entry of this name of `label_metrics`: dicts with a "label" and its number "n"
-    of texts. Up to five labels are quoted.
-    """
+    """Returns the sentence about labels that the model does not have."""
     listing = ", ".join(f"{entry['label']!r} {entry['n']:,}" for entry in unknown[:5])
     remainder = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
     total = sum(entry["n"] for entry in unknown)
@@ -253,21 +241,15 @@ def render_unknown(unknown: Sequence[Json]) -> str:
 
 
 def render_grade_table(metrics: Json) -> str:
-    """Formats the counts of true and predicted grades as a table for a terminal.
-
-    `metrics` is the dict of `ordinal_metrics`, of which "grades" and "confusion" are used. A row
-    has the true grade, a column the predicted.
-    """
+    """Formats the counts of true and predicted grades as a table for a terminal."""
     names = [str(grade) for grade in metrics["grades"]]
     rows = [(name, *row) for name, row in zip(names, metrics["confusion"], strict=True)]
     return render_table(("true \\ predicted", *names), rows)
 
 
 def _divide(numbers: np.ndarray, by: np.ndarray) -> np.ndarray:
-    """Returns numbers / by for two arrays of the same shape, 0 where the divisor `by` is 0."""
     return np.where(by > 0, numbers / np.maximum(by, 1), 0.0)
 
 
 def _ratio(number: float, by: float) -> float:
-    """Returns number / by, or 0 if `by` is 0."""
     return float(number / by) if by else 0.0

@@ -93,11 +93,7 @@ class TargetExplanation:
         return target_page([self], clean(self.headline))
 
     def _list_rows(self) -> tuple[list[str], list[list[str]]]:
-        """Returns the names of the columns and the rows of the table of shares.
-
-        There are up to four columns, each with the name of a logit. A row has the word or pair and
-        its signed shares as text; the last rows are the bias and the sum.
-        """
+        """Returns the names of the columns and the rows of the table of shares."""
         # A text may have hundreds of labels, and a terminal has room for a few columns.
         shown = self.columns[:_MOST_SHARES]
         items = [
@@ -132,17 +128,7 @@ def count_decimals(parts: Sequence[float]) -> int:
 
 
 def target_page(explanations: Sequence[TargetExplanation], title: str) -> str:
-    """Makes an HTML page of explanations: a single file without scripts, in light and dark style.
-
-    Open words are underlined, closed words are struck through. Texts are escaped.
-
-    Args:
-      explanations: the explanations, in the order of the page.
-      title: title of the page.
-
-    Returns:
-      The text of the HTML file.
-    """
+    """Makes an HTML page of explanations: a single file without scripts, in light and dark style."""
     articles = "\n".join(_article(e, number) for number, e in enumerate(explanations, 1))
     page_title = printable(clean(title))
     body = f"""<main>
@@ -155,10 +141,7 @@ not read. The tables have the parts of the open words.</p>
 
 
 def _article(e: TargetExplanation, number: int) -> str:
-    """Returns the HTML of an explanation: its text with marked words, and the table of shares.
-
-    `e` is the explanation, and `number` its number on the page, from 1.
-    """
+    """Returns the HTML of an explanation: its text with marked words, and the table of shares."""
     names, rows = e._list_rows()
     columns = "".join(f'<th scope="col">For {_escape(name)}</th>' for name in names)
     cells = []

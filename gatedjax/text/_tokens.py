@@ -81,18 +81,7 @@ class Tokenizer:
     lowercase: bool = False
 
     def split(self, text: str, most: int | None = None) -> tuple[str, ...]:
-        """Splits a text into tokens.
-
-        Args:
-          text: the text.
-          most: largest number of tokens that are returned; None returns all.
-
-        Returns:
-          The tokens.
-
-        Raises:
-          ValueError: if a custom tokenizer returns a value that is not a sequence of texts.
-        """
+        """Splits a text into tokens."""
         if self.function is not None:
             return _check_tokens(self.function, text)[:most]
         text = self.prepare(text)
@@ -107,10 +96,7 @@ class Tokenizer:
         return tokens if self.units is None else tuple(self.units.split(tokens)[:most])
 
     def find(self, text: str) -> Sequence[str]:
-        """Returns the tokens of `split`, in which equal tokens may be two strings.
-
-        It is faster than `split`, for a caller that maps the tokens to other strings.
-        """
+        """Returns the tokens of `split`, in which equal tokens may be two strings."""
         if self.kind != "social":
             return self.split(text)
         tokens = find_social_tokens(self.prepare(text))
@@ -118,11 +104,7 @@ class Tokenizer:
         return tokens if self.units is None or text.isascii() else self.units.split(tokens)
 
     def prepare(self, text: str) -> str:
-        """Returns a text in the form in which it is split.
-
-        Invisible characters become spaces. For the kind "social" entities of HTML, such as "&amp;",
-        become characters, and with `lowercase` capitals become small letters.
-        """
+        """Returns a text in the form in which it is split."""
         # Entities come first, because an entity may stand for an invisible character.
         text = unescape(text) if self.kind == "social" else text
         # No invisible character is printable, and this test is faster than the search.
@@ -136,13 +118,7 @@ class Tokenizer:
         return self.kind if self.function is None else import_path(self.function) or "a function"
 
     def to_json(self) -> Json | None:
-        """Returns the tokenizer as a dict for JSON, or None for the tokenizer of old folders.
-
-        The dict has "kind". With learned units it also has "units", a dict from units to counts,
-        and "total", the sum of the counts; for "bpe" it has "pieces" and "lowercase"; for a
-        function "path", its import path or None, and "sample", its tokens of a fixed text. The old
-        tokenizer is "words" without learned units.
-        """
+        """Returns the tokenizer as a dict for JSON, or None for the tokenizer of old folders."""
         if self == Tokenizer():
             return None
         value: Json = {"kind": self.kind}
@@ -156,20 +132,7 @@ class Tokenizer:
 
     @classmethod
     def from_json(cls, value: object, function: Function | None = None) -> "Tokenizer":
-        """Returns the tokenizer that `to_json` described.
-
-        A function is never imported by its path, because a model folder of a stranger could name
-        any function. The caller passes it.
-
-        Args:
-          value: the result of `to_json`, a dict with "kind" and the data of this kind; None means
-            "words".
-          function: the function of a custom tokenizer.
-
-        Raises:
-          ValueError: if `value` is not such a result; if it needs a function and there is none; or
-            if the function gives other tokens than the function of the training.
-        """
+        """Returns the tokenizer that `to_json` described."""
         if not isinstance(value, dict | None):
             raise ValueError(f"tokens must be a JSON object, got {value!r:.80}")
         value = value or {"kind": "words"}
@@ -211,14 +174,7 @@ class Tokenizer:
 
 
 def learn_units(rule: Tokenizer, texts: Iterable[str]) -> Tokenizer:
-    """Returns a tokenizer with the units of scripts without spaces that are learned from texts.
-
-    Units are the frequent strings into which text in such a script is cut, in place of words.
-
-    Args:
-      rule: the tokenizer; words and social have units, and the other kinds are returned unchanged.
-      texts: the training texts.
-    """
+    """Returns a tokenizer with the units of scripts without spaces that are learned from texts."""
     if rule.kind not in _WITH_UNITS:
         return rule
     return dataclasses.replace(rule, units=Units.learn(map(rule.prepare, texts)))
@@ -262,11 +218,7 @@ class Splitter:
         ]
 
     def split_again(self, tokens: Iterable[str]) -> list[str]:
-        """Joins tokens by spaces, and splits the result again as a new text.
-
-        Pieces of a byte-pair encoding and the tokens of a function of a user are returned as they
-        are, because joined by spaces they are another text.
-        """
+        """Joins tokens by spaces, and splits the result again as a new text."""
         return self.split(" ".join(tokens)) if self.is_repeatable else list(tokens)
 
     @property
@@ -276,7 +228,6 @@ class Splitter:
 
     @functools.cached_property
     def _forms(self) -> "_Forms":
-        """The tokens that replace each token of the tokenizer, for all tokens so far."""
         return _Forms(self._settle_form)
 
     def _settle_form(self, token: str) -> list[str]:
@@ -296,12 +247,6 @@ class Splitter:
         return [token.lower() for token in tokens] if self.lowercase else list(tokens)
 
     def _settle(self, token: str, rounds: int) -> list[str]:
-        """Returns the parts of a token that do not change when they are split again.
-
-        Args:
-          token: the token.
-          rounds: how often parts are split again before parts that still change are left out.
-        """
         parts = self._split_once(token)
         if parts == [token]:
             return parts
@@ -310,12 +255,7 @@ class Splitter:
 
 
 class _Forms(dict[str, str]):
-    """Token -> the token that replaces it, which is computed when the token first occurs.
-
-    Attributes:
-      parts: the tokens that are replaced by none or several, and these. They are not keys of the
-        dict, whose value for them is the token itself.
-    """
+    """Token -> the token that replaces it, which is computed when the token first occurs."""
 
     def __init__(self, settle: Callable[[str], list[str]]) -> None:
         super().__init__()
@@ -353,18 +293,7 @@ def choose_tokenizer(
     *,
     lowercase: bool,
 ) -> Tokenizer:
-    """Returns the tokenizer of a training, before units of scripts without spaces are learned.
-
-    Args:
-      kind: "words" (the meaning of None), "social", "characters" or "bpe".
-      function: a function from a text to its tokens, or None.
-      texts: a function that returns the training texts, from which pieces of words are learned.
-      lowercase: True learns pieces without case.
-
-    Raises:
-      ValueError: for an unknown kind, for a function and a kind together, or if a package is
-        missing.
-    """
+    """Returns the tokenizer of a training, before units of scripts without spaces are learned."""
     if function is not None:
         return Tokenizer(CUSTOM, function=function)
     kind = "words" if kind is None else kind
@@ -381,12 +310,7 @@ def choose_tokenizer(
 
 
 def check_function(function: Any) -> None:
-    """Checks that a tokenizer of a user can be called and returns tokens.
-
-    Raises:
-      TypeError: if it cannot be called.
-      ValueError: if it returns no tokens for a sample text.
-    """
+    """Checks that a tokenizer of a user can be called and returns tokens."""
     if not callable(function):
         raise TypeError(
             "tokenizer must be a function from a text to a list of its tokens, got "

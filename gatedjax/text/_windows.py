@@ -58,10 +58,7 @@ def split_lengths(length: int, longest: int) -> list[int]:
 
 
 def split_words(words: tuple[str, ...], longest: int) -> list[tuple[str, ...]]:
-    """Returns the windows of a document, tuples of words of at most `longest` words.
-
-    `words` are the words of the document. The lengths of the windows differ by one at most.
-    """
+    """Returns the windows of a document, tuples of words of at most `longest` words."""
     ends = np.cumsum([0, *split_lengths(len(words), longest)]).tolist()
     return [words[begin:end] for begin, end in itertools.pairwise(ends)]
 

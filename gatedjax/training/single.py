@@ -56,26 +56,7 @@ from gatedjax.training.task import AnyTask, Batch, Carry, frozen_parameters
 
 
 class _Single:
-    """The arrays of a run, spread over the devices of a `Parallel`, and its compiled step.
-
-    It has the methods of the protocol `Engine`, which the training loop calls.
-
-    Args:
-      task: the task, a model with its loss (see `Task`).
-      tx: the Optax chain, a `GradientTransformation`.
-      data: the batches of training.
-      eval_data: the batches of an evaluation pass, or None.
-      config: the training options.
-      parallel: the devices.
-      initial: a `Restored` with the train state and the best parameters at the start.
-      rates: a `LearningRates`, which finds the learning rates in the state of the chain.
-      point: maps (params, opt_state) to the parameters to evaluate.
-
-    Attributes:
-      state: the train state on the devices.
-      best_params: the parameters of the best evaluation so far.
-      eval_data: the batches of an evaluation pass, or None.
-    """
+    """The arrays of a run, spread over the devices of a `Parallel`, and its compiled step."""
 
     def __init__(
         self,
@@ -103,15 +84,9 @@ class _Single:
             self.point, self.point_on_host = parallel.on_params(point), jax.jit(point)
 
     def batches(self, start: int) -> Iterator[list[Batch]]:
-        """Yields for each step, from `start` on, a list with its single batch, a dict of arrays."""
         return ([batch] for batch in self.data.read(start, self.config.num_steps))
 
     def advance(self, batches: list[Batch], running: list[int]) -> Metrics:
-        """Trains for a step, and returns the metrics of the step: a sum and a count by name.
-
-        `batches` has the single batch of the step, a dict of arrays. `running`, the numbers of the
-        runs that have not ended, is not used, because there is a single run.
-        """
         if self.parallel.is_one_device:
             batch = pad_rows(batches[0], self.parallel.accumulate)
             self.state, metrics = self.train_step(self.state, batch, self.seed_key)
@@ -121,12 +96,6 @@ class _Single:
         return self.parallel.local(metrics)
 
     def evaluate(self) -> tuple[list[dict[str, float]], bool]:
-        """Evaluates the present parameters on the evaluation data.
-
-        Returns:
-          A list with the dict of the metrics by name; and True if the evaluation was compiled by
-          this call.
-        """
         traces = self.parallel.traces
         params, state = self.point(self.state.params, self.state.opt_state), self.state.model_state
         metrics, _ = run_evaluation(
@@ -135,57 +104,28 @@ class _Single:
         return [metrics], self.parallel.traces > traces
 
     def learning_rates(self) -> dict[str, np.ndarray]:
-        """Returns the learning rates of the last update, scalar arrays by name.
-
-        The names are like "learning_rate"; the dict is empty if the optimizer stores no rate.
-        """
         return self.rates.read(self._without_devices(self.state.opt_state))
 
     def state_for_callbacks(self) -> TrainState:
-        """Returns the train state on the devices, without an axis over devices."""
         state = self._without_devices(dataclasses.replace(self.state, carry=None))
         return dataclasses.replace(state, carry=self.state.carry)
 
     def _without_devices(self, tree: Any) -> Any:
-        """Returns a tree of arrays without the first axis, that over devices, which "pmap" adds.
-
-        The part of the first device of the process is taken. With other kinds of parallelism `tree`
-        is returned unchanged.
-        """
         if self.parallel.kind != "pmap":
             return tree
         return jax.tree.map(lambda x: x.addressable_data(0).reshape(x.shape[1:]), tree)
 
     def data_state(self) -> Any:
-        """Returns the position in the training data for a checkpoint, as a JSON value.
-
-        It is None for data that are read by the number of a step.
-        """
         return self.data.state()
 
     def keep_best(self, numbers: list[int]) -> None:
-        """Stores the present parameters as the best ones, in the memory of the host.
-
-        `numbers`, the numbers of the runs, is not used, because there is a single run.
-        """
         params = self.point(self.state.params, self.state.opt_state)
         self.best_params = self.parallel.host(best_of(params, self.state.model_state))
 
     def fetch_carry(self) -> Carry:
-        """Returns the carried state of a `StatefulTask` as NumPy arrays; None for other tasks.
-
-        All processes must call it.
-        """
         return self.parallel.fetch_carry(self.state.carry, len(self.data.first["weight"]))
 
     def fetch(self, carry: Carry, records: list[Record]) -> tuple[TrainState, Params]:
-        """Returns the train state and the best parameters as NumPy arrays.
-
-        Args:
-          carry: the carried state, a tree of NumPy arrays or None, as from `fetch_carry`.
-          records: a list with the progress of the run. Before its first evaluation the best
-            parameters are the present ones.
-        """
         state = self.parallel.fetch(self.state, carry)
         if records[0].best_metrics:
             return state, self.best_params
@@ -193,18 +133,10 @@ class _Single:
         return state, best_of(params, state.model_state)
 
     def to_record(self, step: int, records: list[Record], pending: Metrics) -> Line:
-        """Returns the fields of the `Record` of the run as a dict, for the JSON of a checkpoint.
-
-        Args:
-          step: the number of steps so far, which is not used, because the record has it.
-          records: a list with the progress of the run; its `pending` is set.
-          pending: a sum and a count of each metric by name since the last line of metrics.jsonl.
-        """
         records[0].pending = to_json(pending)
         return dataclasses.asdict(records[0])
 
     def compilations(self) -> int:
-        """Returns the number of step functions that were compiled for this run so far."""
         return self.parallel.traces - self.traces_before
 
 
@@ -220,22 +152,7 @@ def _begin(
     eval_params: Callable[[Any, Any], Any] | None,
     params: Any,
 ) -> TrainingRun:
-    """Checks the arguments of `fit`, then restores the run or initialises it.
-
-    It returns a `TrainingRun`, the variables of the training loop, from which `train` starts.
-
-    Args:
-      task: the task to train.
-      data: the batches of training.
-      eval_data: the batches of an evaluation pass, or None.
-      work: the work folder with the training options.
-      settings: values that a checkpoint must share with the run, as a mapping or a dataclass.
-      metadata: values that are recorded and not compared, as a mapping or a dataclass.
-      parallel: the devices.
-      optimizer: an Optax transformation in place of the configured one, or None.
-      eval_params: maps (params, opt_state) to the parameters to evaluate; None for the default.
-      params: the parameters to start from; None starts from the result of `task.init`.
-    """
+    """Checks the arguments of `fit`, then restores the run or initialises it."""
     config, frozen = work.config, frozen_parameters(task)
     tx = make_optimizer(config.optimizer, config.num_steps, frozen=frozen)
     if optimizer is not None:
@@ -297,11 +214,6 @@ def _begin(
 def _describe_state(
     task: AnyTask, tx: optax.GradientTransformation, key: jax.Array, first: Batch, params: Any
 ) -> TrainState:
-    """Returns the shapes and dtypes of the train state before the first step.
-
-    The values of the batch `first` are known here, so that the checks of the task see them. The
-    arguments are those of `init_state`.
-    """
     state: TrainState = jax.eval_shape(
         lambda key, params: init_state(task, tx, key, first, params), key, params
     )
@@ -311,17 +223,7 @@ def _describe_state(
 def _make_init(
     task: AnyTask, tx: optax.GradientTransformation, first: Batch
 ) -> Callable[[jax.Array, Any], TrainState]:
-    """Returns a function of (key, params), compiled, that makes the first train state.
-
-    The first batch depends on the seed. It is an argument of the program, so that runs with other
-    seeds share the program. If the task computes with the values of the batch in Python, the batch
-    is a constant of the program.
-
-    Args:
-      task: the task, which initialises the parameters.
-      tx: the Optax chain.
-      first: a batch of training.
-    """
+    """Returns a function of (key, params), compiled, that makes the first train state."""
     with_batch = SharedProgram(
         lambda key, batch, params: init_state(task, tx, key, batch, params), None, "init"
     )
@@ -340,10 +242,6 @@ def _make_init(
 
 
 def _warn_of_other_batches(step: int) -> None:
-    """Warns that a run continues at `step` with other batches than an unbroken run.
-
-    `step` is the number of steps so far. The data were given with repeatable=False.
-    """
     warnings.warn(
         f"the run continues from step {step} with the next batches that train_data give, because "
         "repeatable=False: its result differs from that of an unbroken run, and examples may be "

@@ -9,15 +9,7 @@ from gatedjax.data.files._source import Quarantined
 
 
 class LineError(ValueError):
-    """Raised for a line that cannot be used.
-
-    Args:
-      reason: the message.
-      line: the line number (from 1) if an example has several lines; 0 if it is not known.
-
-    Attributes:
-      line: the argument.
-    """
+    """Raised for a line that cannot be used."""
 
     def __init__(self, reason: str, line: int = 0) -> None:
         super().__init__(reason)
@@ -26,14 +18,7 @@ class LineError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class FileRow:
-    """A well-formed item of a data set: a line, a block of lines, or a file.
-
-    Attributes:
-      index: position in the official part, from 0.
-      label: the class, 0 in sets without classes.
-      content: the result of the parser, for example the text or a parse tree.
-      file: the location of the text, a file or "FILE:LINE", if rows are not lines; else "".
-    """
+    """A well-formed item of a data set: a line, a block of lines, or a file."""
 
     index: int
     label: int
@@ -43,15 +28,7 @@ class FileRow:
 
 @dataclasses.dataclass(frozen=True)
 class FileRows:
-    """The well-formed and the malformed lines of an official part of a data set.
-
-    Attributes:
-      rows: a `FileRow` for each well-formed line, with its label and content, sorted by their
-        index.
-      quarantine: a `Quarantined` for each line that was set aside, with its number and the reason.
-      counted: the number of lines that the reader counted before parsing; None if it did not count.
-      note: a description of the text if it replaces the official text, else None.
-    """
+    """The well-formed and the malformed lines of an official part of a data set."""
 
     rows: tuple[FileRow, ...]
     quarantine: tuple[Quarantined, ...]
@@ -69,18 +46,12 @@ class FileRows:
         return len(self.rows) + len(self.quarantine)
 
     def first_aside(self) -> str:
-        """Returns the end of a message: ", first FILE:LINE: REASON" for the first line set aside.
-
-        It is "" if no line was set aside.
-        """
+        """Returns the end of a message: ", first FILE:LINE: REASON" for the first line set aside."""
         return f", first {self.quarantine[0]}" if self.quarantine else ""
 
 
 def decode(data: bytes, encoding: str = "utf-8") -> str:
-    """Returns the text of the bytes of a line or file.
-
-    Raises LineError for bytes that are invalid in the encoding, and for NUL characters.
-    """
+    """Returns the text of the bytes of a line or file."""
     # NUL is valid UTF-8, but in a text it is the sign of a damaged or binary file.
     if b"\0" in data:
         raise LineError("NUL character")
@@ -93,16 +64,7 @@ def decode(data: bytes, encoding: str = "utf-8") -> str:
 def read_lines(
     path: AnyPath, parse: Callable[[str], tuple[int, Any]], encoding: str = "utf-8"
 ) -> FileRows:
-    r"""Parses a file line by line; "\n" and "\r\n" end a line.
-
-    Args:
-      path: the file, plain or .gz.
-      parse: maps a line to (label, content); raises LineError for a malformed line.
-      encoding: encoding of the file.
-
-    Returns:
-      The well-formed lines as rows, and the malformed lines, set aside with the reason.
-    """
+    r"""Parses a file line by line; "\n" and "\r\n" end a line."""
     rows, quarantine = [], []
     lines = split_lines(path)
     for index, line in enumerate(lines):
@@ -116,10 +78,7 @@ def read_lines(
 
 
 def check_text(text: str) -> str:
-    """Returns `text`, a line, unchanged.
-
-    Raises LineError for an empty line, or a carriage return inside the line.
-    """
+    """Returns `text`, a line, unchanged."""
     if not text.strip():
         raise LineError("empty line")
     if "\r" in text:

@@ -14,11 +14,7 @@ SPLIT_SEED = 20_200_820
 def hold_out(
     declared: DataSet, rows: FileRows, fraction: float = HELD_OUT
 ) -> tuple[FileRows, FileRows]:
-    """Divides the rows of an official training part; returns (train rows, validation rows).
-
-    The division is `declared.hold_out` if the data set `declared` has it; else a random share
-    `fraction` of the rows is held out for validation, stratified by class, the same in all runs.
-    """
+    """Divides the rows of an official training part; returns (train rows, validation rows)."""
     labels = np.array([row.label for row in rows.rows], int)
     if declared.hold_out is None:
         parts = stratified_split(labels, fraction, seed=SPLIT_SEED)

@@ -34,17 +34,7 @@ _LINK = re.compile(rf"({_SITE})(?:[/?#](?:[!#-;=?-~]*[A-Za-z0-9_/=&%#+~-])?)?")
 def _social(
     is_ascii: bool, has_marks: bool, has_links: bool, has_names: bool, is_spaceless: bool
 ) -> re.Pattern[str]:
-    """Returns the pattern of a token, without the alternatives that a text cannot contain.
-
-    The pattern of an ASCII text without links and names takes a fifth of the time of the whole.
-
-    Args:
-      is_ascii: True for a text of ASCII characters.
-      has_marks: True for a text that may have combining marks or joiners.
-      has_links: True for a text that may have a link.
-      has_names: True for a text with "@" or "#".
-      is_spaceless: True for a text with characters of scripts without spaces.
-    """
+    """Returns the pattern of a token, without the alternatives that a text cannot contain."""
     marks = mark_ranges() if has_marks else ""
     other = rf"(?![{SPACELESS}])" if is_spaceless else ""
     letter = rf"[\w{marks}\u200c\u200d]" if marks else r"\w"
@@ -68,13 +58,11 @@ def _social(
 
 @functools.cache
 def _is_mark(character: str) -> bool:
-    """Returns True for a combining mark or a joiner; few characters occur and are remembered."""
     return character in "\u200c\u200d" or unicodedata.category(character)[0] == "M"
 
 
 @functools.cache
 def _character() -> re.Pattern[str]:
-    """Returns the pattern of a character with its accents, or of an emoji sequence."""
     return re.compile(
         rf"{_KEYCAP}|{EMOJI}|[^\s\u200c\u200d\ufe0e\ufe0f][{mark_ranges()}\u200c\u200d]*"
     )
@@ -156,12 +144,10 @@ def character_tokens(text: str, most: int | None = None) -> tuple[str, ...]:
 
 
 def _find_all(pattern: re.Pattern[str], text: str, most: int | None) -> list[str]:
-    """Returns the matches of a pattern in a text, at most `most`; None returns all."""
     if most is None:
         return pattern.findall(text)
     return [match[0] for match in itertools.islice(pattern.finditer(text), most)]
 
 
 def _intern(tokens: Iterable[str]) -> tuple[str, ...]:
-    """Returns tokens of which equal ones share a string: a corpus has more tokens than words."""
     return tuple(map(sys.intern, tokens))

@@ -5,17 +5,7 @@ from typing import NamedTuple
 
 
 class Kind(NamedTuple):
-    """A recurrence of `recurrence.cu`.
-
-    Attributes:
-      name: "lstm", "gru_after", "gru_before" or "rau".
-      code: the value of the macro KIND in the source.
-      early: the number of columns per hidden unit in the first recurrent product of a step, such as
-        4 for the gates of an LSTM.
-      late: the number of columns per hidden unit in the second product of a step, which needs the
-        first: 0 or 1.
-      saved: the number of values per hidden unit and step that the backward pass reads.
-    """
+    """A recurrence of `recurrence.cu`."""
 
     name: str
     code: int
@@ -41,13 +31,7 @@ KINDS = {
 
 
 class Card(NamedTuple):
-    """The properties of a GPU that decide about a plan.
-
-    Attributes:
-      name: the name of the card.
-      capability: the compute capability, such as (9, 0).
-      processors: the number of streaming multiprocessors.
-    """
+    """The properties of a GPU that decide about a plan."""
 
     name: str
     capability: tuple[int, int]
@@ -60,17 +44,7 @@ class Card(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The constants with which a kernel is compiled: its distribution over the card.
-
-    Attributes:
-      kind: the recurrence and its numbers of columns.
-      hidden: H, the hidden width.
-      cluster: the number of blocks that share the H units of some rows of the batch.
-      rows: rows of the batch per cluster.
-      split: the number of threads that share a unit in the forward pass.
-      back_split: the number of threads that share four units in the backward pass.
-      prefetch: the number of steps whose inputs are loaded ahead.
-    """
+    """The constants with which a kernel is compiled: its distribution over the card."""
 
     kind: Kind
     hidden: int
@@ -81,10 +55,7 @@ class Plan(NamedTuple):
     prefetch: int
 
     def threads(self, is_backward: bool) -> int:
-        """Returns the number of threads per block of the backward or of a forward kernel.
-
-        is_backward is True for the backward kernel.
-        """
+        """Returns the number of threads per block of the backward or of a forward kernel."""
         units = -(-self.hidden // self.cluster)
         count = -(-units // 4) * self.back_split if is_backward else units * self.split
         # A block consists of whole warps of 32 threads.
@@ -113,22 +84,7 @@ _MOST_THREADS = 1024  # of a block
 
 
 def choose_plan(kind: Kind, hidden: int, batch: int, directions: int, card: Card) -> Plan | None:
-    """Returns a plan that runs all rows at the same time, or None if the weights do not fit.
-
-    It has the smallest cluster, because barriers of larger clusters take longer, and then the
-    fewest rows per cluster, because the time of a step grows with them. If no plan runs all rows at
-    the same time, the plan with the fewest blocks is returned.
-
-    Args:
-      kind: the recurrence and its numbers of columns.
-      hidden: H, the hidden width.
-      batch: B, the rows of the batch.
-      directions: the number of independent recurrences over the same rows.
-      card: the GPU.
-
-    Returns:
-      A `Plan`: the numbers of blocks, rows and threads for which the kernels are compiled; or None.
-    """
+    """Returns a plan that runs all rows at the same time, or None if the weights do not fit."""
     clusters = CLUSTERS if card.has_clusters else (1,)
     shapes = itertools.product(clusters, ROWS)
     plans = [plan for shape in shapes if (plan := _fit(kind, hidden, *shape)) is not None]
@@ -139,13 +95,7 @@ def choose_plan(kind: Kind, hidden: int, batch: int, directions: int, card: Card
 
 
 def _fit(kind: Kind, hidden: int, cluster: int, rows: int) -> Plan | None:
-    """Returns the plan with the fewest threads per unit whose weights fit in registers, or None.
-
-    `kind` is the recurrence, hidden the width H, `cluster` the number of blocks that share the
-    units of some rows, and `rows` the number of these rows. The numbers of registers for the values
-    of a step were read from the reports of the compiler for all kinds and H from 64 to 256. At most
-    some 100 bytes of a thread are then in local memory.
-    """
+    """Returns the plan with the fewest threads per unit whose weights fit in registers, or None."""
     for split in SPLITS:
         for back_split in BACK_SPLITS:
             # A thread of each unit stores the new state into each block of the cluster.
@@ -170,7 +120,6 @@ def _fit(kind: Kind, hidden: int, cluster: int, rows: int) -> Plan | None:
 
 
 def _has_registers(threads: int, registers: int) -> bool:
-    """Returns True if each of the `threads` threads of a block can have `registers` registers."""
     if threads > _MOST_THREADS:
         return False
     # Registers are allocated for groups of four warps, in units of eight, and at most 255.
@@ -179,5 +128,4 @@ def _has_registers(threads: int, registers: int) -> bool:
 
 
 def _round_up(number: int, multiple: int) -> int:
-    """Returns the least multiple of `multiple` that is at least `number`."""
     return -(-number // multiple) * multiple
