@@ -31,7 +31,12 @@ _ARGUMENTS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvaluateOptions:
-    """Measures a model on labelled texts."""
+    """Measures a model on labelled texts.
+
+    It prints accuracy, macro F1, confusion, calibration, density and the gap between gate modes.
+    For a tagger it prints the accuracy of words and the F1 of spans, for several labels the F1, for
+    a number RMSE, MAE, R^2 and Spearman's correlation, and for grades MAE and quadratic kappa.
+    """
 
     model: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """The folder that `gatedjax train` wrote."""

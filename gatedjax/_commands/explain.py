@@ -17,7 +17,13 @@ from gatedjax._utils.write import check_place, write_atomic
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExplainOptions:
-    """Shows the words that a prediction rests on."""
+    """Shows the words that a prediction rests on.
+
+    For a lexicon it shows the open words with their exact parts in the score of each class; without
+    a text, the open words of each class with their counts. For a network it shows the words with
+    open gates, their attention, and the change of the prediction if a gate flips or a word is
+    removed.
+    """
 
     model: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """The folder that `gatedjax train` wrote."""

@@ -32,7 +32,18 @@ EMBEDDED = "polarity"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExploreOptions:
-    """Opens a page on this machine that shows the gates of a model."""
+    """Opens a page on this machine that shows the gates of a model.
+
+    The page shows the gate of each word, its attention, and how much its removal changes the
+    prediction. Press a word to force its gate. The page opens with a sentence of --file. For a
+    reader it shows the attention of each hop, for a translator the alignment, for a lexicon the
+    share of each word in each class or label, in the number or in the grade. For a model that was
+    trained with --states it shows the texts of such a file. No data leave the machine.
+
+    For example:
+    $ gatedjax explore model --file test.csv
+    $ gatedjax explore model --html page.html --text "a dull film"
+    """
 
     model: Annotated[Unset[Path], tyro.conf.Positional, tyro.conf.arg(metavar="[MODEL]")] = None
     """The folder that `gatedjax train` or `gatedjax export` wrote, or the work folder of a run."""

@@ -30,7 +30,11 @@ from gatedjax.training.identity import saved_description, saved_settings
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExportOptions:
-    """Saves the best parameters of a run in a folder."""
+    """Saves the best parameters of a run in a folder.
+
+    The folder also has the configuration and a model card. It has the vocabulary and the names of
+    the classes if the work folder has them.
+    """
 
     workdir: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="WORKDIR")]
     """The work folder of the run."""

@@ -22,7 +22,14 @@ _OWN = {"text": "--text", "label": "--label", "encoding": "--encoding"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Report:
-    """Measures the gates of a trained GA-Net, and estimators of gradients."""
+    """Measures the gates of a trained GA-Net, and estimators of gradients.
+
+    It measures loss and accuracy with all kinds of gates, including the exact expectation over all
+    patterns of the gates, and the bias and variance of gradient estimators at the parameters of the
+    network. It prints tables, and writes a figure and JSON.
+
+    Give exactly one of MODEL, --workdir and --toy.
+    """
 
     model: Annotated[Unset[Path], tyro.conf.Positional, tyro.conf.arg(metavar="[MODEL]")] = None
     """The folder that `gatedjax train` wrote. It needs --file."""

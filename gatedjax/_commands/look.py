@@ -27,7 +27,18 @@ _ARGUMENTS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LookOptions:
-    """Shows how `gatedjax train` would read labelled texts, without training."""
+    """Shows how `gatedjax train` would read labelled texts, without training.
+
+    It prints the model that would be trained, the columns, the classes with their numbers of texts,
+    the lengths, the scripts, the texts that occur more than once or with several labels, the lines
+    that cannot be used with the reasons, the tokens of the first text, and the sizes of training
+    and validation. The exit status is 1 if training would stop with an error.
+
+    For example:
+    $ gatedjax look reviews.csv
+    $ gatedjax look demo
+    $ gatedjax look posts.tsv --text body --label topic --tokens social
+    """
 
     data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
     """The labelled texts, as `gatedjax train` reads them."""

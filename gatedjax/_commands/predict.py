@@ -32,7 +32,18 @@ _SECONDS = 1.0
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PredictOptions:
-    """Predicts the classes of texts."""
+    """Predicts the classes of texts.
+
+    It writes a line of JSON for each text, with its label, its probability, the words with open
+    gates and the density, or with an error. For a tagger the line has words, tags and
+    probabilities, for several labels "labels" and "probabilities", and for a number "value". The
+    exit status is 1 if all lines have an error.
+
+    For example:
+    $ gatedjax predict model "a dull film"
+    $ gatedjax predict model --file in.csv --out out.jsonl
+    $ cat lines.txt | gatedjax predict model -
+    """
 
     model: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """The folder that `gatedjax train` wrote."""

@@ -161,7 +161,24 @@ class TrainingOptions(TrainConfig):
 
 @dataclasses.dataclass(kw_only=True)
 class TrainOptions(TextOptions, DataOptions):
-    """Trains a classifier of your texts, or a tagger, and writes it to a folder."""
+    """Trains a classifier of your texts, or a tagger, and writes it to a folder.
+
+    Labelled texts are a .csv, .tsv, .json, .jsonl, .xlsx or .parquet file with columns text and
+    label (or premise, hypothesis and label), a .txt file of fastText, a folder with a folder for
+    each class, or the name of a data set ("demo": generated sentences that are part of the program;
+    "trec", "tfds:NAME", "hf:NAME"). `gatedjax look DATA` shows how a file is read. A tagger learns
+    from a file with a word and its tag on each line and an empty line after each sentence: .conll,
+    .conllu, .iob or .bio. If the command was stopped, the same command continues.
+
+    For example:
+    $ gatedjax train demo --out model
+    $ gatedjax train reviews.csv --out model
+    $ gatedjax train reviews.csv --out model --test test.csv --density 0.2
+    $ gatedjax train words.conll --out tagger
+    $ gatedjax train news.jsonl --out model --task labels
+    $ gatedjax train prices.csv --out model --task regression --label price
+    $ gatedjax train --model ganet --help    (the options of a network)
+    """
 
     embeddings: Unset[Path] = None
     states: Unset[Path] = None

@@ -27,7 +27,17 @@ LONGEST_SAVE_S = 0.2
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VerifyOptions:
-    """Proves that a killed run continues with the same bits."""
+    """Proves that a killed run continues with the same bits.
+
+    It runs COMMAND once without interruption. Then it runs COMMAND again, kills it with SIGKILL at
+    random steps, half of them during a save, and restarts it after each kill. At the end it
+    compares digests of parameters, optimiser state, best parameters, data position, the next
+    batches, metrics and the record of the run. COMMAND must train with gatedjax.training.fit and
+    accept --workdir, which is added to it.
+
+    For example:
+    $ gatedjax verify-resume --kills 2 -- python train.py
+    """
 
     kills: int = 4
     """The number of kills."""
