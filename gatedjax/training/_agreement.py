@@ -55,7 +55,7 @@ def collect_shared_values(
 
 
 class Seen:
-    """Hashes of the batches that a process has trained on since the last comparison of processes."""
+    """Hashes of all arrays of the batches since the last comparison of the processes."""
 
     def __init__(self, step: int) -> None:
         self._first = step + 1
@@ -80,7 +80,7 @@ class Seen:
 
 
 def agree(values: dict[str, Any]) -> None:
-    """Checks that all processes have equal values; all processes must call it at the same point."""
+    """Raises ProcessMismatch on all processes unless their values are equal; all must call it."""
     # Each process compares the texts of all processes, so that all processes raise the error. If
     # only a single process raised it, the remaining processes would wait for it in the next
     # exchange without end.

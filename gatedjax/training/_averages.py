@@ -60,6 +60,7 @@ def params_ema(decay: float) -> optax.GradientTransformation:
 
 
 def _wide(dtype: Any) -> Any:
+    # The small steps of an average would round to 0 in bfloat16 and float16.
     is_narrow = jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 32
     return jnp.float32 if is_narrow else dtype
 

@@ -111,7 +111,7 @@ class _ByState:
 
 
 class _Once:
-    """Batches that can be read only once, or in another order each time."""
+    """Batches read only once, or in another order each time; only an iterator ends the run."""
 
     is_repeatable = False
 
@@ -161,7 +161,7 @@ def open_batches(train_data: Any, num_steps: int, repeatable: bool = True) -> Ba
 
 
 def first_batch(train_data: Any, num_steps: int) -> Batch:
-    """Returns the batch of step 0, a dict of arrays, after checking the data `train_data[step]`."""
+    """Returns the batch of step 0 of a lane, whose training data must be indexed by the step."""
     if not hasattr(train_data, "__getitem__"):
         raise TypeError(
             "train_data(seed) must give the batch of a step as data[step], got "

@@ -113,6 +113,7 @@ def check_batch(batch: Any, name: str) -> None:
 
 def iterate_batches(eval_data: Any, name: str = "eval_data") -> Iterator[Batch]:
     """Returns an iterator over the batches of an evaluation pass."""
+    # Many datasets of PyTorch return a batch for every index, so that Python would never end.
     if hasattr(eval_data, "__getitem__") and not hasattr(eval_data, "__iter__"):
         try:
             count = len(eval_data)
@@ -179,7 +180,7 @@ def _check_ratios(metrics: Any, source: str) -> None:
 
 
 def check_arrays(state: TrainState) -> None:
-    """Checks that a step can train the arrays of a train state and that a checkpoint can hold them."""
+    """Raises TypeError for arrays that a step cannot train or that a checkpoint cannot hold."""
     # The state of the optimiser may have PRNG keys, because `keys_as_data` converts them.
     named = named_leaves(dataclasses.replace(state, opt_state=None))
     for name, leaf in named.items():
@@ -206,7 +207,7 @@ def check_callbacks(callbacks: Any) -> tuple[Callable[..., None], ...]:
 
 
 def fit_params(params: Any, like: Any) -> Any:
-    """Returns initial parameters of the caller in the structure of the parameters of the task."""
+    """Returns the argument `params` of `fit` in the structure of `like`, after checking it."""
     # JAX stores float64 arrays of NumPy as float32 unless 64 bits are enabled.
     arrays = {}
     for name, leaf in named_leaves(jax.device_get(params)).items():
@@ -232,7 +233,7 @@ def fit_params(params: Any, like: Any) -> Any:
 def check_outputs(
     task: AnyTask, state: TrainState, batch: Batch, evaluation: Batch | None, best_metric: str
 ) -> frozenset[str]:
-    """Checks the results of the loss and of the evaluation of a task by their shapes and dtypes."""
+    """Checks loss and evaluation by tracing; returns the paths that the gradient does not reach."""
 
     def check(total: Any, metrics: Any, carry: Any, model_state: Any) -> None:
         if np.shape(total) != () or not np.issubdtype(total.dtype, np.inexact):

@@ -51,7 +51,7 @@ _NUM_DEVICES = re.compile(r"sdy\.mesh @.*|mhlo\.num_partitions = \d+")
 
 
 def array_digests(tree: Any) -> dict[str, str]:
-    """Returns a dict from the dotted path of each array in a tree to a text."""
+    """Returns dtype, shape and hash, "float32[3] 0f1e2d3c4b5a", of each array by its path."""
     # JAX would treat a mapping of another class than dict as a single leaf.
     leaves = jax.tree_util.tree_leaves_with_path(dict(tree) if isinstance(tree, Mapping) else tree)
     return {
@@ -66,14 +66,17 @@ def _array_digest(value: Any) -> str:
 
 
 def host_array(value: Any) -> np.ndarray:
-    """Returns the array `value` as a NumPy array."""
+    """Returns the array `value` as a NumPy array; PRNG keys become integers."""
     if isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
         value = jax.random.key_data(value)
     return np.asarray(jax.device_get(value))
 
 
 def program_digest(function: Callable[..., Any], *arguments: Any) -> str:
-    """Returns a hash of the program that JAX lowers a function to, and of the constants in it."""
+    """Returns a hash of the program that JAX lowers a function to, and of its constants. Processes
+    with the same code, packages and kind of device get the same hash. Python functions that the
+    program calls back are not part of it.
+    """
 
     def program(*arguments: Any) -> Any:
         return function(*arguments)
@@ -87,14 +90,15 @@ def program_digest(function: Callable[..., Any], *arguments: Any) -> str:
 
 
 def lowered_text(traced: Any) -> str:
-    """Returns the text (StableHLO) of the program that a traced function is lowered to."""
+    """Returns the text (StableHLO) of a lowered program, without large constants."""
     module: Any = traced.lower().compiler_ir()
     return str(module.operation.get_asm(large_elements_limit=_IN_TEXT))
 
 
 def compiled_digest(traced: Any) -> str | None:
-    """Returns a hash of a program with its constants and the trees of its results."""
+    """Returns a hash of program, constants and result trees; None if it calls Python functions."""
     text = lowered_text(traced)
+    # The text does not name the Python functions.
     if "callback" in text or traced.jaxpr.effects:
         return None
     return _hash_text(f"{text}{jax.tree.structure(traced.out_info)}", traced)
@@ -105,6 +109,7 @@ def _hash_text(text: str, traced: Any) -> str:
     numbers = {name: f"@{i}" for i, name in enumerate(_FUNCTION.findall(text))}
     text = _SYMBOL.sub(lambda symbol: numbers.get(symbol[1], symbol[0]), text)
     digest = hashlib.sha256(text.encode())
+    # A lowered program may have constants as arguments, of which its text has only the shapes.
     for constant in _constants(traced.jaxpr, set()):
         digest.update(_array_digest(constant).encode())
     return digest.hexdigest()
@@ -131,7 +136,7 @@ def run_digests(
     eval_data: Any,
     params: Any = None,
 ) -> dict[str, Any]:
-    """Returns digests of the task and of the data of a run."""
+    """Returns digests of a task's programs, of its first batches and of the software by name."""
     model_state = state.model_state
 
     def carry_of(batch: Batch) -> Any:
@@ -182,7 +187,9 @@ def _tree_digest(tree: Any) -> str:
 def compared_digests(
     settings: dict[str, Any], digests: dict[str, Any], *, is_repeatable: bool = True
 ) -> dict[str, Any]:
-    """Returns the part of `digests` that is compared when a run continues from a checkpoint."""
+    """Returns the digests that are compared when a run continues. A setting with the name of a
+    digest, such as "loss" or "train_data", is compared instead of it.
+    """
     of_first_batch = () if is_repeatable else ("train_data", "init")
     return {
         k: v
@@ -192,7 +199,7 @@ def compared_digests(
 
 
 def digest_or_none(name: str, function: Callable[..., Any], *arguments: Any) -> str | None:
-    """Returns a hash of the lowered program of a function, "program " and 16 hex digits."""
+    """Returns `program_digest`, or None with a RuntimeWarning if the function cannot be lowered."""
     try:
         return program_digest(function, *arguments)
     except Exception as error:  # the run goes on, because the step may still compile
@@ -207,7 +214,7 @@ def digest_or_none(name: str, function: Callable[..., Any], *arguments: Any) -> 
 
 
 def check_digests(saved: Any, current: dict[str, Any], where: Path) -> str | None:
-    """Checks that a checkpoint belongs to this task and these data."""
+    """Raises CheckpointMismatch for another task or data; returns a notice if versions differ."""
     saved = saved if isinstance(saved, dict) else {}
     lines, changed, reshaped = [], set(), set()
     for name in ("train_data", "eval_data"):

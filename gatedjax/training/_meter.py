@@ -41,10 +41,10 @@ def _sum(a: Metrics, b: Metrics) -> Metrics:
 class Update(NamedTuple):
     """An update that the device may have skipped."""
 
-    step: int
-    skipped: jax.Array
+    step: int  # the number of steps before the update
+    skipped: jax.Array  # 1.0 if skipped, with an axis over several runs
     running: list[int]
-    example_ids: list[Any]
+    example_ids: list[Any]  # per run an array [B], -1 for filler rows, or None
 
 
 def _first_ids(ids: list[int], most: int = 8) -> str:
@@ -67,7 +67,7 @@ class Interval:
     compiling: float = 0.0
     steps: int = 0
     tokens: int = 0
-    cells: int = 0
+    cells: int = 0  # tokens and padding
 
     def count(self, batch: Batch) -> None:
         """Adds a step: the number of real tokens, and of tokens and padding, in its batch."""
@@ -78,7 +78,7 @@ class Interval:
                 self.cells += math.prod(np.shape(batch[cells]))
 
     def speeds(self) -> dict[str, float]:
-        """Returns the speeds of the interval and its share of padding, by name."""
+        """Returns speeds, without the time of compilation, and the share of padding, by name."""
         # An interval may be shorter than the resolution of the clock, so the divisor has a lower
         # limit.
         seconds = max(time.perf_counter() - self.began - self.compiling, 1e-9)
@@ -99,6 +99,7 @@ class Meter:
         self, work: Workdir, records: list[Record], names: list[dict[str, float]], pending: Metrics
     ) -> None:
         self.records, self.names, self.pending = records, names, pending
+        # Only several runs have names for their lines, such as {"seed": 1}.
         self.alone = not names[0]
         self.interval = Interval()
         self._work = work
@@ -132,7 +133,7 @@ class Meter:
         self._work.write(line | self.names[number] | alone)
 
     def log(self, step: int, rates: dict[str, np.ndarray]) -> dict[str, float]:
-        """Writes a line of metrics.jsonl for each unfinished run, with the means of its metrics."""
+        """Writes the mean metrics of each unfinished run to metrics.jsonl, and empties the sums."""
         self.check_skipped()
         values = floats_of(self.pending)
         speeds = self.interval.speeds() if self.alone else {}
@@ -154,7 +155,7 @@ class Meter:
         return means
 
     def check_skipped(self) -> None:
-        """Writes a line of metrics.jsonl for each update that was skipped since the last call."""
+        """Writes a line for each skipped update; raises NonFiniteError after too many in a row."""
         updates, self._updates = self._updates, []
         # All flags are fetched in a single transfer, because each transfer waits for the device.
         flags = jax.device_get([update.skipped for update in updates])
@@ -167,7 +168,7 @@ class Meter:
                     record.skipped_in_a_row = 0
 
     def _report_skipped(self, number: int, record: Record, update: Update) -> None:
-        """Writes a line of metrics.jsonl about a skipped update of run `number`, from 0."""
+        """Writes a line of metrics.jsonl about a skipped update, or raises NonFiniteError."""
         step, limit = update.step + 1, self._work.config.max_skipped
         example_ids = update.example_ids[number]
         # Filler rows have the id -1 and belong to no example.

@@ -69,7 +69,7 @@ def as_auto_mesh(mesh: Mesh) -> Mesh:
 
 
 def param_shardings(params: Any, mesh: Mesh, rule: ParamRule) -> Any:
-    """Returns the sharding of each parameter."""
+    """Returns the sharding of each parameter; names in Linen's metadata come before the rule."""
 
     def place(path: Any, leaf: Any) -> Any:
         name = jax.tree_util.keystr(path, simple=True, separator="/")
@@ -83,7 +83,10 @@ def param_shardings(params: Any, mesh: Mesh, rule: ParamRule) -> Any:
 
 
 def opt_state_shardings(opt_state: Any, params: Any, shardings: Any, mesh: Mesh) -> Any:
-    """Returns the sharding of each array of an optimizer state."""
+    """Returns the sharding of each array of an optimizer state. An array whose path ends with that
+    of a parameter, like the moments of Adam, is split like it, perhaps after a first axis over past
+    updates; the others, such as counters, are copied to each device.
+    """
     placed = {
         _names(path): (leaf.shape, sharding.spec)
         for (path, leaf), sharding in zip(
@@ -142,7 +145,7 @@ def _spec_of_box(name: str, box: Any, mesh: Mesh) -> PartitionSpec:
 
 
 def as_entry(axes: tuple[str, ...]) -> Any:
-    """Returns mesh axes as an entry of a PartitionSpec."""
+    """Returns mesh axes as an entry of a PartitionSpec: None, a name or a tuple of names."""
     if len(axes) > 1:
         return axes
     return axes[0] if axes else None

@@ -18,7 +18,10 @@ _lock = threading.Lock()
 
 
 class SharedProgram:
-    """A compiled function that uses the program of an earlier equal function of the process."""
+    """A compiled function that uses the program of an earlier equal function of the process:
+    `jax.jit` would compile the steps of two runs twice. Shapes may change only in argument number
+    `batch`, and only functions with an equal `place` (devices, options of `jax.jit`) share.
+    """
 
     def __init__(
         self,
@@ -32,7 +35,6 @@ class SharedProgram:
         self._by_shape: dict[Hashable, Callable[..., Any]] = {}
 
     def __call__(self, *arguments: Any) -> Any:
-        """Returns the result of the function for these arguments, from its compiled program."""
         shape: Hashable = None
         if self._batch is not None:
             shape = tuple((k, np.shape(v)) for k, v in arguments[self._batch].items())

@@ -15,7 +15,9 @@ NAME = "learning_rate"
 
 
 class LearningRates:
-    """The learning rates in the last update of an optimizer."""
+    """The learning rates in the last update of an optimizer, read from its state or, for a
+    schedule, computed from the count there. A constant rate outside the state is not found.
+    """
 
     def __init__(
         self, tx: optax.GradientTransformation, config: OptimizerConfig | None, num_steps: int
@@ -30,7 +32,7 @@ class LearningRates:
             self._constant = rate
 
     def read(self, opt_state: Any) -> dict[str, np.ndarray]:
-        """Returns the rates of the last update by name, {} if the optimizer has none."""
+        """Returns the rates by name, "learning_rate_GROUP" for the groups of `optax.partition`."""
         if self._constant is not None:
             return {NAME: np.asarray(self._constant)}
         if self._schedule is not None:
@@ -69,6 +71,7 @@ def _group(path: tuple[Any, ...]) -> str | None:
 
 
 def _scheduled_rate(tx: optax.GradientTransformation) -> Callable[[Any], Any] | None:
+    # No state of Optax has the schedule, only the functions of the update do.
     found = {id(schedule): schedule for schedule in _closed_over(tx, set())}
     return next(iter(found.values())) if len(found) == 1 else None
 

@@ -34,7 +34,9 @@ _CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "remat2"
 def unreached_parameters(
     task: Any, state: Any, batch: Batch, check: Callable[..., None] | None = None
 ) -> frozenset[str]:
-    """Returns the paths of parameters with a gradient of 0 for all inputs, as "embed/kernel"."""
+    """Returns the paths of parameters with a gradient of 0 for all inputs, as "embed/kernel". A
+    gradient that is 0 only for some inputs, as behind a closed gate, does not count.
+    """
 
     def loss(params: Any, batch: Batch, rngs: Any, carry: Any, model_state: Any) -> Any:
         results = call_loss(task, params, batch, rngs, carry, model_state)
@@ -53,7 +55,7 @@ def unreached_parameters(
 
 @dataclasses.dataclass
 class Reach:
-    """The parameters that no gradient has reached at any step of a run so far."""
+    """The parameters that no gradient has reached so far, without those frozen on purpose."""
 
     task: Any
     state: Any
@@ -76,7 +78,7 @@ class Reach:
         return cls(task, state, frozenset(unreached)) if unreached and is_new else None
 
     def look(self, batch: Batch) -> None:
-        """Removes the parameters that the gradient of `batch` reaches from the attribute `paths`."""
+        """Removes the parameters that the gradient reaches; called for each new shape."""
         if self.paths:
             self.paths &= unreached_parameters(self.task, self.state, batch)
 
@@ -102,7 +104,7 @@ def _by_path(params: Any) -> dict[str, Any]:
 
 
 def _not_updated(tx: optax.GradientTransformation, state: Any) -> set[str]:
-    """Returns the paths of the parameters that an optimiser does not update."""
+    """Returns the paths of the parameters whose update is 0, or the unchanged gradient."""
 
     def update(grads: Any, params: Any, opt_state: Any) -> Any:
         # Some optimisers require a value. It does not change which parameters are updated.
@@ -167,7 +169,7 @@ def _inner(program: Any, zero: list[bool]) -> list[bool]:
 
 
 def _scan_results(equation: Any, zero: list[bool]) -> list[bool]:
-    """Returns for each result of a `jax.lax.scan` True if it must be 0."""
+    """Returns for each result of a scan True if it must be 0: a carry begins with 0 and stays 0."""
     consts, carried = count_scan_operands(equation)
     # A carry may become nonzero only in a later iteration, so the body is searched until the carry
     # that is known to be 0 does not shrink any more.

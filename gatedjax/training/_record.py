@@ -15,12 +15,13 @@ class Record:
     """The progress of a run. A checkpoint stores it as JSON, without loss of precision."""
 
     step: int = 0
-    best_step: int = 0
+    best_step: int = 0  # 0 before the first evaluation
     best_metrics: dict[str, float] = dataclasses.field(default_factory=dict)
-    without_improvement: int = 0
+    without_improvement: int = 0  # evaluations since the best one
     skipped_in_a_row: int = 0
     finished: Literal["done", "early"] | None = None
     history: list[dict[str, float]] = dataclasses.field(default_factory=list)
+    # [sum, count] of each metric since the last line of the log, float32, which JSON stores exactly
     pending: dict[str, list[float]] = dataclasses.field(default_factory=dict)
 
     @classmethod

@@ -31,10 +31,10 @@ from gatedjax.training.step import TrainState, best_of
 class Restored:
     """The contents of a checkpoint. All arrays are NumPy arrays."""
 
-    run: dict[str, Any]
+    run: dict[str, Any]  # a `Record`, or {"lanes": several, "step": ..., "pending": ...}
     state: TrainState
     best: Params
-    data: Any = None
+    data: Any = None  # the position in the training data, see `Batches.state`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +58,7 @@ def records_of(saved: Sequence[dict[str, Any]], step: int, config: TrainConfig) 
 
 
 def restore_everywhere(work: Workdir, shared: Shared, like: TrainState) -> Restored | None:
-    """Calls `restore_or_begin` in process 0 and sends the result to the other processes."""
+    """Calls `restore_or_begin` in process 0 and sends its result, so no shared disk is needed."""
     if not work.several:
         return restore_or_begin(work, shared, like)
     from jax.experimental import multihost_utils
@@ -89,7 +89,7 @@ def restore_everywhere(work: Workdir, shared: Shared, like: TrainState) -> Resto
 
 
 def restore_or_begin(work: Workdir, shared: Shared, like: TrainState) -> Restored | None:
-    """Locks the workdir and reads its newest checkpoint."""
+    """Locks the workdir and reads its newest checkpoint, or writes config.json for a new run."""
     config, settings, path = work.config, shared.settings, work.path
     if path is None or work.store is None:
         work.begin_without_files()
@@ -156,6 +156,7 @@ def restore_newest(
                 check_run(run, step, state.step)
             except ValueError as error:
                 raise CheckpointDamaged(store.folder(step), [f"record: {error}"]) from None
+            # Names of arrays, compared above, are the clearer message if the network differs.
             check_program(saved)
         # A mismatch is a ValueError too, but no sign of damage: older checkpoints of the folder
         # would not fit either.

@@ -34,12 +34,12 @@ def is_run(workdir: Path) -> bool:
 
 
 def foreign_files(workdir: Path) -> list[str]:
-    """Returns the sorted names of all entries of a `workdir` that is not the folder of a run."""
+    """Returns the entries of a folder that has no lock file of a run; [] if it has one."""
     return [] if not workdir.is_dir() or is_run(workdir) else sorted(os.listdir(workdir))
 
 
 def check_workdir(workdir: Path, names: Sequence[str] = _OF_FIT) -> None:
-    """Checks that a run in a folder would not overwrite files of another origin."""
+    """Raises FileExistsError if a run in this folder would overwrite files that no run wrote."""
     if is_run(workdir) or (workdir / "checkpoints").is_dir():
         return
     if foreign := [name for name in names if os.path.lexists(workdir / name)]:
@@ -56,7 +56,7 @@ def mark_run(workdir: Path) -> None:
 
 
 def remove_run(workdir: Path, locks: tuple[str, ...] = (LOCK, TRAIN_LOCK)) -> list[str]:
-    """Removes the files of a run from its work folder, and the folder if it is then empty."""
+    """Removes the files of a run, and its folder if empty; returns the names of other files."""
     if not workdir.is_dir():
         return []
     if foreign := foreign_files(workdir):

@@ -28,6 +28,8 @@ class Signals:
             ear, self._bell = socket.socketpair()
             # `set_wakeup_fd` requires a socket that does not block.
             self._bell.setblocking(False)
+            # Python runs handlers only between two instructions of the main thread, which may wait
+            # minutes for a compilation or a device; so a thread calls `on_first`.
             self._listener = threading.Thread(target=self._listen, args=(ear,), daemon=True)
             self._listener.start()
             self._old_bell = signal.set_wakeup_fd(self._bell.fileno(), warn_on_full_buffer=False)

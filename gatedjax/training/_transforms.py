@@ -109,7 +109,7 @@ def is_key(leaf: Any) -> bool:
 
 
 def keys_as_data(tx: optax.GradientTransformation) -> optax.GradientTransformation:
-    """Returns a transformation that stores the PRNG keys in its state as arrays of integers."""
+    """Returns a transformation that stores PRNG keys as integers, as NumPy has no typed keys."""
 
     def data(tree: Any) -> Any:
         return jax.tree.map(lambda x: jax.random.key_data(x) if is_key(x) else x, tree)

@@ -31,7 +31,7 @@ NEXT_BATCHES = 3
 
 
 def note_resume(step: int) -> None:
-    """Appends the step from which a run continues to a file."""
+    """Appends the step from which a run continues to the file in GATEDJAX_RESUMES, if it is set."""
     target = os.environ.get(RESUMES)
     if target:
         with open(target, "a", encoding="utf-8") as file:
@@ -39,7 +39,7 @@ def note_resume(step: int) -> None:
 
 
 def add_kill(on_event: Callable[[str, int], None] | None) -> Callable[[str, int], None]:
-    """Returns the callback `on_event`, extended to kill this process at an event."""
+    """Returns `on_event`, extended to kill this process at the moment in GATEDJAX_KILL_AT."""
     moment = os.environ.get(KILL_AT)
     if not moment:
         return on_event or (lambda name, step: None)
@@ -64,7 +64,7 @@ def add_kill(on_event: Callable[[str, int], None] | None) -> Callable[[str, int]
 
 
 def tree_digests(tree: Any) -> dict[str, str]:
-    """Returns a dict from the dotted name of each array of a tree to its SHA-256."""
+    """Returns the SHA-256 (dtype, shape and bytes) of each array of a tree by its dotted name."""
     return {name: leaf_hash(np.asarray(leaf)) for name, leaf in named_leaves(tree).items()}
 
 
@@ -80,7 +80,7 @@ def _metric_lines(path: Path) -> list[dict[str, Any]]:
 def write_digests(
     state: Any, best: Any, record: Any, batches: Iterator[Any], workdir: Path | None
 ) -> None:
-    """Appends digests of the end of a run to the file in the variable GATEDJAX_DIGESTS."""
+    """Appends digests of the end of a run to the file in GATEDJAX_DIGESTS, if it is set."""
     target = os.environ.get(DIGESTS)
     if not target:
         return

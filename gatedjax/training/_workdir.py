@@ -47,7 +47,10 @@ def _refuse_files(config: TrainConfig) -> None:
 
 
 class Workdir:
-    """The work folder of a run, with its log, its checkpoints and its progress display."""
+    """The work folder of a run, with its log, its checkpoints and its progress display; at the end
+    of its block all saves are complete. No file is written before `take`, so that all checks come
+    first. With several processes only process 0 writes.
+    """
 
     def __init__(
         self,
@@ -107,7 +110,7 @@ class Workdir:
                 self._lock.release()
 
     def take(self) -> MetricsLog:
-        """Creates and locks the folder, and returns its metrics.jsonl."""
+        """Creates and locks the folder; `begin` of the returned log comes before its first line."""
         assert self.path is not None, "a run without a folder has no log"
         self._is_open = True
         self.path.mkdir(parents=True, exist_ok=True)
@@ -140,7 +143,7 @@ class Workdir:
         self.view.notice(f"stopping {when}; again to stop now")
 
     def write(self, line: Line) -> None:
-        """Appends a line, a dict of JSON values, to metrics.jsonl."""
+        """Appends a line with "step" and "split" to metrics.jsonl, `on_log` and TensorBoard."""
         if not self._is_open:
             return
         if self._log is not None:
@@ -181,7 +184,7 @@ class Workdir:
 
 
 class Profile:
-    """A profiler trace in WORKDIR/profile, if `profile_steps` in the training options is above 0."""
+    """A profiler trace in WORKDIR/profile, if the training option `profile_steps` is above 0."""
 
     def __init__(self, work: Workdir) -> None:
         self._work, self._folder = work, Path(work.path or "") / "profile"

@@ -533,6 +533,7 @@ def _other_codecs(folder: Path) -> list[str]:
         if file == "zarr.json":
             wrong.append(f"{name}: stored as zarr 3")
         elif file == ".zarray":
+            # Another codec unpacks a chunk completely, up to 2 GB, before its size is checked.
             codec = json.loads(store.read(key).result().value).get("compressor")
             if codec is not None and codec.get("id") != "zstd":
                 wrong.append(f"{name}: packed by {codec.get('id')!r}")

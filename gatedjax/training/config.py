@@ -172,7 +172,7 @@ class TrainConfig:
 
 
 def mode_of(best_metric: str, best_mode: str) -> str:
-    """Returns "max" if larger values of a metric are better, "min" if smaller values are."""
+    """Returns "max" or "min", the better values of a metric; "auto" depends on its name."""
     if best_mode != "auto":
         return best_mode
     return "min" if any(word in best_metric.lower() for word in _FALLING) else "max"

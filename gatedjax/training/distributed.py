@@ -157,7 +157,7 @@ def is_main() -> bool:
 
 
 def broadcast_json(text: str) -> str:
-    """Returns the `text` of process 0 in all processes."""
+    """Returns the `text` of process 0 in all processes, which must call it at the same point."""
     from jax.experimental import multihost_utils
 
     data = np.frombuffer(text.encode(), np.uint8) if is_main() else np.zeros(0, np.uint8)
@@ -169,7 +169,7 @@ def broadcast_json(text: str) -> str:
 
 
 def gather_text(text: str) -> list[str]:
-    """Returns a list of the `text` of each process, in the order of the process numbers."""
+    """Returns the `text` of each process in all processes, which must call it at the same point."""
     from jax.experimental import multihost_utils
 
     raw = text.encode()
@@ -186,7 +186,7 @@ def gather_text(text: str) -> list[str]:
 
 
 def max_over_processes(number: int) -> int:
-    """Returns the largest `number` of all processes, in all processes."""
+    """Returns the largest `number` of all processes, which must call it at the same point."""
     if jax.process_count() == 1:
         return number
     from jax.experimental import multihost_utils

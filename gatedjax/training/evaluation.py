@@ -24,7 +24,10 @@ def run_evaluation(
     *,
     predicts: bool = True,
 ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-    """Computes the metrics of a pass over data, and collects the predictions for the real rows."""
+    """Returns the metrics of a pass over data, with those of `task.summarise`, and the predictions
+    for the real rows (weight above 0). With predicts=False predictions are fetched only for
+    `task.summarise`.
+    """
     step, collects = parallel.eval_step(task), predicts or has_summary(task)
     metrics: Metrics = {}
     rows: dict[str, list[np.ndarray]] = {}

@@ -45,7 +45,9 @@ class CheckpointMismatch(ValueError):
 def settings_of(
     source: object, config: TrainConfig, optimizer: str | None = None
 ) -> dict[str, Any]:
-    """Returns the settings that a checkpoint must share with a run, nested dicts of JSON values."""
+    """Returns the settings that a checkpoint must share with a run: the entries of `source`, which
+    may replace training options in "train", and the digest of an optimizer that is passed to `fit`.
+    """
     settings = _mapping("settings", source)
     train = to_json_values(config) | _mapping("settings['train']", settings.get("train", {}))
     if optimizer is not None:
@@ -81,7 +83,7 @@ def saved_settings(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def without_programs(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the JSON record of a checkpoint, a dict, without the digests of its programs."""
+    """Returns the JSON record of a checkpoint without the digests of its programs."""
     digests = record.get("digests")
     if isinstance(digests, dict):
         programs = ("init", "loss", "evaluate")
@@ -98,7 +100,9 @@ def saved_description(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def program_of(tx: optax.GradientTransformation, params: Any) -> str:
-    """Returns a digest of the lowered `init` and `update` of an Optax transformation."""
+    """Returns a digest of the lowered `init` and `update` of an Optax transformation. Two with the
+    same digest compute the same updates; it may depend on the versions of JAX and Optax.
+    """
     state = jax.eval_shape(tx.init, params)
     # This stands for the loss. It is in the digest only if the optimizer uses value or value_fn.
     loss = lambda params: optax.tree.norm(params, squared=True)  # noqa: E731
@@ -137,7 +141,7 @@ def check_settings(
     same_length: bool = False,
     metadata: Mapping[str, Any] | None = None,
 ) -> None:
-    """Compares the settings of a checkpoint with the settings of a run."""
+    """Raises CheckpointMismatch, with all differences, if settings of checkpoint and run differ."""
     free = {f"train.{name}" for name in _FREE if not (same_length and name == "num_steps")}
     old, new = flatten(saved), flatten(current)
     # The run of an older version had the default of an option that was added since.
@@ -178,7 +182,7 @@ def check_settings(
 
 
 def named_leaves(tree: Any) -> dict[str, Any]:
-    """Returns a dict from a dotted name, such as "opt_state.0.mu.kernel", to each leaf of a tree."""
+    """Returns each leaf of a tree by its dotted name, such as "opt_state.0.mu.kernel"."""
     flat, _ = jax.tree_util.tree_flatten_with_path(tree)
     named: dict[str, Any] = {}
     for path, leaf in flat:
@@ -212,7 +216,7 @@ def differences(saved: Mapping[str, str], current: Mapping[str, str]) -> list[st
 
 
 def check_leaves(saved: Mapping[str, str], current: Mapping[str, str], where: Path) -> None:
-    """Compares the arrays of a checkpoint with the arrays of a network."""
+    """Raises CheckpointMismatch, with all differences, if arrays of network and file differ."""
     lines = differences(saved, current)
     if lines:
         raise CheckpointMismatch(

@@ -131,7 +131,10 @@ def _vary(task: Any, name: str, value: Any) -> Any:
 def make_lane_step(
     task: LaneTask, config: TrainConfig, optimizer: optax.GradientTransformation | None = None
 ) -> Callable[..., Any]:
-    """Builds the training step of all lanes, which are runs side by side."""
+    """Builds the training step of all lanes: (states, batches, seed_keys, active, values) to
+    (states, metrics), all with a leading axis over the lanes. The state of a lane that is not
+    active stays; `values` are those of `config.sweep_over`, not used without a sweep.
+    """
     swept = bool(config.sweep)
 
     def step(
@@ -167,7 +170,9 @@ def _stack(batches: Sequence[Batch], kind: str = "training") -> Batch:
 
 
 class _Lanes:
-    """The arrays of several runs side by side, spread over the devices, and their compiled step."""
+    """The `Engine` of several runs side by side. All devices have equally many lanes; the lanes
+    added for this are neither reported nor saved, so that a run can continue on other devices.
+    """
 
     def __init__(
         self,

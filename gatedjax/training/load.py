@@ -111,7 +111,7 @@ def _read_part(
     step: int | None,
     part: Literal["params", "model_state"],
 ) -> tuple[CheckpointStore, Any, list[str]]:
-    """Reads a part of a checkpoint."""
+    """Returns (store, arrays like `like`, a line for each array that only one side has)."""
     if which not in ("best", "last"):
         raise ValueError(f"which must be 'best' or 'last', got {which!r}")
     store = CheckpointStore(Path(workdir) / "checkpoints")

@@ -24,7 +24,7 @@ class WorkdirLost(RuntimeError):
 
 
 class WorkdirLock:
-    """A lock on a workdir until `release`, or until the process ends or is killed."""
+    """A lock on a workdir (flock of `.lock`), which the system releases when the process ends."""
 
     def __init__(self, workdir: str | Path, name: str = LOCK) -> None:
         self.path = Path(workdir).absolute() / name
@@ -63,7 +63,7 @@ class WorkdirLock:
         _HELD.add(self)
 
     def check(self) -> None:
-        """Checks that the path leads to the workdir that was locked; call before writing to it."""
+        """Raises WorkdirLost if the path leads to another folder now; call before writing to it."""
         try:
             # The path is looked up again, because the open descriptor still works after the folder
             # was moved or removed.
@@ -80,6 +80,7 @@ class WorkdirLock:
     def release(self) -> None:
         """Releases the lock; a second call has no effect."""
         if self._file is not None:
+            # The file stays, because another run may have opened it just before.
             os.ftruncate(self._file, 0)
             self._drop()
 

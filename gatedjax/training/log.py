@@ -40,7 +40,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path, *keys: str) -> Any:
-    """Reads a JSON file that a command wrote, and returns its value."""
+    """Reads a JSON file of a command; raises ValueError if it is damaged or lacks one of `keys`."""
     try:
         value = json.loads(read_limited(path).decode())
     except (ValueError, RecursionError) as error:
@@ -64,8 +64,9 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str | None:
-    """Returns the hash of the commit of gatedjax, or None if it is unknown."""
+    """Returns the commit of gatedjax from its repository or the record of pip; None if unknown."""
     this_file = Path(__file__)
+    # The repository must track this file, as an environment may be in a folder of another one.
     if _git(this_file.parent, "ls-files", "--error-unmatch", "--", this_file.name) is not None:
         return _git(this_file.parent, "rev-parse", "HEAD")
     try:
@@ -79,12 +80,13 @@ def _clean() -> bool | None:
     this_file = Path(__file__)
     if _git(this_file.parent, "ls-files", "--error-unmatch", "--", this_file.name) is None:
         return None
+    # Other files do not count, because records and RESULTS.md change when runs end.
     changed = _git(this_file.parent, "status", "--porcelain", "-uno", "--", ":(top)*.py")
     return None if changed is None else not changed
 
 
 def versions() -> dict[str, str | None]:
-    """Returns the versions of Python packages that results depend on, by the name of the package."""
+    """Returns the versions of gatedjax and of packages that results depend on; None if missing."""
     return {"gatedjax": __version__, **{name: _version(name) for name in PACKAGES}}
 
 
@@ -105,6 +107,7 @@ def processor() -> str:
 
 def _git(folder: Path, *command: str) -> str | None:
     """Returns the output of a git command in a folder; None if it fails."""
+    # These variables lead to the repository of the calling program, such as a hook.
     elsewhere = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX")
     environment = {name: v for name, v in os.environ.items() if name not in elsewhere}
     try:
@@ -125,7 +128,7 @@ def _git(folder: Path, *command: str) -> str | None:
 
 
 def environment(seed: int) -> dict[str, Any]:
-    """Returns a dict of JSON values that describes this process, for environment.json."""
+    """Returns a description of this process for environment.json."""
     return {
         "versions": versions(),
         "python": platform.python_version(),
@@ -162,7 +165,7 @@ def read_lines(path: Path) -> list[tuple[int, str]] | None:
 
 
 class MetricsLog:
-    """The file metrics.jsonl, with a JSON object per line."""
+    """The file metrics.jsonl; `begin`, not the constructor, is the first to change it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -170,7 +173,7 @@ class MetricsLog:
         self._file: TextIO | None = None
 
     def begin(self, restored_step: int | None) -> None:
-        """Opens the file for writing, with its lines up to the restored step."""
+        """Opens the file, without its lines after the restored step, or empty for None."""
         if restored_step is not None and self._found is None:
             warnings.warn(
                 f"{self.path} is gone: the metrics up to step {restored_step} are lost, and a new "

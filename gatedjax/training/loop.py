@@ -86,40 +86,44 @@ Callback = Callable[[int, TrainState, dict[str, float]], None]
 
 
 class Engine(Protocol):
-    """The arrays of a run, or of several runs side by side, and the functions that change them."""
+    """The arrays of a run, or of several runs side by side, and the functions that change them. For
+    several runs the arrays have a leading axis over the runs, whose numbers count from 0.
+    """
 
     state: TrainState
     eval_data: Any
 
     def batches(self, start: int) -> Iterator[list[Batch]]:
-        """Yields for each step, from `start` on, a list with the batch of each run."""
+        """Yields for each step, from `start` on, the batch of each run, finished runs included."""
 
     def advance(self, batches: list[Batch], running: list[int]) -> Metrics:
-        """Trains runs for a step and returns the metrics of the step."""
+        """Trains the runs `running` for a step and returns its metrics; the rest stays."""
 
     def evaluate(self) -> tuple[list[dict[str, float]], bool]:
-        """Evaluates all runs on the evaluation data."""
+        """Returns the metrics of each run, and True if this call compiled the evaluation."""
 
     def learning_rates(self) -> dict[str, np.ndarray]:
-        """Returns the learning rates of the last update by name, such as "learning_rate"."""
+        """Returns the learning rates of the last update by name; {} if there are none."""
 
     def state_for_callbacks(self) -> TrainState:
         """Returns the train state on the devices, without an axis over devices."""
 
     def data_state(self) -> Any:
-        """Returns the position in the training data for a checkpoint, as a JSON value."""
+        """Returns the position in the training data as JSON; None if they are read by step."""
 
     def keep_best(self, numbers: list[int]) -> None:
         """Stores the present parameters of the runs with these numbers as their best ones."""
 
     def fetch_carry(self) -> Carry:
-        """Returns the carried state of a `StatefulTask` as NumPy arrays; None for other tasks."""
+        """Returns the carried state as NumPy arrays or None; all processes must call it."""
 
     def fetch(self, carry: Carry, records: list[Record]) -> tuple[TrainState, Params]:
-        """Returns the train state and the best parameters as NumPy arrays."""
+        """Returns the train state and the best parameters (`best_of`) as NumPy arrays. Before the
+        first evaluation of a run its best parameters are the last ones.
+        """
 
     def to_record(self, step: int, records: list[Record], pending: Metrics) -> Line:
-        """Returns the progress of the runs for the JSON record of a checkpoint."""
+        """Returns the progress for the record of a checkpoint, see `Restored.run`."""
 
     def compilations(self) -> int:
         """Returns the number of step functions that were compiled for this run so far."""
@@ -261,7 +265,7 @@ def _step(run: TrainingRun, batches: list[Batch]) -> None:
 
 
 def _evaluate(run: TrainingRun) -> dict[str, float]:
-    """Evaluates the runs, writes the lines of metrics.jsonl, and stores the best parameters."""
+    """Evaluates the runs, logs them and stores the best parameters; returns mean metrics."""
     work, meter, step = run.work, run.meter, run.step
     work.view.phase("evaluate")
     work.event("evaluate", step)

@@ -70,7 +70,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def _walk(folder: Path) -> tuple[dict[str, int], list[str], list[Path]]:
-    """Walks through a folder without following links."""
+    """Returns the size of each file by path, a line per link or other entry, and the folders."""
     sizes, problems, folders = {}, [], [folder]
     if folder.is_symlink():
         return {}, ["the folder is a link"], []
@@ -97,7 +97,7 @@ def _render(content: dict[str, Any]) -> bytes:
 
 
 def write(folder: Path, step: int, leaves: dict[str, dict[str, np.ndarray]]) -> None:
-    """Hashes the files of a complete step and writes the manifest into its folder."""
+    """Hashes and syncs the files of a complete step, and writes the manifest into its folder."""
     sizes, problems, folders = _walk(folder)
     if problems:
         raise OSError(f"the manifest of {folder} cannot be written: {'; '.join(problems)}")
@@ -129,7 +129,7 @@ def write(folder: Path, step: int, leaves: dict[str, dict[str, np.ndarray]]) -> 
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Reads the manifest of a step, and checks its digest and its form."""
+    """Reads the manifest of a step; raises CheckpointDamaged if its digest or form is wrong."""
     path = folder / NAME
     if folder.is_symlink():
         raise CheckpointDamaged(folder, ["the folder is a link"])
@@ -210,7 +210,9 @@ def _count_bytes(entry: str) -> int:
 
 
 def find_excess(content: dict[str, Any]) -> str | None:
-    """Returns a message if the arrays in a manifest are too large for its files; else None."""
+    """Returns a message if the arrays in a manifest are too large for its files; else None. The
+    limit is `ROOM` + `PACKED` times the bytes of the files.
+    """
     arrays = [entry for entries in content["leaves"].values() for entry in entries.values()]
     declared = sum(_count_bytes(entry[0]) for entry in arrays)
     file_bytes = sum(entry["size"] for entry in content["files"].values())
@@ -245,7 +247,9 @@ def _sizes(folder: Path, files: dict[str, Any]) -> list[str]:
 
 
 def verify(folder: Path, below: str = "") -> dict[str, Any]:
-    """Checks the hashes of the files of a step and returns its manifest."""
+    """Returns the manifest of a step after checking the hashes of its files, if given those
+    `below`.
+    """
     manifest = read_manifest(folder)
     problems = _sizes(folder, manifest["files"])
     # The cheap checks come first: a file of another size need not be hashed.

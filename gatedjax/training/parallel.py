@@ -29,7 +29,7 @@ from gatedjax.training.task import AnyTask, Batch, Carry, call_evaluate
 
 
 def pad_rows(batch: Batch, multiple: int) -> Batch:
-    """Adds filler rows (zeros, example_id -1, weight 0) to a batch."""
+    """Adds filler rows (zeros, example_id -1, weight 0) up to a multiple of the number of rows."""
     if "weight" not in batch:
         raise ValueError(f"batch must have 'weight' (1 = example, 0 = filler), got {sorted(batch)}")
     rows = len(batch["weight"])
@@ -202,6 +202,7 @@ class Parallel:
 
     def _gather(self, params: Any) -> Any:
         """Returns parameters that are whole along the batch axes, for a loss or an evaluation."""
+        # Otherwise the compiler may gather a kernel in each step of a recurrence.
         split = self.param_shardings(params)
         whole = without_axes(split, self._batch_axes)
         constrain = jax.lax.with_sharding_constraint
@@ -464,7 +465,7 @@ def _copy_rule(path: str, array: Any) -> PartitionSpec:
 def _jit_for(
     function: Callable[..., Any], out_shardings: Callable[..., Any], **options: Any
 ) -> Callable[..., Any]:
-    """Returns a compiled function, whose out_shardings depend on the arguments of the first call."""
+    """Returns a compiled function, whose out_shardings depend on its first arguments."""
     compiled: list[Any] = []
 
     @functools.wraps(function)

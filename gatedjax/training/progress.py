@@ -14,7 +14,7 @@ SHOWN = ("loss", "accuracy", "density")
 
 
 def format_metrics(metrics: dict[str, Any]) -> str:
-    """Returns the most important metrics as text, such as "loss 0.5000, 12.0 steps/s, padding 3%"."""
+    """Returns the most important metrics as text, as "loss 0.5000, 12.0 steps/s, padding 3%"."""
     parts = [f"{name} {metrics[name]:.4f}" for name in SHOWN if metrics.get(name) is not None]
     for name, unit in (("steps_per_s", "steps/s"), ("tokens_per_s", "tokens/s")):
         if metrics.get(name):

@@ -56,7 +56,7 @@ from gatedjax.training.task import AnyTask, Batch, Carry, frozen_parameters
 
 
 class _Single:
-    """The arrays of a run, spread over the devices of a `Parallel`, and its compiled step."""
+    """The `Engine` of a single run, spread over the devices of a `Parallel`."""
 
     def __init__(
         self,
@@ -223,7 +223,9 @@ def _describe_state(
 def _make_init(
     task: AnyTask, tx: optax.GradientTransformation, first: Batch
 ) -> Callable[[jax.Array, Any], TrainState]:
-    """Returns a function of (key, params), compiled, that makes the first train state."""
+    """Returns the compiled `init_state`. The first batch, which depends on the seed, is an
+    argument, so that runs with other seeds share the program.
+    """
     with_batch = SharedProgram(
         lambda key, batch, params: init_state(task, tx, key, batch, params), None, "init"
     )

@@ -53,7 +53,7 @@ class TrainState:
 
 
 def best_of(params: Any, model_state: Any) -> Any:
-    """Returns the tree in which checkpoints save the best parameters of a run."""
+    """Returns the best parameters for a checkpoint: `params`, or a dict with a model state."""
     if not jax.tree.leaves(model_state):
         return params
     return {"params": params, "model_state": model_state}
@@ -136,7 +136,9 @@ def init_carry(task: AnyTask, batch: Batch) -> Carry:
 def _with_carry(
     task: Any, check_loss: bool, gather: Callable[[Any], Any] | None
 ) -> Callable[..., Any]:
-    """Returns the loss of a task of any kind as a function with the same interface for all kinds."""
+    """Returns the loss of a task of any kind, (params, batch, rngs, carry, model_state) to (loss,
+    (metrics, (carry, model_state))). `gather` makes split parameters whole.
+    """
 
     def loss(params: Any, batch: Batch, rngs: Any, carry: Carry, model_state: Any) -> Any:
         if gather is not None:
@@ -150,7 +152,10 @@ def _with_carry(
 
 
 def _is_mean(total: jax.Array, loss: Ratio, rows: int) -> Ratio:
-    """Returns a `Ratio` with total 1 if a loss is a mean over the rows, else with total 0."""
+    """Returns a `Ratio` with total 1 if a loss is a mean over the rows, else with total 0. A loss
+    must be the sum over the rows, metrics["loss"].total; a mean equals it only after multiplication
+    by the number of rows.
+    """
     # With a single row the mean equals the sum, so a total that equals the sum is never refused.
     # The tolerances cover the rounding of float32 sums.
     differs = jnp.abs(total - loss.total) > 0.01 * jnp.abs(loss.total)
@@ -162,7 +167,7 @@ def _is_mean(total: jax.Array, loss: Ratio, rows: int) -> Ratio:
 
 
 def refuse_mean_loss(metrics: Metrics, fresh: bool) -> Metrics:
-    """Returns the metrics of a step without the entry `MEAN_LOSS`, after checking it."""
+    """Returns the metrics without `MEAN_LOSS`; raises ValueError if a fresh run has a mean loss."""
     if fresh and np.any(jax.device_get(metrics[MEAN_LOSS].total)):
         raise ValueError(
             "loss must be the sum over the rows of the batch, got their mean: at step 0 it is "
@@ -180,7 +185,7 @@ def _summed_gradients(
     model_state: Any,
     parts: int,
 ) -> Any:
-    """Computes the loss summed over the rows of a batch, and its gradient, in parts of the batch."""
+    """Returns ((loss, (metrics, (carry, model_state))), grads), summed over `parts` of a batch."""
     grad_fn = jax.value_and_grad(loss, has_aux=True)
     if parts == 1:
         return grad_fn(params, batch, rngs, carry, model_state)
@@ -214,7 +219,7 @@ def _summed_gradients(
 
 
 def refuse_parts(task: Any, accumulate: int) -> None:
-    """Raises ValueError if `accumulate`, the number of parts of a batch, is above 1 for this task."""
+    """Raises ValueError for several parts of a batch if a task has a model state."""
     if accumulate > 1 and has_model_state(task):
         raise ValueError(
             f"accumulate must be 1 for {type(task).__name__}, which has a model state: that is of "
@@ -233,6 +238,7 @@ def _own_rows(tree: Any, axis_name: str) -> Any:
 
 
 def _mean_loss(compute: Callable[[Any], Any]) -> Callable[[Any], jax.Array]:
+    # JAX would derive another gradient from a sum over the devices of `jax.pmap`.
     @jax.custom_vjp
     def mean_loss(params: Any) -> jax.Array:
         return compute(params)[0]

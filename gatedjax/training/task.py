@@ -229,7 +229,7 @@ class TrainedTask(Protocol):
     def loss(
         self, params: Any, batch: Batch, rngs: dict[str, jax.Array]
     ) -> tuple[jax.Array, dict[str, Ratio]]:
-        """Returns (loss, metrics), with the loss summed over rows of weight 1, a scalar."""
+        """Returns (loss, metrics), see `Task.loss`."""
 
 
 class TrainedStatefulTask(Protocol):
@@ -244,7 +244,7 @@ class TrainedStatefulTask(Protocol):
     def loss(
         self, params: Any, batch: Batch, rngs: dict[str, jax.Array], carry: Carry
     ) -> tuple[jax.Array, tuple[dict[str, Ratio], Carry]]:
-        """Returns (loss, (metrics, new carry)), with the loss summed over rows of weight 1."""
+        """Returns (loss, (metrics, new carry)), see `StatefulTask.loss`."""
 
 
 class TrainedModelStateTask(Protocol):
@@ -259,7 +259,7 @@ class TrainedModelStateTask(Protocol):
     def loss(
         self, params: Any, batch: Batch, rngs: dict[str, jax.Array], model_state: Any
     ) -> tuple[jax.Array, tuple[dict[str, Ratio], Any]]:
-        """Returns (loss, (metrics, new model state)), with the loss summed over rows of weight 1."""
+        """Returns (loss, (metrics, new model state)), see `ModelStateTask.loss`."""
 
 
 AnyTask = (
@@ -318,7 +318,9 @@ def call_loss(
     carry: Carry = None,
     model_state: Any = None,
 ) -> tuple[jax.Array, dict[str, Ratio], Carry, Any]:
-    """Calls the loss of a task of any kind; returns (loss, metrics, carry, model_state)."""
+    """Calls the loss of a task of any kind; returns (loss, metrics, carry, model_state). A state
+    that the task does not have is returned as it came.
+    """
     extra = _extra(task, carry, model_state)
     names = ", ".join(["metrics", *extra])
     form = f"(loss, ({names}))" if extra else "(loss, metrics)"
