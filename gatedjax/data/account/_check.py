@@ -25,7 +25,9 @@ from gatedjax.data.tfds import _prepared
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FileAccount(ReadReport):
-    """The account of the lines of a raw file, or of the texts or images of a part."""
+    """The account of the lines of a raw file, or of the texts or images of a part: lines = used +
+    number set aside + sum of skipped.
+    """
 
     part: str
     file: str
@@ -55,7 +57,7 @@ class FileAccount(ReadReport):
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """The report of `check` about a data set."""
+    """The report of `check` about a data set; `conflicting` counts texts with several labels."""
 
     name: str
     origin: str
@@ -82,7 +84,9 @@ def check(
     data_dir: str | Path | None = None,
     examples: int = 3,
 ) -> Report:
-    """Reads all lines of a data set and reports on them, without downloading or writing."""
+    """Reads all lines of a data set and reports on them, without downloading or writing. A raw file
+    that is missing or damaged is one of the `problems` of the report, and no error.
+    """
     declared, options = resolve(name)
     if isinstance(declared, Embedded):
         return _check_embedded(declared, examples)
@@ -159,7 +163,7 @@ class _Reader:
         )
 
     def read_part(self, part: str) -> tuple[FileAccount, FileRows]:
-        """Reads an official part such as "train"."""
+        """Returns the account and the rows of a part; no rows if the account has an `error`."""
         declared, file_name = self._declared, f"{self._name}, {part}"
         rows, lines, missing, error = FileRows((), ()), 0, False, None
         # The lines of a prepared set cannot be counted again, because its raw files may be gone.

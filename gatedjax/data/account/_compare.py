@@ -17,11 +17,11 @@ class SplitTexts:
     """Statistics of the n texts of a split."""
 
     split: str
-    lengths: np.ndarray
+    lengths: np.ndarray  # int [n], in tokens
     class_counts: dict[str, int]
     empty: int
-    repeated: int
-    conflicting: int
+    repeated: int  # texts that occurred before in the split
+    conflicting: int  # distinct texts with more than one label
 
     def length_quantiles(self) -> list[int]:
         """Returns the 0, 5, 25, 50, 75, 95, 99 and 100 % quantiles of the lengths, in tokens."""
@@ -34,16 +34,16 @@ class Overlap:
 
     first: str
     second: str
-    count: int
-    total: int
-    examples: tuple[tuple[str, str, str], ...]
+    count: int  # texts of `second` that are also in `first`
+    total: int  # texts of `second`
+    examples: tuple[tuple[str, str, str], ...]  # (place in `first`, place in `second`, text)
 
 
 @dataclasses.dataclass(frozen=True)
 class Text:
     """The fields of a text that are compared and shown."""
 
-    key: bytes
+    key: bytes  # digest of the lower-cased tokens, and of the query of a cloze question
     label: int
     length: int
     place: str
@@ -51,7 +51,7 @@ class Text:
 
 
 def read_texts(examples: Sequence[Example], place: Callable[[int], str]) -> Iterator[Text]:
-    """Converts examples to `Text`s, in order."""
+    """Converts examples to `Text`s; the label of a cloze question is the status of its answer."""
     for index in range(len(examples)):
         example = examples[index]
         if "image" in example:

@@ -146,7 +146,7 @@ class EncodedCloze:
 
 
 def occurrences(document: Sequence[str], candidates: Sequence[tuple[str, ...]]) -> np.ndarray:
-    """Finds the tokens of a document that are equal to a token of a candidate."""
+    """Returns int32 [m, 2], sorted: (candidate, position) of a document's tokens in candidates."""
     of_token: dict[str, list[int]] = {}
     for i, candidate in enumerate(candidates):
         # A candidate may have a token twice, but an occurrence counts once for it.
@@ -157,7 +157,7 @@ def occurrences(document: Sequence[str], candidates: Sequence[tuple[str, ...]]) 
 
 
 def whole_occurrences(document: Sequence[str], candidates: Sequence[tuple[str, ...]]) -> np.ndarray:
-    """Finds the places in a document where all tokens of a candidate follow each other."""
+    """Returns the `occurrences` at which all tokens of a candidate follow each other."""
     places = set()
     for i, candidate in enumerate(candidates):
         for start in find_phrase(document, candidate):

@@ -13,6 +13,7 @@ import numpy as np
 from gatedjax._utils.filler import FILLER_ID
 from gatedjax.data.batches._buckets import plan_buckets
 
+# Name -> array with a row for each example; "weight" [B] is 0 at the filler rows of B rows.
 Batch = dict[str, np.ndarray]
 
 
@@ -110,17 +111,20 @@ class _Range:
 
 
 class PlannedBatches(StepBatches):
-    """Batches with examples of a single bucket each, a base class of batches by step."""
+    """Batches with examples of a single bucket each, a base class of batches by step. A bucket has
+    the examples that are padded to the same shape, so that it costs a single compilation. The last
+    batch of a bucket may have fewer examples than rows.
+    """
 
     def __init__(
         self,
-        bucket: np.ndarray,
+        bucket: np.ndarray,  # int [n], the bucket of each example
         rows_of: Sequence[int],
         *,
         seed: int,
-        shuffle: bool,
+        shuffle: bool,  # False keeps the order of the examples within a bucket, in all epochs
         one_pass: bool,
-        mixed: bool = True,
+        mixed: bool = True,  # False keeps the order in which the batches are filled
     ) -> None:
         self.seed, self.shuffle, self.one_pass, self._mixed = seed, shuffle, one_pass, mixed
         self._bucket = bucket
@@ -187,7 +191,7 @@ def check_sizes(**sizes: int | None) -> None:
 def checked_edges(
     edges: Sequence[int] | None, lengths: np.ndarray, max_buckets: int
 ) -> tuple[int, ...]:
-    """Returns the padded lengths of the buckets, in ascending order."""
+    """Returns `edges`, checked, or at most `max_buckets` padded lengths for texts of `lengths`."""
     if edges is None:
         return plan_buckets(lengths, max_buckets)
     edges = tuple(int(edge) for edge in edges)

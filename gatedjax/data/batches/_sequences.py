@@ -133,7 +133,7 @@ def _rows(max_tokens: int, edge: int) -> int:
 
 
 def one_pass(ids: Sequence[np.ndarray], size: int) -> Iterator[tuple[Batch, list[tuple[int, int]]]]:
-    """Yields batches of sequences of ids, at most `size` sequences per batch."""
+    """Yields (batch, [(row, index of its sequence), ...]) for at most `size` sequences of ids."""
     batches = SequenceBatches(
         {"tokens": ids},
         np.arange(len(ids)),

@@ -41,7 +41,7 @@ class ArchivePath:
         return f"{self.archive}/{self.member}"
 
     def read_bytes(self) -> bytes:
-        """Returns the unpacked content of the member."""
+        """Returns the unpacked content; raises ValueError without this member, or TooLarge."""
         raise NotImplementedError
 
     def _missing(self) -> ValueError:
@@ -52,7 +52,6 @@ class TarPath(ArchivePath):
     """A member of a tar file, packed or not; a leading "./" of its name does not matter."""
 
     def read_bytes(self) -> bytes:
-        """Returns the unpacked content of the member."""
         contents = members(self.archive, lambda name: name.removeprefix("./") == self.member)
         # Closing the generator leaves the rest of the archive packed.
         with contextlib.closing(contents):
@@ -66,7 +65,6 @@ class ZipPath(ArchivePath):
     """A member of a zip file."""
 
     def read_bytes(self) -> bytes:
-        """Returns the unpacked content of the member."""
         try:
             with zipfile.ZipFile(self.archive) as unpacked:
                 if self.member not in unpacked.namelist():
@@ -96,7 +94,7 @@ class ZipPath(ArchivePath):
 def members(
     archive: Path, selects: Callable[[str], bool]
 ) -> Generator[tuple[str, bytes | None], None, None]:
-    """Reads the members of a tar file in one pass."""
+    """Yields (name, content) of the selected members of a tar file; None for no regular file."""
     largest, allowed = _unpack.limit(), _unpack.allowance(archive)
     size = 0
     try:

@@ -66,7 +66,7 @@ def find(folders: Sequence[Path], name: str) -> Path | None:
 
 
 def find_pair(folders: Sequence[Path], source: str, target: str) -> PairPath | None:
-    """Returns the paths of the files with the names `source` and `target`, each plain or .gz."""
+    """Returns the pair of files, each plain or .gz; raises an error if only one of them exists."""
     first, second = find(folders, source), find(folders, target)
     if first is not None and second is not None:
         return PairPath(first, second)
@@ -99,5 +99,5 @@ def split_lines(path: AnyPath) -> list[bytes]:
 
 
 def count_lines(path: AnyPath) -> int:
-    """Returns the number of lines of a file, plain or .gz."""
+    """Returns the number of lines, counted in another way than by `split_lines`, as a check."""
     return sum(1 for _ in io.BytesIO(read_bytes(path)))

@@ -19,14 +19,14 @@ class Places(abc.ABC):
 
     @abc.abstractmethod
     def find(self, manual_dir: Path, part: str) -> tuple[AnyPath | None, str]:
-        """Finds the file of a part below `manual_dir`, the folder with the user's raw files."""
+        """Returns (the file of a part below `manual_dir` or None, the wanted name for messages)."""
 
     def download(self, fetch: Fetch) -> Mapping[str, AnyPath]:
         """Downloads the files of all parts; `fetch` downloads a URL and returns the local path."""
         raise FileNotFoundError("it has no download")
 
     def prepared_name(self, part: str, file: str) -> str:
-        """Returns the name of a raw file, such as "train.csv", for reports on a prepared TFDS set."""
+        """Returns the name of a raw file, such as "train.csv", for reports on prepared sets."""
         return Path(file).name
 
 
@@ -34,12 +34,12 @@ class Places(abc.ABC):
 class Files(Places):
     """A file for each part, plain or .gz, which may be in a downloaded archive."""
 
-    names: Mapping[str, str]
-    tops: tuple[str, ...]
-    inner: tuple[str, ...] = ("",)
-    url: str | None = None
-    archives: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    inside: str = ""
+    names: Mapping[str, str]  # part -> name of its file
+    tops: tuple[str, ...]  # folders below manual_dir that may have the set, "" for itself
+    inner: tuple[str, ...] = ("",)  # folders below `tops` that may have the files
+    url: str | None = None  # the address before the name of a file or archive
+    archives: Mapping[str, str] = dataclasses.field(default_factory=dict)  # part -> its archive
+    inside: str = ""  # the prefix of the names in the archive
     missing_format: str = "{0} (or {0}.gz)"
 
     def find(self, manual_dir: Path, part: str) -> tuple[AnyPath | None, str]:

@@ -63,7 +63,7 @@ def limit() -> int:
 
 @contextlib.contextmanager
 def limit_unpacking(size: int | None) -> Iterator[None]:
-    """Sets the largest allowed unpacked size, in bytes, inside a `with` block."""
+    """Sets the largest allowed unpacked size inside a `with` block; None does not change it."""
     if size is not None and size < 1:
         raise ValueError(f"unpack_limit must be at least 1 byte, got {size}")
     token = _LIMIT.set(_LIMIT.get() if size is None else size)
@@ -74,7 +74,7 @@ def limit_unpacking(size: int | None) -> Iterator[None]:
 
 
 def allowance(path: Path) -> int:
-    """Returns the largest allowed unpacked size, in bytes, of a packed file that is read in pieces."""
+    """Returns the largest allowed unpacked size, in bytes, of a file that is read in pieces."""
     return max(limit(), RATIO * path.stat().st_size)
 
 
@@ -114,7 +114,7 @@ def bound_size(file: IO[bytes], name: object, allowed: int) -> BinaryIO:
 
 @contextlib.contextmanager
 def open_gzip(file: IO[bytes], name: object, allowed: int | None = None) -> Iterator[BinaryIO]:
-    """Opens a .gz file for reading, in a `with` block with the unpacked stream."""
+    """Opens a .gz file inside a `with` block; reading may raise `Damaged` or `TooLarge`."""
     try:
         with gzip.GzipFile(fileobj=file) as unpacked:
             yield bound_size(

@@ -50,6 +50,6 @@ def read_files(
 
 
 def stamp(path: Path) -> tuple[int, int]:
-    """Returns (time of change in ns, size in bytes) of a file."""
+    """Returns (time of change in ns, size in bytes) of a file, a key for its cached content."""
     stat = path.stat()
     return stat.st_mtime_ns, stat.st_size

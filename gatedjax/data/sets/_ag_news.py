@@ -20,6 +20,8 @@ _TAG = re.compile(r"<[^<>]{1,200}>")
 
 def clean(title: str, description: str) -> str:
     """Joins title and description with a space and undoes the damage of the files."""
+    # In the files a backslash stands for a line break, and the "&" of an entity became a space, as
+    # in "Haiti #39;s".
     text = f"{title} {description}".replace("\\", " ")
     text = _NAMED.sub(r"&\1;", _ENTITY.sub(r"&#\1;", text))
     return _TAG.sub(" ", html.unescape(text)).replace("\0", " ").strip()

@@ -69,7 +69,7 @@ def names() -> tuple[str, ...]:
 
 
 def check_known(noun: str, name: object, names: Sequence[str]) -> None:
-    """Raises ValueError if `name` is not in `names`; the message has the most similar known name."""
+    """Raises ValueError if `name` is not in `names`; the message has the most similar name."""
     if name in names:
         return
     hint = suggestion(name, names, cutoff=0.4)
@@ -79,7 +79,7 @@ def check_known(noun: str, name: object, names: Sequence[str]) -> None:
 
 
 def resolve(name: str, options: SetOptions | None = None) -> tuple[DataSet | Embedded, SetOptions]:
-    """Returns (declaration of the data set, options) for the name of a set, alias or family."""
+    """Returns (declaration, value of each option) for the name of a set, alias or family."""
     check_known("data set", name, names())
     options = dict(options or {})
     if name in FAMILIES:
@@ -108,7 +108,7 @@ def resolve(name: str, options: SetOptions | None = None) -> tuple[DataSet | Emb
 
 
 def resolve_config(name: str, options: dict[str, str]) -> tuple[str, dict[str, str]]:
-    """Returns (data set name, remaining options) for the name of a TFDS builder."""
+    """Chooses the set of a TFDS builder by the option of `CONFIGS`; other names stay unchanged."""
     if name not in CONFIGS:
         return name, options
     option, values = CONFIGS[name]

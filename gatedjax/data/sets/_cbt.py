@@ -100,7 +100,7 @@ def _parse(block: Block) -> _cloze.Question:
 
 
 def read_rows(path: AnyPath, part: str = "") -> FileRows:
-    """Reads the file of questions `path`; the content of a row is a `Question`."""
+    """Reads a file of `Question`s; the label of a row is the status of the answer."""
     rows, quarantine = [], []
     blocks = list(_blocks(read_bytes(path)))
     for index, block in enumerate(blocks):

@@ -33,13 +33,13 @@ _SPACE = re.compile("[ \t]+")
 
 
 class Question(NamedTuple):
-    """A cloze question: a query about a document, with a placeholder for the answer."""
+    """A cloze question about a document; in all texts single spaces separate the tokens."""
 
     document: str
     query: str
     answer: str
-    candidates: tuple[str, ...]
-    repeated: int = 0
+    candidates: tuple[str, ...]  # without repetitions
+    repeated: int = 0  # repeated candidates that were removed
 
     @property
     def label(self) -> int:
@@ -48,7 +48,7 @@ class Question(NamedTuple):
 
     @property
     def status(self) -> int:
-        """The status of the answer: 0 (`OCCURS`), 1 (`ABSENT`) or 2 (`FOREIGN`)."""
+        """`OCCURS` if a token of the answer is in the document, `FOREIGN` if it is no candidate."""
         if self.answer not in self.candidates:
             return FOREIGN
         return (
@@ -71,9 +71,9 @@ def question(
     candidates: Sequence[str],
     *,
     placeholder: str = PLACEHOLDER,
-    lines: tuple[int, int, int, int] = (0, 0, 0, 0),
+    lines: tuple[int, int, int, int] = (0, 0, 0, 0),  # of document, query, answer, candidates
 ) -> Question:
-    """Returns a `Question`, given its fields in a file."""
+    """Makes a `Question`; raises LineError if it cannot be asked or answered."""
     document, query, answer = tokens_of(document), tokens_of(query), tokens_of(answer)
     options = [tokens_of(candidate) for candidate in candidates]
     if not document:
@@ -97,7 +97,7 @@ def question(
 
 
 def example(question: Question, example_id: int) -> Example:
-    """Returns the example, a dict, of a question."""
+    """Returns the example of a question, with tuples of tokens in place of its texts."""
     return {
         "tokens": _split(question.document),
         "query": _split(question.query),

@@ -33,13 +33,13 @@ class TfdsForm:
     """The TFDS form of a data set that gatedjax builds without TensorFlow: a record per row."""
 
     description: str
-    config_description: str = ""
-    features: Mapping[str, object]
+    config_description: str = ""  # of a set that is a configuration of a builder
+    features: Mapping[str, object]  # name -> `str`, `[str]`, names of classes, or a NumPy type
     record: Callable[[FileRow], Record]
-    row: Callable[[Record], tuple]
+    row: Callable[[Record], tuple]  # -> (label, content) or (label, content, file)
     version: str = "1.0.0"
-    registered: bool = True
-    complete: bool = True
+    registered: bool = True  # False if TFDS has another set of that name
+    complete: bool = True  # False if any part is enough
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,30 +47,33 @@ class DataSet:
     """The declaration of a data set with files: its parts, readers, classes and options."""
 
     name: str
-    official: Mapping[str, int | None]
-    where: str
+    official: Mapping[str, int | None]  # part -> published number of lines
+    where: str  # the address of the files, for messages
     files: Places
-    read_rows: Callable[[Any, str], FileRows]
-    examples: Callable[[FileRows, int, SetOptions], Examples]
+    read_rows: Callable[[Any, str], FileRows]  # (file, part) -> rows, as of `by_lines`
+    examples: Callable[[FileRows, int, SetOptions], Examples]  # (rows, first id, options)
     classes: tuple[str, ...] | Callable[[SetOptions], tuple[str, ...]]
-    tfds: TfdsForm | None = None
+    tfds: TfdsForm | None = None  # None for a set that TFDS builds, which has `tfds_rows`
     tfds_rows: Callable[[Sequence[Record], str], FileRows] | None = None
 
     aliases: Mapping[str, SetOptions] = dataclasses.field(default_factory=dict)
-    family: tuple[str, str, str] | None = None
-    config: tuple[str, str, str] | None = None
+    family: tuple[str, str, str] | None = None  # (family, its option, value for this set)
+    config: tuple[str, str, str] | None = None  # the same of a TFDS builder, without a default
+    # Option -> its values, the default first.
     options: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     of_part: Callable[[str, SetOptions], SetOptions] = lambda part, options: options
 
     unit: str = "lines"
-    count: Callable[[Any], int] = count_lines
-    by_line: bool = True
-    ids_per_row: Callable[[SetOptions], int] = lambda options: 1
+    count: Callable[[Any], int] = count_lines  # independent of `read_rows`, which it checks
+    by_line: bool = True  # row i is line i + 1 of its file
+    ids_per_row: Callable[[SetOptions], int] = lambda options: 1  # row = (id - first id) // n
+    # Reason -> number of well-formed lines that give no example; of unusual lines in `notes`.
     skipped: Callable[[FileRows, SetOptions], dict[str, int]] = lambda rows, options: {}
     spans: Callable[[FileRows, Examples, SetOptions], SpanCounts | None] = (
         lambda rows, examples, o: None
     )
     notes: Callable[[FileRows], Mapping[str, int]] = lambda rows: {}
+    # Labels [n] -> positions of the (training, validation) rows; None is a stratified split.
     hold_out: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]] | None = None
     source: Callable[[Any, SourceInfo, ReadReport, ReadPart], Source] = (
         lambda examples, info, report, read_part: Source(examples, info, report)
@@ -79,7 +82,7 @@ class DataSet:
     def report(
         self, rows: FileRows, piece: FileRows, examples: Examples, options: SetOptions
     ) -> ReadReport:
-        """Returns the report of an official part with the given `rows`."""
+        """Returns the report of a part; only its account of spans is about the rows `piece`."""
         skipped = self.skipped(rows, options)
         return ReadReport(
             lines=rows.lines,
@@ -150,7 +153,7 @@ def eagerly(
 def lazily(
     make: Callable[[FileRow, int], Example], *, once: bool = False
 ) -> Callable[[FileRows, int, SetOptions], Examples]:
-    """Returns a function that maps (rows, first id, options) to examples that are made on access."""
+    """Returns a function (rows, first id, options) -> examples made on access; `once` keeps them."""
     return lambda rows, base, options: RowExamples(rows, base, make, once=once)
 
 

@@ -137,7 +137,7 @@ def rows_of(images: Collection[np.ndarray], labels: Iterable[int], name: str) ->
 
 
 def hold_out(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Divides the n images of the training part; returns their positions (training, validation)."""
+    """Holds out the last twelfth, 5,000 of 60,000; returns positions (training, validation)."""
     # A very small part still has an image for validation.
     count = max(min(1, len(labels)), len(labels) // 12)
     # The validation images are not drawn at random, so that all programs hold out the same images.
@@ -159,7 +159,7 @@ def source(columns: Columns, info: SourceInfo, report: ReadReport, _: object) ->
 
 
 def read_records(name: str, records: Sequence[Record], part: str) -> FileRows:
-    """Returns the images of a part that TFDS prepared as rows, in the order of the official files."""
+    """Returns the images of a prepared TFDS part as rows, in the order of the official files."""
     from tensorflow_datasets.core import hashing
 
     # The k-th record of TFDS is the image with the k-th smallest hash, so that sorting the hashes

@@ -84,7 +84,7 @@ def read_sick(path: AnyPath, part: str) -> FileRows:
 
 
 def count_sick(path: AnyPath) -> int:
-    """Returns the number of lines of a file of SICK below its header, the first line."""
+    """Returns the number of lines below the header, counted independently of `read_sick`."""
     header = read_bytes(path).startswith(_SICK_COLUMNS[0].encode())
     return count_lines(path) - header
 

@@ -32,16 +32,16 @@ class Corpus(Places):
     """The locations of the files of a parallel corpus; "{}" in a name stands for the language."""
 
     languages: tuple[str, str]
-    files: Mapping[str, tuple[str, ...]]
-    folders: tuple[str, ...]
+    files: Mapping[str, tuple[str, ...]]  # part -> names, of which the first that exists is read
+    folders: tuple[str, ...]  # below manual_dir
     official: dict[str, int | None]
     where: str
     description: str
-    archive: tuple[str, str] | None = None
+    archive: tuple[str, str] | None = None  # (name of the download, folder inside it)
     url: str | None = None
 
     def find(self, manual_dir: Path, part: str) -> tuple[PairPath | None, str]:
-        """Finds the source and target file of a part, unpacked below manual_dir or in the archive."""
+        """Finds both files of a part, unpacked below `manual_dir` or in the archive."""
         pair = "{{{},{}}}".format(*self.languages)
         looked_for = " or ".join(self.files[part]).replace("{}", pair)
         folders = [*(manual_dir / folder for folder in self.folders), manual_dir]
@@ -128,7 +128,7 @@ CORPORA = {
 
 
 def _lines(path: Path | ArchivePath, kind: str) -> Iterator[tuple[int, str | LineError]]:
-    """Yields (line number from 1, text) of each line of `path` with a sentence."""
+    """Yields (line number, text or LineError) of the lines of `path` that have a sentence."""
     for number, line in enumerate(split_lines(path), start=1):
         if kind == "tags" and line.startswith(b"<"):
             continue

@@ -64,6 +64,7 @@ class _OneFile(Places):
 def _part(path: Path, part: str) -> PartPath:
     other_marks = tuple(f"{mark}\t".encode() for name, mark in MARKS.items() if name != "train")
     start = f"{MARKS[part]}\t".encode()
+    # Lines with an unknown mark belong to "train", where they are set aside.
     if part == "train":
         return PartPath(path, part, lambda line: not line.startswith(other_marks))
     return PartPath(path, part, lambda line: line.startswith(start))

@@ -123,7 +123,7 @@ def _read_part(path: Path, part: str, _stamp: tuple[int, int]) -> FileRows:
 
 
 def read_rows(path: Path, part: str) -> FileRows:
-    """Reads a part from its folder or an archive; a row is a file with a question."""
+    """Reads a part into memory, about 4 GiB for Daily Mail's training part; a row is a file."""
     return _read_part(path.resolve(), part, stamp(path))
 
 

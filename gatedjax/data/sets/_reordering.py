@@ -112,21 +112,10 @@ def _parse_record(record: Record) -> tuple[int, tuple[tuple[str, ...], int, int]
 
 
 def move_word(tokens: Sequence[str], out: int, into: int) -> tuple[tuple[str, ...], int, int]:
-    """Moves a token from position `out` to position `into`.
+    """Moves a token from `out` to `into`; returns (tokens, insert, original), see the module.
 
-        >>> move_word(["a", "b", "c", "d"], out=0, into=2)
-        (('b', 'c', 'a', 'd'), 2, 0)
-
-    Args:
-      tokens: a sentence of n tokens.
-      out, into: different numbers from 0 to n - 2.
-
-    Returns:
-      (tokens, insert, original): the new sentence, the position of the moved token in it, and the
-      position in it of the token that followed the moved token before.
-
-    Raises:
-      ValueError: for other numbers.
+    >>> move_word(["a", "b", "c", "d"], out=0, into=2)
+    (('b', 'c', 'a', 'd'), 2, 0)
     """
     words = list(tokens)
     if not (0 <= out < len(words) - 1 and 0 <= into < len(words) - 1 and out != into):

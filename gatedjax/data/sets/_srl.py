@@ -44,7 +44,7 @@ class Predicate(NamedTuple):
 
     first: int
     lemma: str
-    spans: tuple[tuple[int, int, str], ...]
+    spans: tuple[tuple[int, int, str], ...]  # (first, past the last, role), with its own "V"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,13 +53,13 @@ class Sentence:
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
-    parse: tuple[str, ...]
+    parse: tuple[str, ...]  # the piece of the bracketed tree at each word
     predicates: tuple[Predicate, ...]
-    text: str
+    text: str  # the lines
 
 
 def spans_of(column: list[str]) -> tuple[tuple[int, int, str], ...]:
-    """Reads a column of brackets, such as ["(V*)", "(A1*", "*)"], an entry per word."""
+    """Reads the spans of a column of brackets, such as ["(V*)", "(A1*", "*)"]."""
     spans, role, first = [], None, 0
     for place, bit in enumerate(column):
         match = _BIT.fullmatch(bit)
@@ -88,7 +88,7 @@ def bio(spans: tuple[tuple[int, int, str], ...], size: int) -> tuple[str, ...]:
 
 
 def parse(lines: list[str]) -> Sentence:
-    """Parses the lines of a sentence, a word with its columns per line."""
+    """Parses the lines of a sentence; the `line` of a LineError is the index of a line, from 0."""
     table = [line.split() for line in lines]
     width = len(table[0])
     for number, columns in enumerate(table):

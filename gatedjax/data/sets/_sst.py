@@ -36,6 +36,7 @@ Node = tuple[int, int, int, int, int]
 
 The label is the digit that follows the opening bracket.
 """
+# The line, its words, and its nodes in the order of their opening brackets.
 Tree = tuple[str, tuple[str, ...], tuple[Node, ...]]
 
 
@@ -45,7 +46,7 @@ def word(raw: str) -> str:
 
 
 def parse(line: str) -> tuple[int, Tree]:
-    """Parses a line with a bracketed tree, such as "(3 (2 the) (3 film))"."""
+    """Parses a line such as "(3 (2 the) (3 film))"; returns (label of the root, tree)."""
     line = line.strip()
     words: list[str] = []
     nodes: list[list[int]] = []
@@ -95,7 +96,7 @@ def parse(line: str) -> tuple[int, Tree]:
 
 
 def of_part(part: str, options: SetOptions) -> SetOptions:
-    """Returns the options, option -> value, for an official part such as "train"."""
+    """Returns the options of a part, with the level "distinct" or "sentence" for "train_phrase"."""
     if options["level"] != "train_phrase":
         return options
     return {**options, "level": _DISTINCT if part == "train" else "sentence"}
@@ -156,7 +157,9 @@ def examples(rows: FileRows, *, base: int, granularity: str, level: str) -> list
 def spans(
     rows: FileRows, examples: Sequence[Example], *, granularity: str, level: str
 ) -> SpanCounts | None:
-    """Counts the labelled spans of trees; returns None for the level "sentence"."""
+    """Counts the labelled spans of trees; returns None for the level "sentence". Brackets, labels
+    and texts are counted separately from `examples`, so that a lost span shows.
+    """
     if level == "sentence":
         return None
     count_skipped = {}

@@ -12,7 +12,7 @@ URL = "https://cogcomp.seas.upenn.edu/Data/QA/QC/"
 
 
 def parse(line: str) -> tuple[int, tuple[str, str]]:
-    """Parses a line "COARSE:fine QUESTION"."""
+    """Parses a line "COARSE:fine QUESTION"; returns (class, (fine label, question))."""
     # Any white space separates, because a tab would join the first word to the label.
     label, text = (*line.strip().split(maxsplit=1), "")[:2]
     coarse, colon, fine = label.partition(":")

@@ -21,8 +21,8 @@ class Tree(NamedTuple):
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
-    constituents: tuple[tuple[int, int, str], ...]
-    text: str
+    constituents: tuple[tuple[int, int, str], ...]  # (first, past the last, label), pre-order
+    text: str  # the line
 
 
 def parse(line: str) -> tuple[int, Tree]:

@@ -202,6 +202,8 @@ class BytePairs:
 
 
 def _inside(text: str) -> str:
+    # The tokenizer marks words with this space, so that one in the text gets a stand-in. The number
+    # of characters stays the same.
     return text.replace(_STAND_IN, "\ufffd").replace(_SPACE, _STAND_IN)
 
 

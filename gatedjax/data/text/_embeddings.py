@@ -246,6 +246,7 @@ def words_in(path: str | Path, most: int) -> tuple[int, list[str]]:
         allowed = allowance(path)
     lines = (line for _, line in _vectors(path, allowed))
     start = list(itertools.islice(lines, _LOOK))
+    # The most frequent width counts, because a word may contain spaces.
     widths = collections.Counter(map(_width, start))
     # Among equally frequent widths the smallest is chosen, so that the order of the lines has no
     # effect.

@@ -21,7 +21,10 @@ _MOST_WIDTH = 1 << 16
 
 
 class FastTextFile:
-    """The word vectors of a binary model of fastText (`.bin`), which stays on disk."""
+    """The word vectors of a binary fastText model (`.bin`) on disk: v(w) = 1/|G| sum_{g in G} e_g,
+    where G has w, if it is a word of the model, and the n-grams of "<w>". An n-gram g has the row
+    len(words) + hash_ngram(g) mod bucket (Bojanowski et al. 2017).
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -122,17 +125,10 @@ def _size(path: Path) -> int:
 
 
 def list_ngrams(word: bytes, shortest: int, longest: int) -> Iterator[bytes]:
-    """Yields the character n-grams of "<word>" in the order of fastText.
+    """Yields the n-grams of "<word>" in the order of fastText; a single "<" or ">" is none.
 
-    A single "<" or ">" is no n-gram.
-
-        >>> list(list_ngrams(b"ab", 2, 3))
-        [b'<a', b'<ab', b'ab', b'ab>', b'b>']
-
-    Args:
-      word: the word in UTF-8.
-      shortest: the least number of characters of an n-gram, with "<" and ">".
-      longest: the largest number of characters of an n-gram.
+    >>> list(list_ngrams(b"ab", 2, 3))
+    [b'<a', b'<ab', b'ab', b'ab>', b'b>']
     """
     text = _BEGIN + word + _END
     # A character begins at each byte that does not continue a character.
@@ -146,13 +142,10 @@ def list_ngrams(word: bytes, shortest: int, longest: int) -> Iterator[bytes]:
 
 
 def hash_ngram(ngram: bytes) -> int:
-    """Returns the 32-bit FNV-1a hash of bytes that are read as signed numbers.
+    r"""Returns the 32-bit FNV-1a hash of bytes that are read as signed numbers.
 
-        >>> hash_ngram(b"a"), hash_ngram("\u00e9".encode()) < 2**32
-        (3826002220, True)
-
-    Args:
-      ngram: the bytes.
+    >>> hash_ngram(b"a"), hash_ngram("\u00e9".encode()) < 2**32
+    (3826002220, True)
     """
     value = 2166136261
     for byte in ngram:

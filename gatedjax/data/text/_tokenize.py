@@ -27,7 +27,7 @@ _LONG = 10_000
 
 @functools.cache
 def mark_ranges() -> str:
-    """Returns the ranges of all combining marks, for use inside the brackets of a pattern."""
+    """Returns the ranges of all combining marks for a pattern, as `re` has no class for them."""
     codes = [c for c in range(0x300, 0x20000) if unicodedata.category(chr(c))[0] == "M"]
     # Consecutive codes have the same difference to their positions.
     runs = itertools.groupby(enumerate(codes), lambda pair: pair[1] - pair[0])

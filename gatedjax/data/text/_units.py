@@ -51,13 +51,6 @@ class Units:
         >>> units = Units({"\u96fb\u5f71": 6, "\u597d": 4, "\u770b": 3}, 20)
         >>> units.cut("\u96fb\u5f71\u597d\u770b") == ("\u96fb\u5f71", "\u597d", "\u770b")
         True
-
-    Args:
-      counts: unit -> how often it occurs.
-      total: the sum of all counts, also of units that are not in `counts`.
-
-    Raises:
-      ValueError: if a count or the total is not a positive integer, or a unit is not a text.
     """
 
     def __init__(self, counts: Mapping[str, int], total: int) -> None:
@@ -94,7 +87,10 @@ class Units:
 
     @classmethod
     def learn(cls, texts: Iterable[str]) -> "Units | None":
-        """Learns units from runs of characters of scripts without spaces in texts."""
+        """Learns units in a single round: the runs are cut by all characters and by the substrings
+        that occur three times, and the units that then occur twice stay. None if no text has a run
+        of two characters.
+        """
         runs = _select_runs(texts)
         atoms = {run: split_characters(run) for run in runs}
         if not any(len(characters) > 1 for characters in atoms.values()):
@@ -152,7 +148,7 @@ class Units:
         return tuple(reversed(units))
 
     def _cut_pairs(self, run: str) -> tuple[str, ...]:
-        """Returns the result of `_viterbi` for a run of Han characters and units of one or two."""
+        """Returns `_viterbi` of a run of Han characters, units of one or two, in half the time."""
         find, unknown = self._logs.get, self._unknown
         before = best = 0
         last, is_pair = "", []
@@ -191,7 +187,7 @@ def split_characters(run: str) -> Sequence[str]:
     return characters
 
 
-@functools.cache
+@functools.cache  # Texts have few different characters.
 def _is_mark(character: str) -> bool:
     return unicodedata.category(character)[0] == "M"
 
@@ -220,7 +216,7 @@ def _count_substrings(
 
 
 def _select_runs(texts: Iterable[str]) -> collections.Counter[str]:
-    """Returns run -> count, for an even selection of texts."""
+    """Returns run -> count for each k-th text; k doubles when the runs exceed `_MOST`."""
     chosen: list[tuple[list[str], int]] = []
     size, step = 0, 1
     with_runs = (runs for text in texts if not text.isascii() and (runs := RUN.findall(text)))

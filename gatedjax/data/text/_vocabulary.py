@@ -34,7 +34,7 @@ def most_frequent(
 
 
 def read_words(path: str | Path) -> tuple[list[str], bool]:
-    """Returns (words in the order of ids, True if words are lower-cased) from a saved vocabulary."""
+    """Returns (words in the order of ids, True if words are lower-cased) of a saved vocabulary."""
     try:
         data = json.loads(read_limited(path).decode())
         words, lowercase = data["words"], data["lowercase"]

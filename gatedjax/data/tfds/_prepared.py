@@ -55,7 +55,8 @@ def prepare(
             import tensorflow_datasets as tfds
 
             config = tfds.download.DownloadConfig(manual_dir=str(Path(manual_dir).expanduser()))
-        # TFDS prints its progress to standard output, where a command writes its result.
+        # TFDS renames a temporary folder at the end, so that an interrupted preparation does not
+        # look prepared. It prints its progress to standard output, where commands write results.
         with contextlib.redirect_stdout(io.StringIO()):
             builder.download_and_prepare(download_config=config)
     except Exception as error:
@@ -92,7 +93,7 @@ def read_prepared(name: str, part: str, *, data_dir: str | Path | None) -> FileR
 
 
 def _check_network(name: str, builder: "DatasetBuilder") -> None:
-    """Raises an error at once if the address of a download does not answer."""
+    """Raises an error at once if the download does not answer; TFDS would retry for minutes."""
     host = SETS[name].files.url
     if host is None:
         raise FileNotFoundError("it has no download")
