@@ -276,12 +276,9 @@ def fit(
 ) -> FitResult:
     """Trains a task, and continues from the newest checkpoint in workdir with the same bits.
 
-    A checkpoint is matched to a run by the settings, by digests of the lowered `task.init`,
-    `task.loss` (with its gradient) and `task.evaluate`, and by the first batches. An edited task
-    and other data therefore need another workdir. The digests take the time of lowering these
-    functions, without compilation. If workdir has a finished run, a line on standard error reports
-    it, and the result of that run is returned. Without a workdir no file is written, and a run that
-    is stopped cannot continue.
+    A checkpoint belongs to a run by its settings, by digests of the task's lowered functions, and
+    by the first batches, so that an edited task needs another workdir. The result of a finished run
+    is returned without training. See the page "Training" for details.
 
         >>> from gatedjax.training import Ratio
         >>> class Scale:
@@ -291,95 +288,36 @@ def fit(
         ...         errors = batch["weight"] * (params["w"] * batch["x"] - 2) ** 2
         ...         return errors.sum(), {"loss": Ratio.of(errors, batch["weight"])}
         >>> batch = {"x": np.ones(2, np.float32), "weight": np.ones(2, np.float32)}
-        >>> quiet = TrainConfig(progress=False)
-        >>> result = fit(Scale(), [batch], config=quiet, steps=1, optimizer=optax.sgd(0.25))
-        >>> result.steps, float(result.best_params["w"])
-        (1, 1.0)
+        >>> float(fit(Scale(), [batch], steps=1, optimizer=optax.sgd(0.25)).best_params["w"])
+        1.0
 
     Args:
       task: the task to train, see `Task`.
-      train_data: the batches of training, of one of these kinds. `train_data[step]` is the batch
-        of a step and must depend only on the step, as in a list or a `grain.MapDataset`; if there
-        is a method `train_data.iterate(start, stop)`, it must yield the same batches, and may
-        prepare them in advance. Or the iterator of the data has `get_state` and `set_state`, as in
-        a `grain.IterDataset` or a `grain.DataLoader`; checkpoints save its state. Or, with
-        repeatable=False, any other iterable of batches: an iterator, which ends the run if it ends
-        before the last step, or a loader, which is iterated again for each epoch.
-      eval_data: the batches of an evaluation pass, which is iterated for each evaluation, or read
-        by index up to its length if it has no `__iter__`; None for a run without evaluations.
+      train_data: batches: `train_data[step]`, an iterator with `get_state` and `set_state` as in
+        grain, or with repeatable=False any other iterable.
+      eval_data: the batches of an evaluation pass, or None.
       config: the training options (default: `TrainConfig()`).
-      workdir: the folder for metrics.jsonl, config.json, environment.json and checkpoints/; None
-        writes no files.
+      workdir: the folder for checkpoints and metrics.jsonl; None writes no files.
       steps: the number of updates, in place of `config.num_steps`.
-      params: the parameters to start from, with the names, shapes and dtypes of the result of
-        `task.init`, which is then not computed. A run that continues from a checkpoint must be
-        given the same parameters.
-      settings: values that a checkpoint must share with this run, such as the configuration of the
-        network and the digest of the vocabulary, as a mapping or a dataclass of values that JSON
-        can represent. The training options are added as "train"; entries of a given "train" replace
-        them. A setting with the name "init", "loss", "evaluate", "train_data" or "eval_data" is
-        compared in place of the digest, for example if the loss is rewritten during a run.
-      metadata: values that are recorded in config.json and in all checkpoints and not compared,
-        such as the name of an experiment, as a mapping or a dataclass of values that JSON can
-        represent.
-      parallel: the devices (default: `make_parallel` with the options in config). Its `accumulate`
-        must be that of config. Pass the same object to `evaluate` to share its compiled steps.
-      on_event: called with ("step" | "evaluate" | "save" | "saved" | "compiled", step). "saved"
-        comes when the checkpoint is complete on disk, some steps after "save". "compiled" comes
-        after a step or an evaluation that compiled a program; the time since the event before it is
-        mostly compilation.
+      params: the parameters to start from, in place of the result of `task.init`.
+      settings: a mapping or dataclass of values that a checkpoint must share with this run.
+      metadata: a mapping or dataclass of values that are recorded and not compared.
+      on_event: called with ("step" | "evaluate" | "save" | "saved" | "compiled", step).
       on_log: called with each line of metrics.jsonl as a dict, for other trackers.
-      callbacks: functions (step, state, metrics), called after each step that is logged or
-        evaluated, before the checkpoint of the step is saved. `state` is the `TrainState` on the
-        devices. The next step donates its buffers: a callback may read or compute with them, and
-        must copy the arrays that it stores, for example by `jax.device_get`. `metrics` are floats
-        by name: the line of training in metrics.jsonl, and the metrics of an evaluation with the
-        prefix "eval_". After a step that is only logged or only evaluated it has only these. With
-        several processes each of them calls its callbacks.
-      optimizer: an Optax transformation in place of `config.optimizer`, which must then be the
-        default. It is compared by a digest of its lowered program for these parameters, so that
-        another learning rate is refused; with `settings["optimizer"]` that value is compared
-        instead. If it accepts `value=`, `grad=` or `value_fn=`, it receives them, see
-        `make_train_step`.
-      eval_params: maps (params, opt_state) to the parameters that are evaluated and saved as the
-        best ones. It is compared by a digest. The default is `gatedjax.training.eval_params`,
-        which finds moving averages and schedule-free optimizers of Optax.
-      repeatable: False for data that give other batches when they are read again. A run that
-        continues from a checkpoint then goes on with the next batches that the data give, and
-        warns that its result differs from that of an unbroken run.
-      raise_on_signal: True raises `StoppedBySignal` after a signal instead of returning, so that
-        the program does not go on after Ctrl-C or SIGTERM as if the run had ended.
-      stop_when: called after each step with the number of steps so far. If it returns True, the run
-        is logged, evaluated and saved, and ends, for example because the time is up. It requires a
-        single process.
+      callbacks: functions (step, state, metrics), called after steps that are logged or evaluated.
+      parallel: the devices (default: `make_parallel` with the options in config).
+      optimizer: an Optax transformation in place of `config.optimizer`.
+      eval_params: maps (params, opt_state) to the parameters to evaluate and to save as the best.
+      repeatable: False for data that give other batches when they are read again.
+      raise_on_signal: raises `StoppedBySignal` after SIGTERM or Ctrl-C instead of returning.
+      stop_when: called with the number of steps; True ends the run after this step.
 
     Returns:
-      The result. After SIGTERM or Ctrl-C the run is saved, if it has a workdir, and `stopped` is
-      "signal". A program that continues must check it, or set raise_on_signal.
+      The result. After SIGTERM or Ctrl-C the run is saved, and `stopped` is "signal".
 
     Raises:
-      TypeError, ValueError: before files are written, for a task, data or configuration that cannot
-        work: a missing method, metrics that are no `Ratio`, no metric "loss", an evaluation without
-        the metric `best_metric`, too few batches, batches without rows, an iterator as evaluation
-        data, an iterator as training data without repeatable=False, other names or shapes in
-        `params` or numbers there that are not finite, or an optimizer that requires other arguments
-        than fit passes. After the first step, for a loss that is a mean, not a sum. At the first
-        line of metrics.jsonl, for parameters that no gradient has reached, unless the task has them
-        in `frozen` or the optimizer does not update them.
-      StoppedBySignal: with raise_on_signal, after the run was saved.
-      ProcessMismatch: on all of several processes, if their settings, packages, tasks or data
-        differ; before the first step, or at the next checkpoint if batches or parameters differ
-        later.
-      WorkdirLost: if workdir was removed or replaced during the run.
+      TypeError, ValueError: before files are written, if an argument cannot work.
       CheckpointMismatch: if workdir belongs to another run; the message lists the differences.
-      CheckpointNotSaved: soon after a checkpoint could not be written, for example because the disk
-        is full.
-      WorkdirBusy: if another run is writing into workdir.
-      FileExistsError: if workdir has a config.json, environment.json or metrics.jsonl that no run
-        wrote.
-      RuntimeError: if there are checkpoints and none can be read. A damaged checkpoint is moved to
-        checkpoints-bad/ with a RuntimeWarning, and the newest good checkpoint is used.
-      NonFiniteError: after more than `config.max_skipped` skipped updates in a row.
     """
     config = config_with_steps(config, steps)
     optimizer = check_optimizer(optimizer, config)
