@@ -408,8 +408,8 @@ class _Runner:
     passes: Any
     network: Any
     params: Params
-    rows: int
-    deletion: str
+    rows: int  # the largest number of texts in a pass
+    deletion: str  # "remove" removes words, "unk" replaces them by `unk`
     unk: int
 
     def predict(self, tokens: np.ndarray, lengths: np.ndarray) -> dict[str, np.ndarray]:
@@ -446,12 +446,12 @@ class _Runner:
         self,
         tokens: np.ndarray,
         lengths: np.ndarray,
-        ranks: Mapping[str, list[np.ndarray]],
+        ranks: Mapping[str, list[np.ndarray]],  # per draw [N, T], 0 for the most important word
         shares: tuple[float, ...],
         open_words: np.ndarray | None,
         gated: bool,
     ) -> tuple[np.ndarray, np.ndarray, dict[str, Rationale]]:
-        """Measures the rationales of N texts, padded to T words, by passes of the network."""
+        """Returns predicted classes [N], their probabilities [N], and measures by rationale."""
         real = _word_mask(lengths, tokens)
         # A product such as 0.07 * 100 is slightly above the whole number, and would be rounded up
         # too far.
@@ -519,7 +519,7 @@ class _Runner:
     def _delete_with_mask(
         self, tokens: np.ndarray, lengths: np.ndarray, keep: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Deletes the words where `keep` is False, or replaces them with `unk`."""
+        """Deletes words where `keep` is False; returns the new tokens, lengths and mask of words."""
         if self.deletion == "unk":
             real = _word_mask(lengths, tokens)
             return np.where(keep | ~real, tokens, self.unk).astype(tokens.dtype), lengths, keep
@@ -534,7 +534,7 @@ class _Runner:
 
 
 def texts_of(batch: Mapping[str, ArrayLike]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns "tokens" int32 [B, T] (0 at padding), "lengths" int32 [B] and the mask bool [B, T]."""
+    """Returns tokens int32 [B, T] (0 at padding), lengths int32 [B], and a mask [B, T] of words."""
     if missing := {"tokens", "lengths"} - batch.keys():
         raise ValueError(f"batch must have {', '.join(sorted(missing))}, got {sorted(batch)}")
     tokens, lengths = np.asarray(batch["tokens"]), np.asarray(batch["lengths"])

@@ -84,7 +84,7 @@ def _make_label(row: Any) -> str:
 
 
 def _draw_estimators(axes: Any, measured: Any) -> None:
-    """Draws bias and standard deviation of each estimator, and a line at the norm of the gradient."""
+    """Draws bias and standard deviation of each estimator, and a line at the gradient's norm."""
     from matplotlib.ticker import NullLocator
 
     blue, red, green = _figure.PALETTE[:3]

@@ -122,12 +122,12 @@ def _check_weights(name: str, values: ArrayLike, shape: tuple[int, ...]) -> np.n
 def _draw(
     names: list[str],
     words: list[str],
-    grids: list[np.ndarray],
-    last: np.ndarray,
+    grids: list[np.ndarray],  # the weights [R, C] of each panel
+    last: np.ndarray,  # [R], drawn as bars
     title: str,
-    groups: list[int],
+    groups: list[int],  # [R], the group of each row; lines separate the groups
     bold: list[bool],
-    heads: list[str],
+    heads: list[str],  # of the panels, then of the bars
 ) -> "Figure":
     """Draws the panels, the bars at their right and the legend of the shades below them."""
     from matplotlib import cm, colors

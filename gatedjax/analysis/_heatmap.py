@@ -30,8 +30,8 @@ class _Row:
 
     name: str
     words: tuple[str, ...]
-    weights: np.ndarray
-    gates: np.ndarray | None
+    weights: np.ndarray  # [T]
+    gates: np.ndarray | None  # [T]
 
 
 def plot_heatmap(
@@ -222,7 +222,7 @@ def _add_sheet(
 def _draw_shade_bar(
     figure: "Figure",
     shades: "ScalarMappable",
-    place: tuple[float, float, float, float],
+    place: tuple[float, float, float, float],  # left, bottom, width, height in shares of the figure
     label: str,
     size: float,
 ) -> None:
@@ -241,7 +241,7 @@ Ruler = Callable[[str, float], float]
 
 
 def _make_ruler(figure: "Figure", weight: str = "normal") -> Ruler:
-    """Returns a function that maps (text, font size in points) to the width of the text in inches."""
+    """Returns a function (text, font size in points) -> width of the text in inches."""
     from matplotlib.font_manager import FontProperties
 
     canvas: Any = figure.canvas
@@ -276,7 +276,7 @@ def _wrap(sizes: Sequence[float], room: float) -> list[tuple[int, int]]:
 
 
 def _break_lines(text: str, room: float, measure: Ruler, size: float) -> list[str]:
-    """Breaks text at spaces into lines that are at most `room` inches wide, and cuts longer words."""
+    """Breaks text at spaces into lines of at most `room` inches, and cuts longer words."""
     lines: list[str] = []
     for word in text.split():
         joined = f"{lines[-1]} {word}" if lines else word

@@ -26,7 +26,7 @@ class StaticNetwork(ByIdentity):
     def output(
         self, params: Params, tokens: Tree, lengths: Tree, *arguments: Tree, **options: Tree
     ) -> Tree:
-        """Returns the output of the network, an object with `logits` [B, C], for B texts."""
+        """Returns the network's output, with `logits` [B, C]; `options` go to `apply`."""
         batch = {"tokens": tokens, "lengths": lengths}
         return self.model.apply({"params": params}, batch, *arguments, **options)
 
@@ -35,6 +35,7 @@ def _take_word_values(output: Tree, name: str, shape: tuple[int, ...]) -> Tree:
     value = getattr(output, name, None)
     if value is None or value.ndim < 2 or (value.shape[0], value.shape[-1]) != shape:
         return None
+    # The axes between texts and words, such as layers, are averaged.
     return jnp.mean(value.reshape(shape[0], -1, shape[1]), axis=1) if value.ndim > 2 else value
 
 
@@ -58,10 +59,13 @@ def force(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree, g
 
 @functools.partial(jax.jit, static_argnums=0)
 def gradient(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree) -> Tree:
-    """Computes {"gradient": gradient times input [B, T]}, a score of each word."""
+    """Computes {"gradient": [B, T]}: for each word t sum_e x_te d log p_j / d x_te, where j is the
+    predicted class and the vectors x [B, T, E] are the output of the first layer that maps the
+    tokens [B, T] to such an array.
+    """
 
     def run(shift: Tree) -> Tree:
-        """Returns (sum of log p_j over the texts, word vectors [B, T, E]), j the predicted class."""
+        """Returns (sum of log p_j over the texts, word vectors [B, T, E])."""
         vectors: list[Tree] = []
 
         def look(call: Callable[..., Tree], args: Tree, kwargs: Tree, context: Tree) -> Tree:
@@ -96,7 +100,7 @@ def gradient(network: StaticNetwork, params: Params, tokens: Tree, lengths: Tree
 
 @functools.partial(jax.jit, static_argnums=(2, 3))
 def draw_uniform(key: Tree, ids: Tree, size: int, draws: int) -> Tree:
-    """Draws uniform numbers in [0, 1), float [draws, B, size], `size` for each of B examples."""
+    """Draws numbers [draws, B, size] in [0, 1), for an example a function of `key` and its id."""
 
     def draw_row(number: Tree, draw: Tree) -> Tree:
         return jax.random.uniform(

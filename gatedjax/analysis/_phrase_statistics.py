@@ -262,6 +262,7 @@ def _find_lengths(selected: ArrayLike, min_length: int) -> tuple[np.ndarray, np.
 
 
 def _split_layers(values: np.ndarray) -> np.ndarray:
+    # [B, L, ..., N] becomes [L, R, N]; [B, N] and [N] are a single layer.
     layers = np.moveaxis(values, 1, 0) if values.ndim > 2 else values[None]
     rows = int(np.prod(layers.shape[1:-1]))
     return layers.reshape(len(layers), rows, values.shape[-1])

@@ -125,7 +125,10 @@ def mask_top(
     already: ArrayLike | None = None,
     mask_id: int = 1,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Masks the words with the highest scores until a share of the words of each text is masked."""
+    """Masks the words with the highest scores until floor(share n) of the n words of each text are
+    masked; returns (tokens, masked). Words of `already` count and stay masked. Among equal scores
+    earlier words come first.
+    """
     words, sizes, real = texts_of({"tokens": tokens, "lengths": lengths})
     ranked = np.asarray(scores, np.float64)
     masked = np.zeros(words.shape, bool) if already is None else np.asarray(already)

@@ -287,12 +287,13 @@ def paired_bootstrap(
 
 
 def least_p_value(scores_a: np.ndarray, scores_b: np.ndarray) -> float:
-    """Returns the least p-value of an exact two-sided test of paired scores, 2^(1 - m)."""
+    """Returns 2^(1 - m), the least p-value of an exact two-sided test, for m differences not 0."""
     scaled, _ = _scale_difference(scores_a, scores_b)
     return min(1.0, 2.0 ** (1.0 - np.count_nonzero(np.round(scaled, _DIGITS))))
 
 
 def _scale_difference(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, int]:
+    # The division by 2^e is exact, and a tolerance for scores of size 1 then fits all scores.
     mantissa, exponent = math.frexp(max(float(np.max(np.abs(array))) for array in (a, b)))
     # `frexp` returns a mantissa below 1, so that the exponent of a power of two is 1 too large.
     exponent -= mantissa == 0.5

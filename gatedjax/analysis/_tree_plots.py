@@ -130,8 +130,8 @@ def _draw_branches(
     tree: SpanTree,
     heights: dict[Span, int],
     places: list[float],
-    ground: float,
-    level: float,
+    ground: float,  # y of the words, in inches from the top
+    level: float,  # the distance of two levels, in inches
     gold: SpanTree | None,
 ) -> None:
     """Draws the nodes of a tree as bars above the words."""

@@ -127,7 +127,7 @@ def two_way_test(
 def student_test(
     difference: float, parts: Sequence[tuple[float, float]], *, level: float = 0.95
 ) -> TwoWay:
-    """Tests a difference with a variance that is a sum of estimates (Welch, Satterthwaite)."""
+    """Tests a difference whose variance is the sum of `parts`, each (variance, its freedom)."""
     if not 0 < level < 1:
         raise ValueError(f"level must be inside (0, 1), got {level}")
     largest = max(part for part, _ in parts)

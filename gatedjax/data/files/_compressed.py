@@ -71,7 +71,7 @@ def _member(path: Path) -> zipfile.ZipInfo:
 
 @contextlib.contextmanager
 def open_compressed(path: Path) -> Iterator[BinaryIO]:
-    """Opens a file, unpacked if it is compressed (`ENDS`); reading may raise Damaged or TooLarge."""
+    """Opens a file, unpacked if it is packed (`ENDS`); reading may raise Damaged or TooLarge."""
     ending = path.suffix.lower()
     if ending not in ENDS:
         with path.open("rb") as file:

@@ -153,7 +153,7 @@ def eagerly(
 def lazily(
     make: Callable[[FileRow, int], Example], *, once: bool = False
 ) -> Callable[[FileRows, int, SetOptions], Examples]:
-    """Returns a function (rows, first id, options) -> examples made on access; `once` keeps them."""
+    """Returns a function (rows, first id, options) -> examples made on access, kept if `once`."""
     return lambda rows, base, options: RowExamples(rows, base, make, once=once)
 
 
