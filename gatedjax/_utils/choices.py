@@ -26,7 +26,10 @@ def choices_of(kind: type) -> dict[str, tuple[Any, ...]]:
 
 
 def check_choices(config: object) -> None:
-    """Raises ValueError unless each field with a `Literal` type has an allowed value."""
+    """Raises ValueError unless each field with a `Literal` type has an allowed value. A misspelt
+    value would count as another choice, because programs compare a field with only some of its
+    values.
+    """
     kind: Any = type(config)  # because mypy takes a metaclass for unhashable
     for name, choices in choices_of(kind).items():
         value = getattr(config, name)

@@ -29,7 +29,7 @@ def program() -> str:
 
 
 def reason(error: BaseException) -> str:
-    """Returns the message of an error as text."""
+    """Returns the message of an error as text, "FILE: message" for an OSError with a file."""
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         places = [str(p) for p in (error.filename, error.filename2) if p is not None]
         return f"{' and '.join(places)}: {error.strerror}"
@@ -44,7 +44,7 @@ def fail(message: str) -> NoReturn:
 
 @contextlib.contextmanager
 def refusals(options: Mapping[str, str]) -> Iterator[None]:
-    """Catches errors of the library in the block and prints them with `fail`."""
+    """Prints errors of the library in the block with `fail`, with its words replaced by options."""
     try:
         yield
     except BrokenPipeError:
@@ -62,7 +62,7 @@ def refusals(options: Mapping[str, str]) -> Iterator[None]:
 
 
 def check_devices(count: int | None) -> None:
-    """Prints an error and exits if the value `count` of `--cpu-devices` is out of range."""
+    """Ends the command with an error if the value of `--cpu-devices` is out of range."""
     if count is not None and count < 1:
         fail(f"--cpu-devices must be at least 1, got {count}")
     if count is not None and count > _MOST_DEVICES:
@@ -72,7 +72,7 @@ def check_devices(count: int | None) -> None:
 def parse(
     kind: type[C], args: Sequence[str], prog: str, *, words: str | None = None, **tyro_options: Any
 ) -> C:
-    """Parses the options of a command, or prints its help or the version and exits."""
+    """Parses the options of a command; `words` is the field of words allowed after options."""
     # These are imported here, because `gatedjax --version` needs none of them and they load slowly.
     import dataclasses
 
@@ -151,7 +151,7 @@ def choose(
     *,
     options: Mapping[str, str] | None = None,
 ) -> str:
-    """Returns the first argument, the name of a command."""
+    """Returns the first argument, the name of a command, or prints help, version or an error."""
     name = args[0] if args else ""
     if name in commands:
         return name
@@ -185,6 +185,7 @@ def _split(args: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _on_parse_error(hook: Callable[[Any], None]) -> contextlib.AbstractContextManager[None]:
+    # It is not public: a tyro without it prints its message in a frame, with the same status.
     try:
         from tyro._errors import on_parse_error
     except ImportError:

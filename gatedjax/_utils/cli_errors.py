@@ -15,7 +15,7 @@ _TYPES = {"INT": "an integer", "FLOAT": "a number"}
 
 
 def is_option(word: str) -> bool:
-    """Returns True for a word that looks like an option, such as "--text" or "-h"."""
+    """Returns True for a word like "--text" or "-h"; "-5" and "-a film" are values."""
     return word.startswith("-") and word.lstrip("-")[:1].isalpha() and len(word.split()) == 1
 
 
@@ -58,7 +58,7 @@ def unknown_option(kind: Any, word: str) -> str:
 
 
 def message_of(event: Any, kind: Any, args: Sequence[str]) -> str | None:
-    """Returns the message about an error of a command line, or None for an unknown event."""
+    """Returns the message about a parse error of tyro, or None if the event is unknown."""
     names = {*option_names(kind), *_COMMON}
     unknown = [word for word in args if is_option(word) and _name_in(word) not in names]
     if unknown:  # because it may be a misspelt name of a missing option

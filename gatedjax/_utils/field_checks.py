@@ -24,7 +24,7 @@ _MOST = {
 
 
 def check_range(name: str, value: float, least: float) -> None:
-    """Raises ValueError unless a number is at least `least` and does not exceed its upper limit."""
+    """Raises ValueError unless a number is at least `least` and at most the limit of its name."""
     # The comparison in this form also refuses NaN.
     if not value >= least:
         raise ValueError(f"{name} must be at least {least}, got {value}")
@@ -39,7 +39,10 @@ def check_size(**sizes: Any) -> None:
 
 
 def check_fields(module: object, **least: int) -> None:
-    """Raises unless the fields of a module of this library have values that it can use."""
+    """Raises unless the fields of a module have values that it can use: an int of at least 1 (or
+    `least`), a dropout in [0, 1), another float finite, `config` of its class. Other types are not
+    checked, nor are the fields that a subclass of a user adds.
+    """
     kind = next(c for c in type(module).__mro__ if c.__module__.startswith("gatedjax."))
     config_class, config = _config_class(kind), getattr(module, "config", None)
     if config_class is not None and not isinstance(config, config_class):

@@ -100,7 +100,7 @@ def _without_lists(options: Mapping[str, Any]) -> dict[str, Any]:
 def with_changes(
     config: T, changes: Mapping[str, Any], unknown: Callable[[type, str, str], Exception]
 ) -> T:
-    """Returns a copy of a configuration with other values."""
+    """Returns a copy with new values by dotted path; a dict changes only its entries of a group."""
     parts: dict[str, dict[str, Any]] = {}
     values: dict[str, Any] = {}
     kind: Any = type(config)
@@ -120,6 +120,7 @@ def with_changes(
     for name, inner in parts.items():
         values[name] = with_changes(values.get(name, getattr(config, name)), inner, unknown)
     copy: Any = config
+    # All values are set together, because some of them must agree for its checks.
     return dataclasses.replace(copy, **values) if values else config
 
 

@@ -11,7 +11,10 @@ def as_closed(program: Any) -> Any:
 
 
 def count_scan_operands(equation: Any) -> tuple[int, int]:
-    """Returns the numbers of constants and of carries among the operands of a `jax.lax.scan`."""
+    """Returns the numbers of constants and of carries of a `jax.lax.scan`. Its parameters differ
+    between versions of JAX, its shapes do not: only scanned arrays have an axis of steps that the
+    body lacks.
+    """
     body = as_closed(equation.params["jaxpr"]).jaxpr
 
     def count_same(outside: Any, inside: Any) -> int:

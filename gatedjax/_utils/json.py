@@ -12,7 +12,7 @@ from gatedjax._utils.numbers import plain
 
 
 def to_json(value: Any, **layout: Any) -> str:
-    """Returns a value as JSON; NaN and infinities become null."""
+    """Returns a value as JSON; NaN and infinities, which JSON does not allow, become null."""
     try:
         # Most values are finite, so the slow copy is made only if this fails.
         return json.dumps(value, allow_nan=False, default=_convert, **layout)
@@ -21,7 +21,7 @@ def to_json(value: Any, **layout: Any) -> str:
 
 
 def to_json_values(value: Any, name: str = "the value") -> Any:
-    """Converts a configuration, or any other value, to the types of JSON."""
+    """Converts a value to the types of JSON: dataclasses become dicts, tuples lists; NaN stays."""
 
     def convert(inner: Any) -> Any:
         try:

@@ -11,7 +11,9 @@ import numpy as np
 
 
 def plain(value: Any) -> Any:
-    """Converts a number or text of NumPy or JAX to Python; returns other values unchanged."""
+    """Converts a number, text or array with one axis of NumPy or JAX to Python, as an option may
+    be.
+    """
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, tuple) and type(value) is tuple:
@@ -35,7 +37,7 @@ def _is_array(value: Any) -> bool:
 
 
 def make_plain(config: object) -> None:
-    """Converts the numbers in the fields of a dataclass from NumPy or JAX to Python, in place."""
+    """Converts the numbers in the fields of a dataclass to Python, in place; 1e3 is an integer."""
     config_class: Any = type(config)  # because mypy takes a metaclass for unhashable
     for name, kind, is_optional in field_types(config_class):
         original = getattr(config, name)
@@ -68,7 +70,7 @@ def check_type(name: str, value: Any, kind: type | None) -> None:
 
 @functools.cache
 def field_types(kind: Any) -> tuple[tuple[str, type | None, bool], ...]:
-    """Returns a tuple of (name, type, is_optional) for each field of the dataclass `kind`."""
+    """Returns (name, type, is_optional) of each field; other types than numbers are None."""
     hints = get_type_hints(kind)
     names = [field.name for field in dataclasses.fields(kind)]
     return tuple((name, *_simplify(hints[name])) for name in names)

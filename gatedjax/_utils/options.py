@@ -23,7 +23,7 @@ Several = Annotated[tuple[T, ...], tyro.conf.arg(help_behavior_hint="")]
 
 
 def joined_docstrings() -> tyro.constructors.ConstructorRegistry:
-    """Returns rules for `tyro.cli` that join the lines of the docstring of a field."""
+    """Returns rules for tyro that join the lines of a field's docstring and hide empty defaults."""
     registry = tyro.constructors.ConstructorRegistry()
     in_rule = False
 

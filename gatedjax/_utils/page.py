@@ -23,7 +23,7 @@ h1 { font-size: 1.4rem; line-height: 1.3; overflow-wrap: anywhere; }
 def render_page(
     title: str, body: str, style: str, *, script: str = "", css_class: str = "", lang: str = "en"
 ) -> str:
-    """Returns an HTML page that a browser shows without a network."""
+    """Returns an HTML page; with a `script` its `body` must not have `style` attributes."""
     # A policy can allow style attributes only if it allows all style elements as well.
     styles = f"'{_digest(style)}'" if script else "'unsafe-inline'"
     scripts = f"script-src '{_digest(script)}'; " if script else ""

@@ -22,16 +22,10 @@ _SETTINGS = {
 
 
 def take_cache_option(args: list[str]) -> tuple[list[str], bool]:
-    """Removes `--no-cache` from a command line.
+    """Removes `--no-cache` from a command line, before "--"; returns False if it was there.
 
-        >>> take_cache_option(["train", "--no-cache", "--", "--no-cache"])
-        (['train', '--', '--no-cache'], False)
-
-    Args:
-      args: the words of the command line. Words after "--" are no options.
-
-    Returns:
-      The remaining words, and False if the option was there.
+    >>> take_cache_option(["train", "--no-cache", "--", "--no-cache"])
+    (['train', '--', '--no-cache'], False)
     """
     end = args.index("--") if "--" in args else len(args)
     options = [word for word in args[:end] if word != "--no-cache"]
@@ -39,7 +33,7 @@ def take_cache_option(args: list[str]) -> tuple[list[str], bool]:
 
 
 def machine_key() -> str:
-    """Returns a hash of the type of the processor."""
+    """Returns a hash of the processor, as another one may not run the same compiled programs."""
     facts = [platform.machine(), platform.processor()]
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
@@ -58,6 +52,7 @@ def use_program_cache(*, enabled: bool = True) -> None:
     """Lets JAX keep compiled programs in `~/.cache/gatedjax`, if it was not imported yet."""
     if "jax" in sys.modules:
         return
+    # Environment variables need no import of JAX and reach further processes of the command.
     if not enabled:
         os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
         return

@@ -160,7 +160,7 @@ _REMOVED_OPTIONS = {"--train.optimizer.lazy-rows": _LAZY_ROWS}
 
 
 def without_removed_fields(kind: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a dict of the fields of a dataclass without removed fields that have their default."""
+    """Returns the fields of a dataclass without removed fields that have their default."""
     removed = REMOVED_FIELDS[kind]
     for name, (default, reason) in removed.items():
         if values.get(name, default) != default:
@@ -198,7 +198,7 @@ def without_removed_options(args: Sequence[str]) -> list[str]:
 
 
 def removed_from(package: str) -> Callable[[str], object]:
-    """Returns the `__getattr__` of the package `package`, for its removed and moved public names."""
+    """Returns the `__getattr__` of a package, for its removed and moved public names."""
 
     def explain(name: str) -> object:
         if (home := MOVED.get(package, {}).get(name)) is not None:

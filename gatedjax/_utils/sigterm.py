@@ -18,6 +18,7 @@ class Terminated(SystemExit):
 @contextlib.contextmanager
 def raise_on_sigterm() -> Iterator[None]:
     """Makes SIGTERM raise `Terminated` in the block, as Ctrl-C raises KeyboardInterrupt."""
+    # Python allows no handler in other threads.
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
         yield
@@ -32,6 +33,7 @@ def raise_on_sigterm() -> Iterator[None]:
 @contextlib.contextmanager
 def default_sigterm() -> Iterator[None]:
     """Undoes `raise_on_sigterm` in the block, in which SIGTERM ends the process at once."""
+    # Python runs a handler only between two instructions, so a long compilation would not end.
     if signal.getsignal(signal.SIGTERM) != _terminate:
         yield
         return

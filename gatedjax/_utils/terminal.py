@@ -101,7 +101,7 @@ def _end_unread(stream: IO[str]) -> NoReturn:
 def say(
     *values: Any, file: TextIO | EllipsisType | None = ..., end: str = "\n", flush: bool = True
 ) -> None:
-    """Prints values like `print`, with control characters escaped by `printable`."""
+    """Prints values like `print`, escaped; ends the program if the reader of the pipe has gone."""
     stream = sys.stdout if isinstance(file, EllipsisType) else file
     if stream is None:
         return

@@ -31,7 +31,10 @@ _SPACE = 64
 def check_place(
     path: Path | None, *, inputs: Iterable[str | Path | None] = (), begins: bytes = b""
 ) -> None:
-    """Checks that a file can be written, before the work that computes its content."""
+    """Raises OSError if a file cannot be written, before its content is computed: if its folder is
+    missing, it is one of `inputs`, or it does not begin with `begins`, so that no such command
+    wrote it.
+    """
     if path is None:
         return
     target = _replaceable(path)
@@ -59,7 +62,9 @@ def check_place(
 
 @contextlib.contextmanager
 def open_atomic(path: Path) -> Iterator[BinaryIO]:
-    """Opens a file that is replaced at the end of the block; after an error the old file stays."""
+    """Opens a file that is replaced at the end of the block; after an error the old file stays. A
+    link leads to its file; into a device, a pipe or the file of standard output it is written.
+    """
     target = _replaceable(path)
     if target is None:
         with _naming(path), _open_existing(path) as stream:
@@ -87,7 +92,10 @@ def write_atomic(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
-    """Yields the path of an empty folder that replaces `target` at the end of the block."""
+    """Yields an empty folder that replaces `target`, whose files are removed, at the end of the
+    block. Without an exchange in one step the old folder is moved away first; after a kill
+    `recover` restores it.
+    """
     recover(target)
     partial, descriptor = _new(target, _open_new_folder)
     try:
@@ -124,13 +132,14 @@ def _naming(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        # The system gives no name for a write, for example on a full disk.
         if error.filename is None and error.errno is not None:
             error.filename = str(path)
         raise
 
 
 def _replaceable(path: Path) -> Path | None:
-    """Resolves links and returns the file to replace; None for a device, a pipe or an open stream."""
+    """Returns the file to replace, links resolved; None for a device, a pipe or an open stream."""
     target = Path(os.path.realpath(path))
     try:
         status = path.stat()

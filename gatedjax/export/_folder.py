@@ -284,7 +284,7 @@ def _checked_files(files: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def check_target(folder: Path, overwrite: bool, option: str) -> None:
-    """Checks that `save` may write to a folder."""
+    """Raises FileExistsError unless `save` may write a folder, an empty one or its own."""
     target = Path(os.path.realpath(folder))
     recover(target)
     for place in (target, *target.parents):
@@ -324,7 +324,7 @@ def _sha256(path: Path) -> str:
 
 
 def _further(folder: Path) -> set[str]:
-    """Returns the names of the further files of an export folder that `save` wrote."""
+    """Returns the names of further files that `save` wrote and that did not change since."""
     try:
         digests = _read_digests(folder / DIGESTS)
     except BadFile:
@@ -339,7 +339,9 @@ def _further(folder: Path) -> set[str]:
 
 
 def _check_digests(folder: Path, names: tuple[str, ...], *, check_further: bool = False) -> None:
-    """Checks the files `names` of an export folder against their digests in `SHA256SUMS`."""
+    """Raises BadFile if the SHA-256 of a file differs from `SHA256SUMS`; without it, all files
+    pass.
+    """
     missing = [name for name in names if not (folder / name).is_file()]
     if missing:
         raise FileNotFoundError(
@@ -364,7 +366,7 @@ def _check_digest(folder: Path, name: str, digests: Mapping[str, str], digest: s
 
 
 def _read_digests(sums: Path) -> dict[str, str] | None:
-    """Reads the file `SHA256SUMS` at the path `sums`: file name -> SHA-256 in hex."""
+    """Returns the SHA-256 in hex of each file in `SHA256SUMS`; None for a folder made by hand."""
     if not sums.is_file():
         return None
     if sums.stat().st_size > _LARGEST_SUMS:

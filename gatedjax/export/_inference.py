@@ -202,14 +202,14 @@ def _field_fault(exported: export.Exported) -> str | None:
 
 
 def as_spec(array: Tree) -> jax.ShapeDtypeStruct:
-    """Returns the shape and dtype of an array, with the dtype in which JAX computes."""
+    """Returns the shape of an array and the dtype in which JAX computes with it."""
     # NumPy arrays have 64 bits by default, and JAX computes with 32 unless it is configured
     # otherwise.
     return jax.ShapeDtypeStruct(array.shape, jax.dtypes.canonicalize_dtype(array.dtype))
 
 
 def plain_outputs(output: Output) -> Tree:
-    """Converts the outputs of a model to nested dicts and tuples of arrays."""
+    """Converts dataclasses and named tuples to dicts, so that a reader needs no model classes."""
     if dataclasses.is_dataclass(output) and not isinstance(output, type):
         fields = {field.name: getattr(output, field.name) for field in dataclasses.fields(output)}
     elif isinstance(output, tuple) and hasattr(output, "_asdict"):

@@ -50,7 +50,7 @@ _ABOUT: dict[Kind, _About] = {
 
 
 def loader_of(config: Mapping[str, Tree]) -> str:
-    """Returns the class of `gatedjax` that loads a model folder, such as "TextClassifier"."""
+    """Returns the class of `gatedjax` that loads a model folder, as "TextClassifier", or ""."""
     facts = config.get(KEY)
     kind = facts.get("kind") if isinstance(facts, dict) else None
     return next((about.loader for name, about in _ABOUT.items() if name == kind), "")
@@ -68,7 +68,7 @@ def facts_of(kind: Kind) -> dict[str, Tree]:
 def check_kind(
     config: Mapping[str, Tree], accepted: Kind | Collection[Kind], folder: str | Path
 ) -> Kind:
-    """Checks the kind of a model folder and its format version."""
+    """Returns the kind of a model folder, which must be among `accepted` in a known format."""
     facts = config.get(KEY)
     if not isinstance(facts, dict) or "kind" not in facts:
         raise ValueError(

@@ -26,11 +26,14 @@ class Leaf(NamedTuple):
 
 
 def name_fault(name: str) -> str | None:
-    """Returns the fault of a dotted name such as "encoder.kernel", or None if it has no fault."""
+    """Returns the fault of a dotted name, the end of a message such as "looks like a path", or
+    None.
+    """
     if not all(name.split(".")):
         return "has an empty part between its dots"
     if name.count(".") >= MAX_DEPTH:
         return f"is nested more than {MAX_DEPTH} deep"
+    # Other readers of the file might use names as paths that leave a folder.
     if "/" in name or "\\" in name or name.startswith("~"):
         return "looks like a path"
     if not name.isprintable():
@@ -93,6 +96,7 @@ def unflatten(flat: Mapping[str, Tree]) -> dict[str, Tree]:
 def host_arrays(flat: Mapping[str, Tree], argument: str = "params") -> dict[str, np.ndarray]:
     """Copies the arrays of `flat`, dotted name -> array, to NumPy arrays with the same names."""
     if all(isinstance(value, np.ndarray) for value in flat.values()):
+        # Contiguous, because `safetensors` ignores strides.
         return {name: np.require(value, requirements="C") for name, value in flat.items()}
     import jax  # Imported here, because arrays of NumPy need no JAX.
 

@@ -75,7 +75,10 @@ def export_onnx(
 def onnx_program(
     apply: Callable[[Any, dict[str, Tree]], Any], params: Params, example_batch: Mapping[str, Tree]
 ) -> tuple[core.ClosedJaxpr, dict[str, jax.ShapeDtypeStruct], list[str]]:
-    """Traces an inference function into a program for converters, with fixed sizes of arrays."""
+    """Traces an inference function into (program, inputs by name, names of outputs), with fixed
+    sizes and without the calls, custom derivatives and reverse scans that `jax2onnx` does not
+    convert.
+    """
     inputs = {
         name: as_spec(array) for name, array in flatten(example_batch, "example_batch").items()
     }
@@ -93,7 +96,7 @@ def onnx_program(
 
 
 def _evaluate(program: core.ClosedJaxpr, arguments: Any) -> list[Any]:
-    """Evaluates a program with calls replaced by their content and all scans from the first step."""
+    """Evaluates a program with calls replaced by their content and all scans made forward."""
     jaxpr = program.jaxpr
     values = dict(zip(jaxpr.constvars, program.consts, strict=True))
     values |= dict(zip(jaxpr.invars, arguments, strict=True))
@@ -119,7 +122,7 @@ def _evaluate(program: core.ClosedJaxpr, arguments: Any) -> list[Any]:
 
 
 def _scan_forward(given: list[Any], equation: Any) -> list[Any]:
-    """Evaluates a scan as a scan from the first step to the last."""
+    """Evaluates a scan as a scan from the first step to the last, of reversed inputs if needed."""
     options, (count, carries) = equation.params, count_scan_operands(equation)
     constants, initial, xs = given[:count], given[count:][:carries], given[count + carries :]
 

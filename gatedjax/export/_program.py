@@ -147,7 +147,9 @@ def _references(operation: Any) -> list[str]:
 
 
 def _check_calls(counts: dict[str, int], calls: dict[str, list[str]]) -> None:
-    """Raises ValueError for recursion, and for functions that are too large or too deep."""
+    """Raises ValueError for recursion, and for functions that are too large or too deep. A function
+    has the operations of the functions that it calls, once per call.
+    """
     sizes: dict[str, int] = {}
     levels: dict[str, int] = {}
     for start in counts:

@@ -16,7 +16,10 @@ _KEY = "gatedjax.structure"
 
 
 def take_apart(tree: Tree, argument: str = "params") -> tuple[dict[str, Tree], dict[str, str]]:
-    """Returns the leaves of a tree by dotted names, and the kinds of its containers and numbers."""
+    """Returns (arrays, kinds), both by dotted names of keys, positions and fields. kinds has
+    "list", "tuple" or the class of each container ("" is the tree), and the type of each Python
+    number; dicts with entries have none.
+    """
     if _parts(tree, argument, "") is None:
         kind = type(tree).__name__
         raise TypeError(
@@ -82,6 +85,7 @@ def _parts(node: Tree, argument: str, name: str) -> list[tuple[str, Tree]] | Non
 
 
 def _one_level(node: Tree) -> tuple[list[tuple[Any, Tree]], Any]:
+    """Returns ([(JAX key path, child)], tree definition); a leaf has itself with the path ()."""
     import jax
 
     # All parts of the node count as leaves, so that only a single level is taken apart.

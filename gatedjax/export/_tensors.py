@@ -135,7 +135,7 @@ def load_params(path: str | Path, like: Tree = None) -> Tree:
 
 
 def check_finite(params: Tree, where: str | Path) -> None:
-    """Raises BadFile if a parameter has NaN or infinite numbers."""
+    """Raises BadFile, with its dotted name, for the first parameter that is not finite."""
     for name, value in take_apart(params)[0].items():
         array = np.asarray(value)
         if array.dtype.kind not in "biu" and not np.isfinite(array).all():
@@ -147,7 +147,7 @@ def check_finite(params: Tree, where: str | Path) -> None:
 
 
 def load_flat(path: str | Path) -> dict[str, np.ndarray]:
-    """Reads the arrays of the `safetensors` file at `path`, by their names in the file."""
+    """Reads the arrays of a `safetensors` file of any library, by their names in the file."""
     read_header(Path(path))
     return _load_arrays(Path(path))
 
@@ -163,12 +163,12 @@ def _load_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def read_header(path: Path) -> dict[str, Leaf]:
-    """Reads a `safetensors` file: name of an array -> its dtype and shape."""
+    """Returns the dtype and shape of each array in a `safetensors` file."""
     return _read_header(path)[0]
 
 
 def _read_header(path: Path) -> tuple[dict[str, Leaf], dict[str, Tree]]:
-    """Reads and checks the header of a `safetensors` file."""
+    """Returns (leaves, metadata) of a `safetensors` file, the leaves checked against its bytes."""
     if not path.is_file():
         raise FileNotFoundError(f"{path}: there is no such file")
     with path.open("rb") as file:
@@ -229,7 +229,7 @@ def _natural(value: Tree) -> bool:
 
 
 def _check_entries(entries: Mapping[str, Tree], data_size: int) -> dict[str, Leaf]:
-    """Checks the entries of a header; returns name of an array -> its dtype and shape."""
+    """Returns the leaves of a header, whose arrays must cover the data without gaps."""
     leaves_of: dict[str, Leaf] = {}
     places = []
     for name, entry in entries.items():

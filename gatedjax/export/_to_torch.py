@@ -97,7 +97,7 @@ def _state_dict(
     gates: int,
     convert: Callable[[Arrays], Block],
 ) -> dict[str, np.ndarray]:
-    """Converts layers to a state dict of PyTorch: name -> NumPy array."""
+    """Converts layers, weights or pairs (forward, backward) of them, to a state dict of PyTorch."""
     if isinstance(layers, Mapping):
         layers = _layers_of(layers, kind)
     if not layers:

@@ -32,10 +32,10 @@ _CELLS = {4: "an LSTM", 3: "a GRU"}
 class Block(NamedTuple):
     """The weights of a layer and direction of an LSTM or GRU in the layout of PyTorch."""
 
-    input: np.ndarray
-    recurrent: np.ndarray
-    input_bias: np.ndarray
-    recurrent_bias: np.ndarray
+    input: np.ndarray  # weight_ih [G H, D] for G gates, inputs of width D and states of width H
+    recurrent: np.ndarray  # weight_hh [G H, H]
+    input_bias: np.ndarray  # bias_ih [G H]
+    recurrent_bias: np.ndarray  # bias_hh [G H]
 
 
 def lstm_from_torch(
@@ -214,7 +214,7 @@ def _convert(
 
 
 def _own_names(state_dict: Mapping[str, Tree], prefix: str) -> set[str]:
-    """Returns the names of the parameters that belong directly to a recurrent module."""
+    """Returns the names of a recurrent module without prefix, and without its submodules."""
     names = {name.removeprefix(prefix) for name in state_dict if name.startswith(prefix)}
     names = {name for name in names if "." not in name}
     if projected := sorted(name for name in names if name.startswith("weight_hr_l")):
@@ -247,7 +247,7 @@ def as_array(name: str, value: Tree) -> np.ndarray:
 def _block(
     arrays: dict[str, np.ndarray], end: str, prefix: str, gates: int, width: int | None
 ) -> Block:
-    """Returns the four arrays of a layer and direction, after checking their shapes."""
+    """Returns the checked arrays of a layer and direction; missing biases are 0."""
     kernel, recurrent = arrays[f"weight_ih_{end}"], arrays[f"weight_hh_{end}"]
     if recurrent.ndim != 2 or 0 in recurrent.shape or len(recurrent) != gates * recurrent.shape[1]:
         other = (
