@@ -519,7 +519,7 @@ class _Runner:
     def _delete_with_mask(
         self, tokens: np.ndarray, lengths: np.ndarray, keep: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Deletes words where `keep` is False; returns the new tokens, lengths and mask of words."""
+        """Deletes words where `keep` is False; returns the new tokens, lengths and word mask."""
         if self.deletion == "unk":
             real = _word_mask(lengths, tokens)
             return np.where(keep | ~real, tokens, self.unk).astype(tokens.dtype), lengths, keep

@@ -70,10 +70,10 @@ def _differ_in_tokens(answers: Sequence[Found]) -> bool:
 class Explorer:
     """The models that a page shows; `answer` may be called by several threads at a time."""
 
-    models: Sequence[Any]
+    models: Sequence[Any]  # one or two: TrainedModel, LexiconModel, StatesModel, Reader, Translator
     names: Sequence[str]
-    tokenized: bool = False
-    states: Sequence[EncodedText] | None = None
+    tokenized: bool = False  # texts for a reader are tokens with spaces between them
+    states: Sequence[EncodedText] | None = None  # the texts of a StatesModel without an encoder
 
     def __post_init__(self) -> None:
         if not self.models or len(self.models) != len(self.names):
@@ -107,6 +107,7 @@ class Explorer:
                 "models must have the same kind of tokens, because the page shows their words side "
                 f"by side, got {got}: train one of them again with the tokens of the other"
             )
+        # Each lexicon has a line of words, so that the units that they learned may differ.
         has_lexicons = all(getattr(model, "network", None) in LEXICONS for model in self.models)
         if not has_lexicons and any(rule != rules[0] for rule in rules):
             raise ValueError(
@@ -146,7 +147,7 @@ class Explorer:
         return {"note": FREQUENT_WORDS, "label": None}
 
     def layers(self, message: Mapping[str, Any]) -> Json:
-        """Computes the attention in each layer of the models."""
+        """Computes the attention in each layer of each model; None for a model without layers."""
         state = check_state(message)
         self.check_open()
         return {"models": [part.layers(state) for part in self._parts]}
@@ -173,7 +174,9 @@ class Explorer:
             thread.join()
 
     def close(self, seconds: float = -1) -> bool:
-        """Waits for running computations, and prevents new computations."""
+        """Prevents new computations, and waits at most `seconds` for running ones (-1: no limit),
+        because a process that ends while a thread computes is aborted. True if none is running.
+        """
         self._closed = True
         # A list, because `all` would not close the programs after the first that is still running.
         results = [part.close(seconds) for part in self._parts]
@@ -188,7 +191,7 @@ class Explorer:
             )
 
     def check_sentences(self, name: str) -> None:
-        """Raises ValueError unless the models are networks or lexicons with a class for each text."""
+        """Raises ValueError unless the models are networks or lexicons with a class for a text."""
         has_classes = bool(self.views) and isinstance(self.views[0], LexiconView)
         has_classes = has_classes and all(model.kind == "text" for model in self.models)
         if self.views and not has_classes:
@@ -272,6 +275,8 @@ class Programs:
         output: Output = self.model.module.apply(
             {"params": params}, batch, gates, soft=soft, method=GANet.with_gates
         )
+        # Returned for S patterns: [S, B, C], [S, B, T], [S, B, T] (gates after the rule for texts
+        # without an open gate) and [B, T].
         likely = jax.nn.sigmoid(output.gate_logits)
         return jax.nn.softmax(output.logits), output.attention, output.gates, likely
 
@@ -376,7 +381,7 @@ class Programs:
     def with_gates(
         self, tokens: tuple[str, ...], gates: Sequence[np.ndarray], *, soft: bool = False
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Runs the network on a text with S patterns of gates."""
+        """Returns probabilities [S, C], attention and used gates [S, T] for S patterns of gates."""
         probabilities, attention, used, _ = self._run_forced(tokens, gates, soft)
         size = len(tokens)
         return probabilities[:, 0], attention[:, 0, :size], used[:, 0, :size]
@@ -384,13 +389,13 @@ class Programs:
     def batch_with_gates(
         self, batch: Tree, gates: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Runs the network on a padded batch with S patterns of gates."""
+        """Returns probabilities [S, B, C], used gates [S, B, T] and open probabilities [B, T]."""
         outputs = jax.device_get(self._batch_program(self._params, batch, gates, False))
         probabilities, _, used, likely = outputs
         return probabilities, used, likely
 
     def run_patterns(self, batch: Tree, gates: np.ndarray, *, soft: bool) -> tuple[np.ndarray, ...]:
-        """Runs the quickly compiled program of `with_gates` on a padded batch."""
+        """Runs the quickly compiled program for gates [S, B, T] on a padded batch."""
         outputs: tuple[np.ndarray, ...] = jax.device_get(
             self._text_program(self._params, batch, gates, soft)
         )
@@ -399,7 +404,7 @@ class Programs:
     def _run_forced(
         self, tokens: tuple[str, ...], gates: Sequence[np.ndarray], soft: bool
     ) -> tuple[np.ndarray, ...]:
-        """Runs `run_patterns` on a text of T words, `tokens`, with S patterns of gates, each [T]."""
+        """Runs `run_patterns` on a text of T words with S patterns of gates, each [T]."""
         edge = width_of(len(tokens), self.model.max_len, COARSE)
         rows = np.zeros((len(gates), 1, edge), np.float32)
         rows[:, 0, : len(tokens)] = gates
@@ -413,7 +418,7 @@ class Programs:
         return self._locks.setdefault((edge, soft), threading.Lock())
 
     def close(self, seconds: float) -> bool:
-        """Waits for running programs to end, and lets no program start again."""
+        """Acquires all locks for good, so that no program starts again; True if it got them all."""
         # Each program has a lock, so a thread that has all locks stops all computations.
         edges = {width_of(n, self.model.max_len, COARSE) for n in COARSE}
         acquired = [

@@ -30,7 +30,10 @@ _MOST_EXTRACTS = 500
 
 
 class LexiconView(View):
-    """Answers the requests of the explorer's page for a lexicon: classes, gates and shares."""
+    """Answers the requests of the explorer's page for a lexicon: classes, gates and shares. The
+    shares are exact: logits [C] = bias + sum_t words_t + sum_p pairs_p, over the open words t and
+    the pairs p of open neighbours.
+    """
 
     fields = ({"name": "text", "label": "Sentence", "empty": "Type a sentence"},)
     layered = False

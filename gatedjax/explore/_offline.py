@@ -71,10 +71,7 @@ def payload(explorer: Explorer, text: str) -> Json:
 
 
 def patterns_of(words: int) -> np.ndarray:
-    """Returns all patterns of gates of a text with `words` words, float32 [2^words, words].
-
-    An entry is 1 for an open gate and 0 for a closed gate. In pattern i the gate of word t is bit t
-    of i.
+    """Returns all patterns of gates, float32 [2^words, words]: in pattern i gate t is bit t of i.
 
     >>> print(patterns_of(2))
     [[0. 0.]
@@ -132,7 +129,7 @@ def _run_patterns(programs: Programs, tokens: tuple[str, ...]) -> tuple[np.ndarr
 
 
 def _removed_words(programs: Programs, tokens: tuple[str, ...]) -> Json | None:
-    """Returns "removed" of `payload`: the results for the text without each of its words."""
+    """Returns "removed": open [T, T - 1], and probabilities [T, 2^(T-1), C - 1] or [T, C - 1]."""
     if len(tokens) < 2:
         return None
     if not programs.gated:

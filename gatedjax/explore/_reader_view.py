@@ -27,7 +27,7 @@ CANDIDATE_EDGES = (16, 128)
 
 
 class ReaderView(View):
-    """The view of a `Reader`, which answers a question about a document with one of the candidates."""
+    """The view of a `Reader`, which answers a question about a document with a candidate."""
 
     network = "a gated-attention reader"
     title = "Which words of the document does the answer rest on?"
@@ -78,7 +78,7 @@ class ReaderView(View):
     def _ask(
         self, document: tuple[str, ...], query_words: tuple[str, ...], candidates: tuple[str, ...]
     ) -> tuple[Reading, np.ndarray, list[np.ndarray]]:
-        """Runs the reader on a document of N words and a query of Q words."""
+        """Returns the `Reading`, the last hop's attention [N], and [N, Q] of each gating hop."""
         source = question(" ".join(document), " ".join(query_words), candidates)
         query = add_markers(source[0])
         wide = width_of(len(document), LONGEST, COARSE)
@@ -108,7 +108,9 @@ class ReaderView(View):
         return reading, output.document_attention[0, : len(document)], hops
 
     def _build_table(self, words: Sequence[str], rows: int) -> tuple[Vocabulary, Params]:
-        """Returns a vocabulary of only the given words, and parameters for it."""
+        """Returns a vocabulary of only the given words, and parameters with a table of `rows`
+        vectors, so that new words need no compilation.
+        """
         reader = self._reader
         vectors, lowercase = reader.params["embed"]["embedding"], reader.vocabulary.lowercase
         fold = str.lower if lowercase else str

@@ -38,7 +38,7 @@ class Removal:
         self._reading = functools.lru_cache(_KEPT_TEXTS)(self._run_model)
 
     def effects(self, tokens: tuple[str, ...], state: State) -> Json | None:
-        """Computes the effect of each word on the probability of the predicted class."""
+        """Computes the effects of 2 to `MOST_REMOVED` words on the predicted class, else None."""
         model = self._programs.model
         tokens = tokens[: model.max_len]
         if not 2 <= len(tokens) <= MOST_REMOVED:
@@ -65,7 +65,7 @@ class Removal:
         return self._likely(tokens)
 
     def close(self, seconds: float) -> bool:
-        """Waits for a running computation to end, and lets none start again."""
+        """Acquires the lock for good, so that no computation starts again; True if it got it."""
         return self._lock.acquire(timeout=seconds)
 
     def _batch(self, tokens: tuple[str, ...]) -> dict[str, np.ndarray]:
@@ -95,20 +95,12 @@ class Removal:
 
 
 def summarize_effects(probabilities: np.ndarray, without: np.ndarray) -> Json:
-    """Computes the effects of the words from class probabilities.
+    """Computes the effects of T words from probabilities [C] of a text and `without` [T, C], as the
+    module defines them.
 
         >>> effects = summarize_effects(np.array([0.25, 0.75]), np.array([[0.5, 0.5]]))
         >>> effects["effects"], effects["speaks_for"]
         ([0.25], [1])
-
-    Args:
-      probabilities: p(x) [C], the probabilities of the C classes for the text x.
-      without: p(x without t) [T, C], for the text without each of its T words t.
-
-    Returns:
-      A dict: "class", the position j of the largest of `probabilities`; "effects" [T], the list of
-      p_j(x) - p_j(x without t); "speaks_for" [T], for each word j if its effect is at least 0, else
-      the position of the class that loses the most probability by its removal.
     """
     changes = probabilities - without
     best = int(np.argmax(probabilities))
@@ -122,19 +114,15 @@ def summarize_effects(probabilities: np.ndarray, without: np.ndarray) -> Json:
 
 
 def shift_forced(forced: Mapping[int, bool], removed: int) -> dict[int, bool]:
-    """Moves the forced gates to the positions of their words after a word is removed.
+    """Moves the forced gates to the positions of their words after the word `removed` is removed.
 
     >>> shift_forced({0: True, 1: False, 2: True}, removed=1)
     {0: True, 1: True}
-
-    Args:
-      forced: from positions of words, counted from 0, to True for an open gate or False for a
-        closed gate.
-      removed: the position of the removed word; its forced gate is left out.
     """
     return {i - (i > removed): is_open for i, is_open in forced.items() if i != removed}
 
 
 def _batch_shape(words: int) -> tuple[int, int]:
+    # As many rows as columns, so that there is one program for each padded length.
     edge = width_of(words, MOST_REMOVED, COARSE)
     return edge, edge

@@ -38,10 +38,10 @@ class Sentences:
     """Labelled sentences and the results of the models for them."""
 
     name: str
-    total: int
+    total: int  # usable lines that were read
     has_more: bool
-    rows: Sequence[Json]
-    curves: Sequence[Json]
+    rows: Sequence[Json]  # "leak" is None after MOST_LEAKS sentences and without gates
+    curves: Sequence[Json]  # of each model
 
     def about(self) -> Json:
         """Returns the curves and the numbers of sentences, for JSON."""
@@ -55,7 +55,7 @@ class Sentences:
         }
 
     def page(self, order: Any, begin: Any) -> Json:
-        """Returns up to 20 (`PAGE`) sentences with their results, sorted by a column."""
+        """Returns up to 20 (`PAGE`) sentences with a value of `order`, the largest first."""
         if order not in ORDERS:
             raise ValueError(
                 f"order must be one of {', '.join(map(repr, ORDERS))}, got {str(order)[:40]!r}"
@@ -95,7 +95,7 @@ def first_sentence(explorer: Explorer, table: Table) -> Json | None:
     try:
         record, _ = next(_usable(explorer, table))
     except (StopIteration, OSError, ValueError):
-        return None
+        return None  # `read_sentences` raises the error.
     return {"text": record.inputs[0], "label": str(record.label), "name": table.name}
 
 
@@ -108,7 +108,7 @@ def _usable(explorer: Explorer, table: Table) -> Iterator[tuple[Record, list[Any
             continue
         if split(record.inputs[0]):
             places = [classes.find(record.label, record.where, record.line) for classes in tables]
-            if None not in places:
+            if None not in places:  # The curves of all models are of the same sentences.
                 yield record, places
 
 
@@ -145,23 +145,12 @@ def _rows(
 
 
 def thresholds_of(values: np.ndarray, shares: Sequence[float]) -> np.ndarray:
-    """Computes thresholds with a given share of the values above them.
-
-    Each threshold is halfway between two values, because at a value rounding would decide, which
-    depends on the batch and the processor.
+    """Computes thresholds with given shares of the values above them. Each is halfway between two
+    values, because at a value rounding would decide, which depends on the batch and the processor;
+    equal values stay on one side.
 
         >>> print(thresholds_of(np.array([0.0, 0.25, 0.5, 1.0]), [0.5]))
         [0.375]
-
-    Args:
-      values: [n], the values.
-      shares: m numbers in [0, 1], the shares of the values above the thresholds. Equal values are
-        on the same side of a threshold, so that a share between them is not exact. The thresholds
-        lie inside the range of the values, so that the shares 0 and 1 give the nearest possible
-        shares.
-
-    Returns:
-      Float64 [m], a threshold for each share; the values themselves if all are equal.
     """
     ordered = np.sort(values.astype(np.float64))
     is_distinct = np.diff(ordered) > ROUNDING
@@ -178,12 +167,12 @@ class _Results:
 
     programs: Programs
     texts: Sequence[tuple[str, ...]]
-    check: Callable[[], None]
-    thresholds: np.ndarray
-    middle_probabilities: np.ndarray
-    masks: list[np.ndarray]
-    predicted: np.ndarray
-    open_counts: np.ndarray
+    check: Callable[[], None]  # called between batches; an exception from it ends the work
+    thresholds: np.ndarray  # [S], descending; at -1 all gates are open
+    middle_probabilities: np.ndarray  # [N, C], with the threshold 0.5 or without gates
+    masks: list[np.ndarray]  # bool [T] of each text, open at the threshold 0.5
+    predicted: np.ndarray  # int [S, N]
+    open_counts: np.ndarray  # [S, N]
 
     @classmethod
     def compute(
@@ -249,7 +238,7 @@ class _Results:
         return self.programs.gated
 
     def curve(self, targets: Sequence[int]) -> Json:
-        """Returns {"density", "accuracy", "threshold"}, lists with an entry per distinct threshold."""
+        """Returns "density", "accuracy", "threshold": lists, an entry per distinct threshold."""
         words = sum(map(len, self.texts))
         # Equal thresholds become a single point, because they are keys of a dict.
         points = {
@@ -268,7 +257,9 @@ class _Results:
         }
 
     def leaks(self, most: int) -> list[float]:
-        """Computes the gate leak of each of the first `most` texts; [] for a model without gates."""
+        """Computes the gate leak, as in `faithfulness`, of the first `most` texts; [] without
+        gates.
+        """
         if not self.programs.gated:
             return []
         open_texts = [
@@ -316,7 +307,7 @@ class _LexiconResults:
         return {"density": [float(density)], "accuracy": [float(correct.mean())], "threshold": [0]}
 
     def leaks(self, most: int) -> list[float]:
-        return []
+        return []  # A lexicon is not run again without its closed words here.
 
 
 def _batches(
@@ -324,6 +315,7 @@ def _batches(
 ) -> Iterator[tuple[list[int], Tree]]:
     shapes = functools.partial(shape_of, longest=programs.model.max_len, widths=COARSE)
     for numbers, (rows, width) in group_texts(map(len, texts), shapes):
+        # Rows after the `numbers` repeat texts, so that each padded length has one program.
         filled = [(texts[n],) for n in (numbers * rows)[:rows]]
         yield numbers, programs.model.batch(filled, width)
 

@@ -75,7 +75,7 @@ class Server(ThreadingHTTPServer):
             raise
 
     def server_bind(self) -> None:
-        """Binds the server to its port without a query for the name of this machine."""
+        """Binds the server to its port without a look-up of this machine's name, which can be slow."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = "127.0.0.1", self.socket.getsockname()[1]
 
@@ -98,7 +98,7 @@ class Server(ThreadingHTTPServer):
 
 
 class _Refused(Exception):
-    """The reason why a request is refused, with the status of the answer."""
+    """The reason why a request is refused; it never quotes the request, as the page may show it."""
 
     def __init__(self, status: HTTPStatus, message: str) -> None:
         super().__init__(message)
@@ -106,7 +106,7 @@ class _Refused(Exception):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """A handler of a single HTTP request per connection to a `Server`."""
+    """A handler of one request per connection, so that the rest of a refused body is not the next."""
 
     server: Server
     server_version, sys_version = "gatedjax", ""
@@ -216,6 +216,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self.server_version
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        # `message` and `explain` are not sent, because they may quote the request.
         unknown = code == HTTPStatus.NOT_IMPLEMENTED
         status = HTTPStatus.METHOD_NOT_ALLOWED if unknown else HTTPStatus(code)
         self._send(status, to_json({"error": status.phrase}).encode(), "application/json")

@@ -15,8 +15,8 @@ class Session:
     def __init__(
         self,
         explorer: Explorer,
-        sentences: Callable[[], Sentences] | None = None,
-        first: Callable[[], Json | None] | None = None,
+        sentences: Callable[[], Sentences] | None = None,  # runs in a thread, at the first question
+        first: Callable[[], Json | None] | None = None,  # the sentence with which the page opens
     ) -> None:
         self._explorer, self._read, self._first = explorer, sentences, first
         self._found: Sentences | None = None
@@ -25,7 +25,7 @@ class Session:
         self._lock = threading.Lock()
 
     def ask(self, message: Mapping[str, Any]) -> Json:
-        """Answers a message of the page."""
+        """Answers a message of the page with the result of the method named by "do", as JSON."""
         do = message.get("do")
         if do == "about":
             first = None if self._first is None else self._first()

@@ -20,10 +20,10 @@ PAIRS = "Two open words with only closed words between them also have a share as
 class Wording:
     """The words of a page about a kind of target."""
 
-    head: str | None
-    number: str
-    choice: str | None = None
-    signs: tuple[str, str] | None = None
+    head: str | None  # the title of the table of probabilities, None for a number
+    number: str  # the sentence about the number of a word
+    choice: str | None = None  # the question for the class whose shares are shown
+    signs: tuple[str, str] | None = None  # the meaning of + and -; None: for and against a class
 
 
 WORDINGS = {
@@ -56,7 +56,7 @@ def make_share_lines(
     is_known: Sequence[bool],
     is_open: np.ndarray,
     shares: Shares,
-    names: Sequence[str] | None,
+    names: Sequence[str] | None,  # of the logits; None for a single logit
     note: str,
     rule: str,
     noun: str = "word",

@@ -17,31 +17,23 @@ TEXTS = ("text", "hypothesis", "question", "candidates")
 class State:
     """The state of a page: the texts and the choice of gates."""
 
-    text: str = ""
-    hypothesis: str = ""
+    text: str = ""  # the sentence, the first text of a pair, or the document
+    hypothesis: str = ""  # the second text of a pair
     question: str = ""
-    candidates: str = ""
+    candidates: str = ""  # one on each line
     mode: Mode = "threshold"
     threshold: float = 0.5
     density: float = 0.5
     seed: int = 0
+    # Position of a word in the tokens of `text` -> True to open its gate, False to close it.
     forced: Mapping[int, bool] = dataclasses.field(default_factory=dict)
 
 
 def check_state(message: Mapping[str, Any]) -> State:
-    """Converts a message to a state.
+    """Converts a message to a state; raises ValueError for a wrong type or value of a field.
 
-        >>> check_state({"text": "fun", "forced": {"0": False}}).forced
-        {0: False}
-
-    Args:
-      message: the fields of `State`; a missing field has its default, other fields have no effect.
-
-    Returns:
-      The state.
-
-    Raises:
-      ValueError: for a wrong type or value; the message names the field.
+    >>> check_state({"text": "fun", "forced": {"0": False}}).forced
+    {0: False}
     """
     fields = {field.name for field in dataclasses.fields(State)}
     values = {name: value for name, value in message.items() if name in fields}

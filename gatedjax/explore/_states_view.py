@@ -57,6 +57,7 @@ class StatesView(View):
     def _item(self, text: str) -> str | EncodedText | None:
         if self._states is None:
             return text
+        # The page sends the number of a text of the file.
         is_number = text.isascii() and text.isdigit() and len(text) < 8
         return self._states[int(text)] if is_number and int(text) < len(self._states) else None
 

@@ -23,7 +23,10 @@ SPACE, END = "\u2581", "</s>"
 
 
 class TranslatorView(View):
-    """The view of a translator: the translation, and the attention of its layers to the source."""
+    """The view of a translator: the translation, and its layers' attention to the source, W =
+    softmax(q k^T / sqrt(d)) [L, M, T, N] for pieces. A pair of words has the sum of W over the
+    pieces of the source word, and the mean over the pieces of the word of the translation.
+    """
 
     network = "a Transformer"
     title = "Which words does each word of the translation attend to?"
@@ -57,7 +60,7 @@ class TranslatorView(View):
 
     @functools.cached_property
     def _look(self) -> Any:
-        """A compiled function of (params, batch) that returns (weights, selections)."""
+        """A compiled function: (params, batch) -> (weights [M, T, N] by layer, selections)."""
         model = self._translator.model
 
         def is_projection(module: Any, method: str) -> bool:
@@ -97,7 +100,7 @@ class TranslatorView(View):
         return tuple(int(token) for token in tokens[: stops[0] + 1 if len(stops) else len(tokens)])
 
     def _align(self, ids: tuple[int, ...], target: tuple[int, ...]) -> tuple[np.ndarray, Any]:
-        """Computes the attention of a translation to its source."""
+        """Returns W [L, M, T, N] without padding, and the outputs of the encoder layers."""
         batch = self._batch(ids)
         # The target is padded to the longest possible translation, so that all translations share a
         # program.
@@ -110,7 +113,7 @@ class TranslatorView(View):
         return np.stack(weights)[:, :, : len(target), : len(ids)], selections
 
     def _ids(self, state: State) -> tuple[str, tuple[int, ...]]:
-        """Returns (note, ids): the ids of the pieces of the text of `state`, with the stop token."""
+        """Returns (note, ids of the text's pieces and the stop token); a note has no ids."""
         (ids,) = encode(self._translator.bpe, [" ".join(state.text.split())])
         if len(ids) <= 1:
             return "No word yet: type a sentence.", ()

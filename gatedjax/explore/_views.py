@@ -37,6 +37,7 @@ class View:
     """The base class of the views of a model, which compute the content of the page."""
 
     network: str
+    # "name" in `State`, "label", "empty"; with "options" the page sends the position of the choice.
     fields: tuple[Field, ...]
     title = "Which words does the prediction rest on?"
     """The title of the page, which states its purpose."""
@@ -49,7 +50,7 @@ class View:
     classes: Sequence[str] = ()
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # Several threads call a view, and one of them computes.
 
     def about(self, name: str) -> Json:
         """Returns the constants of the model for the page, for JSON."""
@@ -69,11 +70,15 @@ class View:
         return {}
 
     def describe_example(self) -> Json:
-        """Describes the texts of `example` for the page, for JSON."""
+        """Returns {"note", "label"}: the origin of `example` as a sentence, its label or None."""
         return {"note": FREQUENT_WORDS, "label": None}
 
     def answer(self, state: State) -> Found:
-        """Computes the answer to a state of the page."""
+        """Returns (notes, answer), see the module. An answer may also have "order" and "best",
+        positions of classes; "exclusive", False if they do not sum to 1; "choice" and "chosen", the
+        question for an entry of "of" and the first; and "signs", what positive and negative numbers
+        mean.
+        """
         raise NotImplementedError
 
     def count_words(self, state: State) -> int:
@@ -85,14 +90,14 @@ class View:
         raise NotImplementedError
 
     def effects(self, state: State) -> Json | None:
-        """Computes the effect of each word of a state: the change without the word."""
+        """Returns {"class", "lines"}, the effects of the words of each line on it, or None."""
         return None
 
     def warm_up(self, closed: Callable[[], bool]) -> None:
         """Compiles the programs for short texts."""
 
     def close(self, seconds: float) -> bool:
-        """Waits for a running computation to end, and lets none start again."""
+        """Acquires the lock for good, so that no computation starts again; True if it got it."""
         return self._lock.acquire(timeout=seconds)
 
 
@@ -123,7 +128,7 @@ def grid(
     *,
     note: str = "",
 ) -> Json:
-    """Makes a grid of numbers for pairs of words, for the first 40 (`PAIRED`) words of both axes."""
+    """Makes a grid of numbers for pairs of words, for the first `PAIRED` words of both axes."""
     # The number of cells grows with the square of the words, and a browser becomes slow with too
     # many.
     high, wide = min(len(rows), PAIRED), min(len(columns), PAIRED)
@@ -144,6 +149,8 @@ def grid(
 
 
 def line(name: str, tokens: Sequence[str], is_known: Sequence[bool], **entries: Any) -> Json:
-    """Makes a line of an answer: a text with a number for each word."""
+    """Makes a line of an answer: a text with a number for each word. "kept" [T] emphasises words,
+    "uniform" is the number if all were equal; `make_share_lines` has the entries of shares.
+    """
     empty: Json = {"values": None, "of": None, "kept": None, "uniform": None, "note": ""}
     return {"name": name, "tokens": list(tokens), "known": list(is_known), **empty, **entries}

@@ -80,7 +80,7 @@ def _load_trained(model: Any) -> Any:
 
 
 def answer_message(session: Session, content: Any) -> Json:
-    """Answers a message that the page of the widget sent."""
+    """Answers {"id", "message"} of the widget's page with {"id", "answer"} or {"id", "error"}."""
     number = content.get("id") if isinstance(content, Mapping) else None
     message = content.get("message") if isinstance(content, Mapping) else None
     if not isinstance(message, Mapping):
