@@ -60,7 +60,7 @@ def attention_pool(
 
 
 def weighted_sum(states: Array, weights: Array) -> Array:
-    """Computes sum_t weights_t states_t, as `attention_pool` does, without checks or a mask."""
+    """Computes sum_t weights_t states_t, without checks; padding is finite and has the weight 0."""
     pooled = jnp.einsum(
         "...t,...td->...d", weights, states, preferred_element_type=wide_dtype(states, weights)
     )
@@ -167,6 +167,7 @@ def _nearest_real(centre: Array, steps: Array, mask: Array) -> Array:
     inside = jnp.clip(centre, first, last)
     distances = jnp.where(mask, jnp.abs(steps - inside), infinite)
     is_nearest = mask & (distances == least(distances))
+    # Of two equally near positions the rounded centre wins if it is real, else the first.
     rounded = jnp.round(inside)
     earliest = least(jnp.where(is_nearest, steps, infinite))
     return jnp.where(jnp.any(is_nearest & (steps == rounded), -1, keepdims=True), rounded, earliest)

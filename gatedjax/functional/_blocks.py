@@ -5,7 +5,7 @@ from jaxtyping import Array
 
 
 def split_queries(array: Array, block: int) -> Array:
-    """Splits the N queries of an array [B, M, N, ...] into blocks: [blocks, B, M, block, ...]."""
+    """Splits [B, M, N, ...] into blocks [blocks, B, M, block, ...], the last filled up with 0."""
     size, (rows, heads) = array.shape[2], array.shape[:2]
     blocks = -(-size // block)
     spare = [(0, 0)] * array.ndim
@@ -15,7 +15,7 @@ def split_queries(array: Array, block: int) -> Array:
 
 
 def join_queries(array: Array, size: int) -> Array:
-    """Joins the blocks of an array [blocks, B, M, block, ...] to [B, M, size, ...]."""
+    """Joins blocks [blocks, B, M, block, ...] to [B, M, size, ...], without the fill."""
     joined = jnp.moveaxis(array, 0, 2)
     rows, heads, blocks, block = joined.shape[:4]
     return joined.reshape(rows, heads, blocks * block, *joined.shape[4:])[:, :, :size]

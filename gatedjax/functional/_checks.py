@@ -24,8 +24,8 @@ def check_integers(**arrays: ArrayLike) -> None:
     check_dtype(jnp.integer, "integers", arrays)
     for name, array in arrays.items():
         dtype = jnp.result_type(array)
-        # Only a dtype that JAX narrows can lose values. Python integers have no dtype and count as
-        # 64 bits.
+        # Only a dtype that JAX narrows can lose values: 2^32 + 1 becomes 1. Python integers have no
+        # dtype and count as 64 bits.
         if getattr(array, "dtype", np.int64) != dtype and is_known(array):
             values, limits = np.asarray(array), jnp.iinfo(dtype)
             bad = values[(values < limits.min) | (values > limits.max)]
@@ -114,7 +114,7 @@ def check_same_shape(**arrays: ArrayLike) -> None:
 
 
 def check_mask(mask: ArrayLike, shape: tuple[int, ...], name: str = "mask") -> None:
-    """Raises TypeError unless the mask is bool, and ValueError unless it broadcasts to `shape`."""
+    """Raises unless the mask is None or a bool that broadcasts to `shape` without adding axes."""
     if mask is None:
         return
     dtype = dtype_of(name, mask, "bool")
@@ -217,7 +217,7 @@ def check_hard(values: ArrayLike, mask: ArrayLike = None, *, name: str, hint: st
 def _known_and_real(
     values: ArrayLike, mask: ArrayLike, which: Callable[[np.ndarray], np.ndarray]
 ) -> np.ndarray:
-    """Returns a vector of the values at real positions for which `which` is True; empty if traced."""
+    """Returns a vector of the values at real positions that `which` selects; empty if traced."""
     if not is_known(values, mask):
         return np.zeros(0)
     values = np.asarray(values)
@@ -239,7 +239,7 @@ def wide_integers(integers: ArrayLike) -> Array:
 
 
 def promote(*arrays: ArrayLike) -> tuple[Array, ...]:
-    """Returns the arrays, in their order, in their common dtype by the promotion rules of JAX."""
+    """Returns the arrays in their common dtype, even if promotion of dtypes is "strict"."""
     with jax.numpy_dtype_promotion("standard"):
         dtype = jnp.result_type(*arrays)
     return tuple(jnp.asarray(array, dtype) for array in arrays)

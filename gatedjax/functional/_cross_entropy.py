@@ -91,7 +91,7 @@ def linear_cross_entropy(
 
 
 def _check_range(targets: Array, classes: int, mask: Array | None) -> None:
-    """Raises ValueError if a target that counts and whose value is known is outside [0, classes)."""
+    """Raises ValueError if a known target that counts is outside [0, classes)."""
     # Under `jit` no value is known, and a target outside of the range gives NaN instead.
     if not is_known(targets, mask):
         return

@@ -25,7 +25,9 @@ def _varying(array: Tree) -> frozenset[str]:
 
 
 def vary_together(tree: Tree, extra: Tree = ()) -> Tree:
-    """Casts the arrays of a tree to vary over the union of their manual axes."""
+    """Casts the arrays of a tree to vary over the union of their manual axes and those of `extra`.
+    Loops need it for a carry that keeps its type, and `custom_vjp` for cotangents of equal types.
+    """
     axes = {axis for leaf in jax.tree.leaves((tree, extra)) for axis in _varying(leaf)}
     if not axes:
         return tree
@@ -58,7 +60,10 @@ def leading_spec(*arrays: Any, axes: int = 1) -> PartitionSpec:
 def on_rows(
     function: Callable[..., Tree], *arguments: Tree, rows: Tree = None, axes: int = 1
 ) -> Tree:
-    """Calls `function` with the explicit axes of the mesh made automatic."""
+    """Calls `function`, which closes over no array, with the explicit axes of the mesh made
+    automatic. Results get the sharding of the first array in `rows` (None: the arguments) that
+    shards one of its leading `axes`.
+    """
     if not has_explicit_axes():
         return function(*arguments)
     spec = leading_spec(*jax.tree.leaves(arguments if rows is None else rows), axes=axes)
@@ -66,7 +71,9 @@ def on_rows(
 
 
 def compile_outside_jit(*static: int) -> Callable[..., Tree]:
-    """Decorates a module-level function so that calls outside `jit` compile once per shape."""
+    """Decorates a module-level function so that calls outside `jit` compile once per shape. A loop
+    in the function would otherwise compile in each call, because its body closes over arrays.
+    """
     return functools.partial(jax.jit, static_argnums=static, inline=True)
 
 
@@ -78,7 +85,9 @@ def _run_compiled(core: Callable[..., Tree], static: tuple[Any, ...], arguments:
 def run_core(
     core: Callable[..., Tree], static: tuple[Any, ...], arguments: Tree, rows: Tree, axes: int = 1
 ) -> Tree:
-    """Calls core(*static, *arguments) in all modes of JAX; a call outside `jit` compiles once."""
+    """Calls core(*static, *arguments) in all modes of JAX; a call outside `jit` compiles once.
+    `core` must be a module-level function, because its identity is the key of the compiled program.
+    """
     run = functools.partial(_run_compiled, core, static)
     return on_rows(run, vary_together(arguments), rows=rows, axes=axes)
 

@@ -23,17 +23,17 @@ from gatedjax.functional._types import ArrayLike, Carry, Dtype, Tree, Weights
 
 
 class Recurrence(NamedTuple):
-    """A checked call of `lstm`, `gru` or `rau` for one direction."""
+    """A call of `lstm`, `gru` or `rau` for one direction, with checked arguments."""
 
-    kind: str | None
-    name: str
+    kind: str | None  # a key of `KINDS`, or None without a kernel for GPUs
+    name: str  # the recurrence and its options, for messages
     reverse: bool
-    core: Callable[..., Tree]
-    forward: Callable[..., Tree]
-    static: tuple[Any, ...]
-    arguments: tuple[Tree, ...]
-    bound: float | None = None
-    scale: float = 1.0
+    core: Callable[..., Tree]  # (*static, *arguments) -> (final, outputs), with a backward pass
+    forward: Callable[..., Tree]  # the same scan, which JAX differentiates in all modes
+    static: tuple[Any, ...]  # known while tracing
+    arguments: tuple[Tree, ...]  # weights, xs, mask, initial, dropout, `Restarts`
+    bound: float | None = None  # of the gradients inside a step
+    scale: float = 1.0  # the sum of the attention weights of "rau" in a step
 
 
 _PREPARE: dict[Callable[..., Any], Callable[..., Recurrence]] = {}
@@ -47,7 +47,7 @@ def register(unroll: Callable[..., Any], prepare: Callable[..., Recurrence]) -> 
 def kind_of(
     recurrence: str, *, reset_after: bool = False, attention: str = "feature_proj"
 ) -> tuple[str | None, str]:
-    """Returns (kernel, name): the kernel for GPUs, and a name for messages."""
+    """Returns the kernel for GPUs, None if there is none, and a name for messages."""
     if recurrence == "lstm":
         return "lstm", "lstm"
     if recurrence == "gru":
@@ -157,13 +157,15 @@ def run_recurrences(
 
 def shares_loop() -> bool:
     """Returns True if a loop for both directions is faster than two loops."""
+    # On an accelerator a step takes the time of its launches, which both directions then share; on
+    # a CPU it takes the time of the arithmetic.
     return jax.default_backend() != "cpu"
 
 
 def _scan_both(
     core: Callable[..., Tree], static: tuple[Any, ...], forward: Tree, backward: Tree
 ) -> tuple[Tree, Tree]:
-    """Runs the scans of both directions in one loop; returns (final, outputs) of each."""
+    """Returns (final, outputs) of both directions from one loop, the second over reversed time."""
 
     def reverse(array: Array | None) -> Array | None:
         return None if array is None else jnp.flip(array, axis=1)

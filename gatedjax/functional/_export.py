@@ -8,7 +8,7 @@ T = TypeVar("T", bound=type)
 
 
 def exportable(kind: T) -> T:
-    """Registers a named tuple, or a dataclass that is a pytree, for serialization by `jax.export`."""
+    """Registers a named tuple, or a dataclass that is a pytree, for `jax.export`; a decorator."""
     name = f"gatedjax.{kind.__name__}"
     try:
         if issubclass(kind, tuple):
@@ -22,6 +22,6 @@ def exportable(kind: T) -> T:
                 deserialize_auxdata=lambda _: (),
             )
     except ValueError as error:
-        if "Duplicate" not in str(error):
+        if "Duplicate" not in str(error):  # as at a second import of a module
             raise
     return kind

@@ -117,7 +117,7 @@ def gru_step(
 def gru_gates(
     weights: GRUWeights, fed: Array, x: Array, reset_after: bool, gradient_clip: float | None = None
 ) -> tuple[Array, Array]:
-    """Returns the update gate z and the candidate c of `gru_step`, each [B, H]."""
+    """Returns z and the candidate of `gru_step` [B, H]; `fed` is the state after dropout, m h."""
 
     def clip(sums: Array) -> Array:
         return sums if gradient_clip is None else clip_gradient(sums, gradient_clip)
@@ -224,7 +224,7 @@ def _prepare(
     recurrent_dropout_mask: Array | None = None,
     gradient_clip: float | None = None,
 ) -> Recurrence:
-    """Checks the arguments of `gru`, and returns the call as a `Recurrence`."""
+    """Checks the arguments of `gru`; returns a `Recurrence` with inputs of 0 at padding."""
     _, size = _check_weights(weights, xs, "B T D", reset_after)
     if gradient_clip is not None:
         check_positive(gradient_clip=gradient_clip)
@@ -346,7 +346,7 @@ def _loop_back(
     cotangents: Tree,
     recurrent: Array,
 ) -> tuple[Array, tuple[Array, Tree], Array]:
-    """Runs the steps of `gru` backwards."""
+    """Returns the states before the steps, and the gradients of both carries and of the sums."""
     (_, xs, mask, initial, dropout, begins), (states, (r, z, candidate, inner)) = residuals
     final, outputs = cotangents
     size, dtype, wide = initial.shape[1], xs.dtype, initial.dtype

@@ -203,7 +203,7 @@ def _prepare(
     reverse: bool = False,
     recurrent_dropout_mask: Array | None = None,
 ) -> Recurrence:
-    """Checks the arguments of `lstm`, and returns the call as a `Recurrence`."""
+    """Checks the arguments of `lstm`; returns a `Recurrence` with inputs of 0 at padding."""
     _, hidden = check_weights(LSTMWeights, 4, weights, xs, "B T D")
     xs, mask = real_steps(xs, mask, lengths)
     shape, wide = (xs.shape[0], hidden), wide_of(xs.dtype)

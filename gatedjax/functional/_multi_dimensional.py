@@ -9,7 +9,7 @@ from gatedjax.functional._checks import check_floating, check_positive, check_th
 def multi_dimensional_scores(
     query: Float[Array, "*B Q D"], key: Float[Array, "*B N D"], scale: float = 5.0
 ) -> Float[Array, "*B D Q N"]:
-    """Computes the scores of each feature: e_ijd = c tanh((q_i + k_j)_d / c)."""
+    """Computes the scores of DiSAN (Shen et al. 2018): e_ijd = c tanh((q_i + k_j)_d / c)."""
     check_floating(query=query, key=key)
     check_positive(scale=scale)
     query, key = jnp.asarray(query), jnp.asarray(key)

@@ -156,12 +156,13 @@ def _scores(
     values = jnp.where(member, values, 0)
     top = jnp.max(values, axis=(-2, -1), where=member, initial=-jnp.inf)
     top = lax.stop_gradient(jnp.where(jnp.isneginf(top), 0, top))
+    # Subtracting first keeps the digits of small results when logits are large.
     values = values - top[..., None, None]
     return _log_sum_exp(values, member), top
 
 
 def _log_sum_exp(values: Array, member: Array) -> Array:
-    """Computes log-sum-exp of values over the last axis, where `member` (same shape) is True."""
+    """Computes log-sum-exp where `member` is True; -inf, with a zero gradient, without members."""
     some = jnp.any(member, axis=-1)
     # The inner `where` keeps other values out of the derivative, the outer out of the sum.
     values = jnp.where(member, values, 0)
@@ -173,12 +174,12 @@ def _log_sum_exp(values: Array, member: Array) -> Array:
 
 
 def _over_candidates(scores: Float[Array, "*B K"]) -> Float[Array, "*B K"]:
-    occurs = ~jnp.isneginf(scores)
+    occurs = ~jnp.isneginf(scores)  # the rule "paper"
     return _less(scores, _log_sum_exp(scores, occurs))
 
 
 def _over_tokens(scores: Array, logits: Array, used: Array, top: Array) -> Float[Array, "*B K"]:
-    used = used & ~jnp.isneginf(logits)
+    used = used & ~jnp.isneginf(logits)  # the rule "code"
     # The same shift as in `_scores`, so that it cancels in the quotient.
     centred = jnp.where(used, logits, 0) - top[..., None]
     return _less(scores, _log_sum_exp(centred, used))

@@ -138,7 +138,7 @@ def _prepare(
     reset_after: bool = False,
     recurrent_dropout_mask: Array | None = None,
 ) -> Recurrence:
-    """Checks the arguments of `rau`, and returns the call as a `Recurrence`."""
+    """Checks the arguments of `rau`; returns a `Recurrence` with inputs of 0 at padding."""
     options = check_options(attention, rescale, reset_after)
     _, size = check_rau_weights(weights, xs, "B T D", options)
     xs, mask = real_steps(xs, mask, lengths)
@@ -255,6 +255,7 @@ def _plain(
 
 
 def _split_blocks(blocks: Array, size: int) -> tuple[Array, Array]:
+    # Of the blocks r, z, c, a, u the candidate c is late, because it needs r first.
     early = jnp.concatenate([blocks[..., : 2 * size], blocks[..., 3 * size :]], axis=-1)
     return early, blocks[..., 2 * size : 3 * size]
 
@@ -267,7 +268,7 @@ def _join_blocks(early: Array, late: Array) -> Array:
 def _gate_sums(
     form: Form, options: RAUOptions, weights: RAUWeights, dtype: jnp.dtype, wide: jnp.dtype
 ) -> tuple[GateSums, Array]:
-    """Returns the `GateSums` x W + h U + b of the blocks of a step, and the bias of h U_c."""
+    """Returns the `GateSums` of r, z, a, u (early columns) and c (late), and the bias of h U_c."""
     size = weights.recurrent.shape[0]
     # sigmoid(a) = (1 + tanh(a / 2)) / 2, with the halves in the columns.
     logit = 0.5 if options.attention == "sigmoid" else 1.0
@@ -366,7 +367,7 @@ def _loop_back(
     cotangents: Tree,
     blocks: tuple[Array, Array],
 ) -> tuple[Array, tuple[Array, Tree], tuple[Array, Array]]:
-    """Runs the steps of `rau` backwards."""
+    """Returns the states before the steps, and the gradients of both carries and of the sums."""
     (_, xs, mask, initial, dropout, begins), (states, (*stored, inner)) = residuals
     final, outputs = cotangents
     dtype, wide = xs.dtype, initial.dtype

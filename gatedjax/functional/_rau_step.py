@@ -167,7 +167,7 @@ class RAUTimeState(NamedTuple):
 
 
 def initial_state(attention: str, rows: int, size: int, dtype: Dtype) -> Tree:
-    """Returns the carry before the first step: h = 0 [B, H] with B = rows and H = size."""
+    """Returns the first carry: zeros [rows, size], or a `RAUTimeState` that has no steps."""
     hidden = jnp.zeros((rows, size), dtype)
     if attention != "time_causal":
         return hidden
@@ -268,7 +268,9 @@ def advance(
 def advance_and_attend(
     options: RAUOptions, weights: Weights, carry: Carry, x: Array, dropout: Array | None
 ) -> tuple[Tree, Array]:
-    """Returns the next carry, and the attention weights p of the step, without checks."""
+    """Returns the next carry, and the attention weights p of the step, without checks. p is [B, H],
+    but [B, D + H] for concat, [B, H, D + H] for matrix and [B, 1] for time_causal.
+    """
     timed = isinstance(carry, RAUTimeState)
     h = hidden_of(carry)
     fed, size = apply_dropout(h, dropout), h.shape[1]
@@ -291,9 +293,9 @@ def advance_and_attend(
 class _Inputs(NamedTuple):
     """The inputs of a step of the attention."""
 
-    u: Array
-    size: int
-    dtype: jnp.dtype
+    u: Array  # [x, m h], the input and the state after dropout, [B, D + H]
+    size: int  # H
+    dtype: jnp.dtype  # of products; sums have the dtype of u
 
     def affine(self, inputs: Array, kernel: Array, bias: Array | None) -> Array:
         wide = self.u.dtype
@@ -357,7 +359,7 @@ def _matrix(weights: RAUMatrixWeights, inputs: _Inputs, rescale: bool) -> tuple[
 def _time_causal(
     weights: RAUHiddenWeights, inputs: _Inputs, carry: RAUTimeState, rescale: bool
 ) -> tuple[Array, Array, Array, Array]:
-    """Returns (p, s, log_norm, steps) of the form time_causal."""
+    """Returns p, the step's weight among the steps so far, s, and the fields of the next carry."""
     logits, value = inputs.logits_and_value(weights)
     # The sum runs in log space, because a later logit may exceed all logits so far and no maximum
     # is known in advance.

@@ -26,9 +26,9 @@ from gatedjax.functional._types import ArrayLike, Carry, Dtype, Tree, Weights
 class Form(NamedTuple):
     """The layout of a fast scan; all layouts give the same numbers up to rounding."""
 
-    feature_major: bool
-    hoist_input: bool
-    unroll: int
+    feature_major: bool  # states and gates are [H, B] inside the loop, else [B, H]
+    hoist_input: bool  # x W is formed for all steps before the loop
+    unroll: int  # steps per iteration of the loop
 
     @property
     def axis(self) -> int:
@@ -62,7 +62,9 @@ class Form(NamedTuple):
         return jnp.where(jnp.expand_dims(mask, self.axis), new, old)
 
     def split(self, goes_on: Array | None, change: Array, total: Tree) -> tuple[Array, Tree]:
-        """Divides the gradient of the state before a step between its two sources."""
+        """Divides the gradient of the state before a step: rows that go on pass it to the state
+        before, rows that restart add it to `total`, the gradient of their carry.
+        """
         if goes_on is None:
             return change, total
         zero = jnp.zeros_like(change)
@@ -72,8 +74,8 @@ class Form(NamedTuple):
 class Restarts(NamedTuple):
     """The steps at which a recurrence starts a segment of a row with a new carry."""
 
-    goes_on: Array | None
-    carry: Carry
+    goes_on: Array | None  # [B, T], False at real steps that start with `carry`; None: at none
+    carry: Carry  # with leaves of None if all steps go on
 
 
 # The layout per backend. On a CPU feature-major is faster below B = H, because XLA computes
@@ -99,7 +101,7 @@ def form_for(
     reset_before: bool = False,
     reset_after_gradient: bool = False,
 ) -> Form:
-    """Returns the fastest layout of the scans of `lstm`, `gru` and `rau` for a size and a backend."""
+    """Returns the fastest layout of a recurrent scan for a size and a backend."""
     if (backend or jax.default_backend()) != "cpu":
         return _OTHER
     # Sizes that `jax.export` leaves open are no ints; the program must then serve all sizes.
@@ -306,7 +308,9 @@ def matmul_t(a: Array, b: Array, dtype: Dtype) -> Array:
 
 
 class GateSums:
-    """The sums x W + s U + b inside a loop, with access to early and late columns separately."""
+    """The sums x W + s U + b inside a loop, with the columns before `cut` (early) and behind
+    (late). They are cut in advance, because slices inside the loop would copy the weights.
+    """
 
     def __init__(
         self, form: Form, kernel: Array, recurrent: Array, bias: Array, cut: int | None = None
@@ -326,13 +330,13 @@ class GateSums:
         return tuple(self.form.part(turned, start, stop) for start, stop in self.spans)
 
     def steps(self, inputs: Array) -> Array:
-        """Returns the array [T, B, ...] that is scanned, from the inputs [T, B, D]."""
+        """Returns the array to scan: x W [T, B, N] if the layout hoists it, else the inputs."""
         if self.form.hoist_input:
             return matmul(inputs, self.form.turn(self.kernel), self.wide)
         return inputs
 
     def prepare(self, step: Array) -> Array:
-        """Prepares the scanned array of a step for the methods `of_input` and `of_both`."""
+        """Returns x W + b of a step, or x where x W and s U are one product."""
         if self.is_joint:
             return step
         if self.form.hoist_input:

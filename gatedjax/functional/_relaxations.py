@@ -75,6 +75,7 @@ def gumbel_noise(key: Key[Array, ""], shape: tuple[int, ...]) -> Float[Array, ".
 @jax.custom_jvp
 def _straight_through(hard: Array, soft: Array) -> Array:
     del soft
+    # The value is exact, whereas hard + soft - soft would round.
     return hard
 
 
@@ -86,23 +87,25 @@ def _straight_through_jvp(primals, tangents):
 def binarize(perturbed: Array) -> Array:
     """Returns the hard gates [x > 0] as 0.0 and 1.0 without a gradient; NaN stays NaN."""
     perturbed = lax.stop_gradient(perturbed)
+    # All hard gates come from here, so that a network that diverged is noticed.
     return jnp.where(jnp.isnan(perturbed), perturbed, (perturbed > 0).astype(perturbed.dtype))
 
 
 def divide_by_temperature(perturbed: Array, temperature: Any) -> Array:
-    """Returns x / tau, for x = perturbed of any shape and a temperature tau."""
+    """Returns x / tau, with a derivative of 0 by tau where x is infinite."""
     return _divide(*promote(perturbed, temperature))
 
 
 @jax.custom_jvp
 def _divide(perturbed: Array, temperature: Array) -> Array:
+    # The derivative is custom, because a compiled `where` changed the last bit.
     return perturbed / temperature
 
 
 @_divide.defjvp
 def _divide_jvp(primals, tangents):
     perturbed, temperature = primals
-    # -perturbed / tau^2 would be infinite there, and NaN after the product with a cotangent of 0.
+    # -x / tau^2 would be infinite at padding, and NaN after the product with a cotangent of 0.
     finite = jnp.where(jnp.isinf(perturbed), 0, perturbed)
     change = jax.jvp(jnp.divide, (finite, temperature), tangents)[1]
     return _divide(perturbed, temperature), change

@@ -43,7 +43,7 @@ def _selected_scores(scores: Array, gates: Array) -> Array:
 
 
 def _hard_parts(scores: Array, gates: Array, cap: float, eps: float) -> tuple[Array, Array]:
-    """Returns weights [..., N], and their derivative by the gate of the same key at a constant sum."""
+    """Returns the weights, and their derivative by the gate of the same key at a constant sum."""
     among = jnp.max(_selected_scores(scores, gates), axis=-1, keepdims=True)
     any_key = jnp.max(scores, axis=-1, keepdims=True)
     some = ~jnp.isneginf(among)
@@ -293,7 +293,7 @@ def relaxed_selective_attention(
 def attention_scores(
     query: Array, key: Array, value: Array, mask: Array | None
 ) -> tuple[Array, Array | None, Array]:
-    """Returns (scores, mask, value) of an attention, with the checks of its arguments."""
+    """Returns the checked scores q k^T / sqrt(H), mask [..., 1, N] and values, 0 at padding."""
     check_floating(query=query, key=key, value=value)
     query, key, value = jnp.asarray(query), jnp.asarray(key), jnp.asarray(value)
     fits = query.ndim > 1 and query.ndim == key.ndim == value.ndim

@@ -80,7 +80,7 @@ def _uniform_sigmoid(a: Array, u: Array, temperature: float) -> Array:
         odds = odds * odds
     elif temperature != 1.0:
         odds = odds ** (1 / temperature)
-    return 1 / (1 + odds)
+    return 1 / (1 + odds)  # 0 or 1 for infinite logits, not NaN
 
 
 @_uniform_sigmoid.defjvp

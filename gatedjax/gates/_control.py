@@ -23,7 +23,12 @@ Critic = Callable[[Float[Array, " n"]], Float[Array, ""]]
 def draw_conditional(
     logits: Float[Array, " n"], gates: Float[Array, " n"], noise: Float[Array, " n"]
 ) -> Float[Array, " n"]:
-    """Draws perturbed logits z from their distribution given the gates b."""
+    """Draws perturbed logits z given the gates b, from logistic noise V and the logits a.
+
+        z = log(1 + e^V + e^(V + a)) where b = 1,  -log(1 + e^-V + e^(-V - a)) where b = 0
+
+    V is independent of the gates' noise. Tucker et al. 2017, without a log of a difference.
+    """
     # The cases b = 1 and b = 0 differ only in signs, so a single expression serves both.
     sign = 2 * gates - 1
     return sign * jnp.logaddexp(jax.nn.softplus(sign * noise), sign * (noise + logits))
@@ -50,7 +55,7 @@ def _estimate(
 
 
 def _make_finite(critic: Critic) -> Critic:
-    """Returns a critic that is finite at infinite perturbed logits."""
+    """Returns a critic that is finite at infinite z; any function of z leaves no bias."""
 
     def finite_critic(z: Float[Array, " n"]) -> Float[Array, ""]:
         value, slope = jax.value_and_grad(critic)(jax.lax.stop_gradient(z))

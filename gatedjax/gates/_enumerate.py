@@ -57,7 +57,7 @@ class _CheckedTruth(NamedTuple):
     """A `Truth`, and whether all losses are finite."""
 
     truth: Truth
-    bad: Int[Array, ""]
+    bad: Int[Array, ""]  # the code of the first pattern with a loss that is not finite, or -1
 
 
 @functools.partial(jax.jit, static_argnames=("loss", "bits", "chunks", "draws"))

@@ -25,12 +25,12 @@ _PER_CHUNK_BITS = 12
 
 
 class BitLayout(NamedTuple):
-    """The correspondence between the bits of a code and the n gates."""
+    """The gates of the bits: bit r of a code is 1 if the r-th real gate is open."""
 
-    real: Bool[Array, " n"]
-    rank: Int[Array, " n"]
-    position: Int[Array, " bits"]
-    used: Bool[Array, " bits"]
+    real: Bool[Array, " n"]  # True at real gates
+    rank: Int[Array, " n"]  # the bit of each gate; of a masked gate any bit
+    position: Int[Array, " bits"]  # the gate of each bit; 0 beyond the last real gate
+    used: Bool[Array, " bits"]  # True at bits with a gate
 
 
 def assign_bits(mask: Bool[Array, " n"], bits: int) -> BitLayout:
@@ -43,7 +43,7 @@ def assign_bits(mask: Bool[Array, " n"], bits: int) -> BitLayout:
 
 
 def decode_pattern(code: Int[Array, ""], layout: BitLayout) -> Bool[Array, " n"]:
-    """Returns the pattern [n] of a code: True at open gates, False at closed and at masked gates."""
+    """Returns the pattern of a code, True at open gates; False also at masked gates."""
     return ((code >> layout.rank.astype(code.dtype)) & 1).astype(bool) & layout.real
 
 
@@ -79,7 +79,7 @@ def compute_losses(
     """Computes the losses [2^bits] of all codes in their order, one chunk after the other."""
     size = (1 << bits) // chunks
 
-    @jax.checkpoint
+    @jax.checkpoint  # a gradient computes a chunk again instead of storing it
     def chunk(start):
         codes = start + jnp.arange(size, dtype=jnp.int32)
         gates = jax.vmap(decode_pattern, in_axes=(0, None))(codes, layout)
@@ -104,7 +104,7 @@ def _weigh_patterns(probability: Float[Array, " bits"]) -> Float[Array, " patter
 def contract(
     values: Float[Array, " patterns"], probability: Float[Array, " bits"]
 ) -> Float[Array, ""]:
-    """Computes sum_b P(b) values_b over independent gates."""
+    """Computes sum_b P(b) values_b for independent gates: the values' multilinear extension."""
     low = probability.shape[0] // 2
     upper, lower = _weigh_patterns(probability[low:]), _weigh_patterns(probability[:low])
     square = values.reshape(upper.shape[0], lower.shape[0])

@@ -36,7 +36,7 @@ def mask_logits(logits: ArrayLike, mask: ArrayLike) -> Float[Array, " n"]:
 
 def draw_noise_rows(key: Key[Array, ""], rows: int, n: int) -> Float[Array, "rows n"]:
     """Draws `rows` rows of standard logistic noise for n gates, from a PRNG key."""
-    if rows == 1:
+    if rows == 1:  # the same draw as `sample_gates` of this key
         return logistic_noise(key, (n,))[None]
     keys = example_keys(key, jnp.arange(rows))
     return jax.vmap(lambda row: logistic_noise(row, (n,)))(keys)
@@ -85,7 +85,7 @@ def expectation(loss: Loss, estimator: Estimator) -> Callable[..., Float[Array, 
         *args: object,
         mask: Bool[Array, " n"] | None = None,
     ) -> Float[Array, ""]:
-        """Returns an estimate of the expected loss, with the estimated gradient as its derivative."""
+        """Returns an estimate of the expected loss, with the estimated gradient."""
         logits = mask_logits(logits, mask)
         check_key(key=key)
         n = logits.shape[0]

@@ -337,7 +337,7 @@ def _find_top(z: Array, keep: Array) -> Array:
 def _map_to_simplex(
     family: Family, scores: ArrayLike, mask: ArrayLike, axis: int, a: Array | None
 ) -> Array:
-    """Returns the gates phi(z - theta) with sum 1 along an axis, with the derivative of the family."""
+    """Returns the gates phi(z - theta) with sum 1 along an axis, for the phi of the family."""
     rows, keep = _move_axis_last(scores, mask, axis)
     # A score of +inf has no projection; its row becomes NaN, as with softmax.
     is_lost = _find_lost_rows(jnp.where(jnp.isposinf(rows), jnp.nan, rows), keep, a)
@@ -417,6 +417,7 @@ def _find_lost_rows(z: Array, keep: Array, *parameters: Array | None) -> Array:
 
 
 def _show_lost_rows(gates: Array, z: Array, is_lost: Array) -> Array:
+    # A NaN would otherwise close the gates of its row, because comparisons with NaN are False.
     return (gates + jnp.where(is_lost, z, 0)) * jnp.where(is_lost, jnp.nan, 1.0)
 
 
@@ -428,6 +429,7 @@ def _open_best(z: Array, keep: Array, k: Array) -> Array:
 @compile_outside_jit()
 def _select_best(z: Array, keep: Array, k: Array) -> Array:
     """Returns True at the k best real positions of each row; the first of equal scores win."""
+    # The k-th largest score is found bit by bit, which is faster than a sort in XLA on a CPU.
     bits = 8 * z.dtype.itemsize
     unsigned = jnp.dtype(f"uint{bits}")
     sign = jnp.array(1 << (bits - 1), unsigned)

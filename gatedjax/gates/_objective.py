@@ -70,7 +70,7 @@ class Objective:
 
 
 def has_derivative(objective: Objective, size: int) -> bool:
-    """Returns True if the loss has a derivative with respect to its gates."""
+    """Returns True if the loss has a derivative by its gates; traces it without evaluating it."""
     seen = []
 
     @jax.custom_jvp

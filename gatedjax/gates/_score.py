@@ -61,13 +61,18 @@ class Reinforce(ByValues):
 
 
 class MultiPass(ByValues):
-    """An estimator that can train gates in several layers, by k passes of the whole network."""
+    """An estimator of gates in several layers, by k passes of the whole network with losses f_j.
+
+        gradient = 1 / (k - 1) sum_j (f_j - mean f) w_j
+
+    The weights w_j of a pass depend only on its logits, noise and gates.
+    """
 
     mirrored: ClassVar[bool] = False
     """True if there are two passes with opposite noise; otherwise each pass draws its noise."""
 
     def weights(self, logits: Array, noise: Array, gates: Array) -> Array:
-        """Returns the weights w_j of a pass, with the shape of the logits."""
+        """Returns w_j, for this draw [1, ...] or also that under opposite noise [2, ...]."""
         raise NotImplementedError
 
 

@@ -20,7 +20,9 @@ _STEEPEST = 16.0
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Stretched(Pathwise):
-    """An estimator with the gates min(1, max(0, s (high - low) + low)) for a soft gate s in (0, 1)."""
+    """An estimator with the gates min(1, max(0, s (high - low) + low)). A subclass draws the soft
+    gate s in (0, 1) in `soft` and computes P(gate > 0) in `open_probability`.
+    """
 
     low: float = -0.1
     high: float = 1.1

@@ -104,12 +104,14 @@ def _difference(sums: Array, total: Array, a: Array | None) -> Array:
 
 def _square_excess(sums: Array, total: Array, a: Array | None) -> Array:
     del total, a
+    # Newton's step for (sum phi)^(1/2) = 1, whose left side is convex.
     return 2 * (sums - jnp.sqrt(sums))
 
 
 def _power_excess(sums: Array, total: Array, a: Array | None) -> Array:
     del total
     assert a is not None
+    # Newton's step for (sum phi)^a = 1, whose left side is convex for a <= 1.
     log = jnp.log(jnp.where(sums > 0, sums, 1))
     # For a log near 0 the quotient loses its digits, and at 0 it is 0 / 0; the limit is log.
     is_small = jnp.abs(a * log) < 1e-6
@@ -118,6 +120,7 @@ def _power_excess(sums: Array, total: Array, a: Array | None) -> Array:
 
 def _from_top(u: Array, keep: Array, total: Array, a: Array | None) -> tuple[Array, Array]:
     del keep, a
+    # At 0 the largest score, which is 0, has the gate 1; from log n on all gates are at most 1/n.
     return jnp.zeros_like(total), jnp.full_like(total, 1 + jnp.log(1.0 + length_of(u)))
 
 
@@ -136,6 +139,7 @@ def _beyond(z: Array, keep: Array, total: Array, a: Array | None) -> tuple[Array
     count = jnp.sum(keep, axis=-1, keepdims=True, dtype=z.dtype)
     room = jnp.where(total < count, count - total, 1)
     share = jnp.where(total > 0, total, 1)
+    # sum phi <= n/2 exp((high - theta) / a),  n - sum phi <= n/2 exp((theta - low) / a)
     return low - a * jnp.log1p(count / room), high + a * jnp.log1p(count / share)
 
 
@@ -156,7 +160,10 @@ def search(
     a: Array | None = None,
     tolerance: float | Array | None = None,
 ) -> Float[Array, "*B 1"]:
-    """Finds theta with sum phi(u - theta) = total over the real positions; not differentiable."""
+    """Finds theta with sum phi(u - theta) = total over the real positions; not differentiable. The
+    search ends a step after all sums are equal to their totals up to the tolerance, or after no
+    number is left between the bounds.
+    """
     # phi(-inf) = 0 in all families, so that padding adds nothing to the sums.
     u = jnp.where(keep, u, -jnp.inf)
     if tolerance is None:

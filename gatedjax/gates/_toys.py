@@ -40,11 +40,11 @@ def _steep_sigmoid(gates: Array, threshold: Array) -> Array:
 class Problem:
     """A problem of gradient estimation: a loss of a few gates, with their logits."""
 
-    title: str
-    loss: Callable[..., Any]
+    title: str  # the equation of the loss
+    loss: Callable[..., Any]  # (gates [n], parameter) -> scalar
     logits: tuple[float, ...]
     parameter: tuple[float, ...] | float
-    shared: bool = False
+    shared: bool = False  # all gates share a logit, and the gradient is their sum
 
 
 PROBLEMS = (

@@ -191,7 +191,10 @@ def train_passes(
     key: Key[Array, ""],
     run: Callable[[dict[str, Key[Array, ""]]], tuple[Float[Array, " B"], Float[Array, " B"], Any]],
 ) -> tuple[Float[Array, " B"], Any]:
-    """Estimates the expected loss of a network with gates in several layers, by whole passes."""
+    """Estimates the losses [B] of a network with gates in several layers, by whole passes. `run`
+    maps the keys of "gate" (or "antithetic", for opposite noise) to the losses [B], the logits
+    times `MultiPass.weights` summed in each row [B], and other results.
+    """
     if estimator.mirrored:
         pair = [run({stream: key}) for stream in ("gate", "antithetic")]
         # `vmap` needs a single function, and the two passes take different streams.

@@ -46,7 +46,7 @@ def check_dict(batch: object, **axes: str) -> None:
 
 
 def check_batch(batch: Mapping[str, Array], **axes: str) -> None:
-    """Checks the arrays of a batch."""
+    """Checks the axes of arrays, such as tokens="B N"; equal letters need equal sizes."""
     check_dict(batch, **axes)
     if missing := sorted(axes.keys() - batch.keys()):
         raise ValueError(f"batch must have {', '.join(missing)}, got {sorted(batch)}")

@@ -60,7 +60,7 @@ def frozen_embeddings(model: Any, table: str = "embed/embedding") -> tuple[str, 
 
 
 def word_vectors(model: Any, width: int | None = None, **options: Any) -> gnn.WordEmbedding:
-    """Creates the word vectors of a network."""
+    """Creates the word vectors of a network from its configuration; `options` take precedence."""
     c = model.config
     return gnn.WordEmbedding(
         model.vocab_size,

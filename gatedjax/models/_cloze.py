@@ -15,6 +15,8 @@ from gatedjax.models._classification import ClassifierTask
 from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.training import Ratio
 
+# B questions, N document tokens, Q query tokens, C candidates, P positions of a candidate,
+# W distinct words of an example, L characters of a word; "cloze" is the gap in the query.
 _TEXTS = {"document": "B N", "document_lengths": "B", "query": "B Q", "query_lengths": "B"}
 _TEXTS |= {"cloze": "B"}
 _WORDS = {"word_characters": "B W L", "word_lengths": "B W"}
@@ -104,7 +106,7 @@ def _check_cloze(batch: Batch) -> None:
 def _answers(
     log_probs: Float[Array, "B C"], label: Int[Array, " B"]
 ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
-    """Returns the loss -log Pr(answer) [B], and a bool [B], True for examples with an answer."""
+    """Returns the loss -log Pr(answer) [B], 0 without an answer, and True where there is one."""
     # The label -1 is clipped only for the look-up; `answerable` excludes it from the loss.
     place = jnp.clip(label, 0, log_probs.shape[1] - 1)[:, None]
     answer = jnp.take_along_axis(log_probs, place, axis=1)[:, 0]
@@ -123,7 +125,9 @@ def predicted_candidates(log_probs: Float[Array, "B C"], mask: Array) -> Int[Arr
 
 @dataclasses.dataclass(frozen=True)
 class ClozeTask(ClassifierTask):
-    """The task of a network that chooses an answer among candidates: -log Pr(answer) as the loss."""
+    """The task of choosing an answer among candidates, with -log Pr(answer) as the loss. An answer
+    that is no candidate or not in the document is ignored by the loss and wrong for the accuracy.
+    """
 
     def loss(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> tuple[Array, Metrics]:
         """Computes the training loss of a batch.

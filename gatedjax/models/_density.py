@@ -8,7 +8,14 @@ from jaxtyping import Array, Float
 def constraint(
     multiplier: Float[Array, ""], share: Float[Array, " B"], density: float | Float[Array, ""]
 ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
-    """Computes the terms of an augmented Lagrangian for gradient descent and ascent."""
+    """Returns (term, lambda) [B] of an augmented Lagrangian, for descent that ascends in lambda.
+
+        e = p - density,  term = lambda e + e^2;   gradient of p: lambda + 2 e,  of lambda: -e
+
+    The multiplier rises while too many gates are open. The square damps its oscillation, and it
+    constrains each text, where lambda constrains only their mean. After Bastings et al. 2019,
+    section 3.4, with an equality, and with the optimiser in the place of the moving average.
+    """
     constant = jax.lax.stop_gradient(multiplier)
     excess = share - density
     # This term has the value 0 and the gradient -e for lambda, which makes descent an ascent.

@@ -52,7 +52,9 @@ def read_scaled_words(
 def skip_closed_words(
     net: Any, encoded: Encoded, gates: Gates, batch: Batch, *, train: bool = False
 ) -> Encoded:
-    """Computes the states and scores of the open words, with a derivative at all gates."""
+    """Computes the states and scores of the open words, which equal those of `read_open_words`.
+    Unlike that function it has a derivative at all gates, which straight-through training needs.
+    """
     values, closed = open_one(net.config, encoded, gates)
     # With the rule "soft" a text with all gates closed is read whole.
     if net.config.gates.empty == "soft" and closed is not None:
@@ -65,7 +67,9 @@ def skip_closed_words(
 def read_open_words(
     net: Any, encoded: Encoded, gates: Gates, batch: Batch, *, train: bool = False
 ) -> GANetOutput:
-    """Computes the output of a text from its open words."""
+    """Computes the output of a text from its open words, which move to the front. It equals, to the
+    last bit, the output for the text without its closed words.
+    """
     values, is_open, closed = _select_words(net, encoded, gates)
     axes = values.ndim - 1
     # The words move only within their text, so that a batch on several devices stays where it is.
@@ -88,7 +92,7 @@ def read_open_words(
 def read_into_slots(
     net: Any, encoded: Encoded, gates: Gates, capacity: int, batch: Batch
 ) -> GANetOutput:
-    """Computes the output of a text in evaluation with a backbone of `capacity` steps."""
+    """Computes `read_open_words`, without scores, in `capacity` steps if they have room."""
     values, is_open, closed = _select_words(net, encoded, gates)
     size = is_open.shape[-1]
     indices, valid, excess = F.open_indices(is_open, capacity=min(capacity, size))

@@ -97,7 +97,7 @@ def pool_states(
 def open_one(
     config: GANetConfig, encoded: Encoded, gates: Gates
 ) -> tuple[Float[Array, "*S B T"], Bool[Array, "*S B"] | None]:
-    """Opens the gate with the highest probability in each text with all gates closed."""
+    """Opens the likeliest gate where all are closed; returns the gates and those texts."""
     values = gates.values
     if not gates.hard:
         return values, None

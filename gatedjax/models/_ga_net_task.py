@@ -207,7 +207,7 @@ class GANetTask:
     def _estimate_loss(
         self, params: Params, batch: Batch, rngs: dict[str, Array], estimator: Estimator
     ) -> tuple[Output, Float[Array, " B"]]:
-        """Returns the `GANetOutput` of the first draw of the gates, and the losses of the examples."""
+        """Returns the `GANetOutput` of the first draw of the gates, and the losses [B]."""
         # Rows without an id need an id, because the noise belongs to examples.
         rows = {"example_id": jnp.arange(batch["tokens"].shape[0], dtype=jnp.int32), **batch}
         started: Output = self.model.apply(
@@ -218,7 +218,7 @@ class GANetTask:
         head_rngs = {name: jax.random.fold_in(key, 1) for name, key in rngs.items()}
 
         def reader(gates, encoded, rows):
-            """Returns the losses [B, k] of k patterns of gates, and the `GANetOutput` of the first."""
+            """Returns the losses [B, k] of k patterns of gates, and the output of the first."""
 
             def run(pattern):
                 arguments = {"params": params}, encoded, pattern, rows

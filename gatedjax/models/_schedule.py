@@ -10,7 +10,7 @@ from gatedjax.models._checks import check_at_least
 
 
 def check_schedule(config: Any) -> None:
-    """Raises ValueError if a field of the temperature schedule in a configuration is out of range."""
+    """Raises ValueError if a field of the temperature schedule is out of range."""
     check_at_least(config, 1, "temperature_steps")
     if config.final_temperature is not None:
         check_positive(final_temperature=config.final_temperature)

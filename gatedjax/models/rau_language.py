@@ -290,4 +290,5 @@ class RAULanguageTask:
 
 def _metrics(nll: Float[Array, "B T"], weight: Float[Array, "B T"]) -> Metrics:
     tokens = Ratio.of(nll.reshape(-1), weight.reshape(-1))
+    # The perplexity is computed when a `Ratio` of this name becomes a float.
     return {"loss": tokens, "perplexity": tokens}

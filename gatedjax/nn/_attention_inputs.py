@@ -27,7 +27,7 @@ def check_attention(
     source: Array | F.AttentionCache | None = None,
     source_mask: Array | None = None,
 ) -> int:
-    """Checks the options of a `SelectiveSelfAttention` and the arguments of a call."""
+    """Checks the options and arguments of a call; returns D, the total width of all heads."""
     check_fields(module, cap=0)
     check_positive(temperature=module.temperature)
     check_floating(inputs=inputs)

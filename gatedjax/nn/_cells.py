@@ -22,7 +22,10 @@ from gatedjax.nn._types import Initializer
 
 
 class Cell(nn.RNNCellBase):
-    """The base class of `LSTMCell`, `GRUCell` and `RAUCell`, which define weights and a step."""
+    """The base class of `LSTMCell`, `GRUCell` and `RAUCell`. A subclass defines `_kind` (the class
+    of the weights), `_gate_biases` (added to the initial biases, a number for each gate), `_shapes`
+    (of weights beyond kernels and bias), and the functions `_unroll` and `_step`.
+    """
 
     features: int
     kernel_init: Initializer = GLOROT
@@ -137,7 +140,9 @@ class Cell(nn.RNNCellBase):
         return self._kind()(**fields)
 
     def _check_all_used(self, fields: set[str]) -> None:
-        """Raises ValueError if there are parameters of a recurrence other than those of `fields`."""
+        """Raises ValueError if there are parameters other than those of `fields`."""
+        # Flax ignores other parameters: weights of PyTorch's GRU, with two biases, would compute
+        # another function with reset_after=False.
         unused = [
             name
             for field, name in PARAMETERS.items()
@@ -212,7 +217,7 @@ class LSTMCell(Cell):
         return F.LSTMWeights
 
     def _gate_biases(self) -> tuple[float, ...]:
-        return 0.0, self.forget_bias, 0.0, 0.0
+        return 0.0, self.forget_bias, 0.0, 0.0  # the gates i, f, g, o
 
     def _shapes(self, width: int) -> dict[str, tuple[int, ...]]:
         return {}
@@ -263,7 +268,7 @@ class GRUCell(Cell):
         return F.GRUWeights
 
     def _gate_biases(self) -> tuple[float, ...]:
-        return self.gate_bias, -self.gate_bias, 0.0
+        return self.gate_bias, -self.gate_bias, 0.0  # r, z and the candidate
 
     def _shapes(self, width: int) -> dict[str, tuple[int, ...]]:
         # Without reset_after the two biases of the candidate would only be added.
@@ -332,7 +337,7 @@ class RAUCell(Cell):
         return (self.gate_bias, -self.gate_bias, *[0.0] * (blocks - 2))
 
     def _shapes(self, width: int) -> dict[str, tuple[int, ...]]:
-        """Returns {field: shape} of the weights beyond kernels and bias, for inputs of this width."""
+        """Returns {field: shape} of the attention's weights and of the recurrent bias."""
         h, joined = self.features, width + self.features
         if self.attn_hidden and self.attention in ("concat", "matrix"):
             raise ValueError(

@@ -21,7 +21,9 @@ ZEROS = nn.initializers.zeros_init()
 
 @functools.cache
 def per_gate(init: Initializer, offsets: tuple[float, ...]) -> Initializer:
-    """Returns an initialiser that applies `init` to the block of each gate separately."""
+    """Returns an initialiser that applies `init` to the block of each gate separately, so that fans
+    and orthogonality belong to a single gate, and adds the offset of the gate.
+    """
 
     @functools.partial(jax.jit, static_argnums=(1, 2), inline=True)
     def initialize(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Any:

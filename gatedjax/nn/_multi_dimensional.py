@@ -14,10 +14,15 @@ from gatedjax.nn._selective import SelectiveSelfAttention
 
 
 class MultiDimensionalAttention(SelectiveSelfAttention):
-    """Self-attention with additive scores and a separate softmax for each feature."""
+    """Self-attention with a softmax for each of D features (Shen et al. 2018, DiSAN).
 
-    score_scale: float = 5.0
-    exclude_self: bool = False
+        e_ij = c tanh((W_q h_i + W_k h_j + b) / c),  W_ijd = A_ij exp(e_ijd) / sum_k A_ik exp(e_ikd)
+
+    All features share the selection A, and `num_heads` must be 1.
+    """
+
+    score_scale: float = 5.0  # c, which bounds the scores
+    exclude_self: bool = False  # tokens cannot attend to themselves
 
     def _check(self, *arguments: Any) -> int:
         features = super()._check(*arguments)
@@ -31,7 +36,7 @@ class MultiDimensionalAttention(SelectiveSelfAttention):
     def _scores(
         self, heads: dict[str, Array], positions: Int[Array, " Q"], mask: Bool[Array, "B N"] | None
     ) -> tuple[Array, Array, Array]:
-        """Returns (scores, mask, values): a score for each feature, and the values to be averaged."""
+        """Returns scores [B, D, Q, N], with features for heads, the mask and the values."""
         # The axis of heads has size 1 and is dropped.
         query, key, value = (heads[name][:, 0] for name in ("query", "key", "value"))
         # The scores are [B, D, Q, N]: the features take the place of the heads, because each

@@ -40,7 +40,7 @@ class _Layer(nn.Module):
 
 
 class _Recurrent(nn.Module):
-    """The base class of `LSTM`, `GRU` and `RAU`, with layers, directions and dropout."""
+    """The base class of `LSTM`, `GRU` and `RAU`; `_cell` of a subclass names its cell."""
 
     features: int
     num_layers: int = 1
@@ -70,7 +70,7 @@ class _Recurrent(nn.Module):
 
     @nn.nowrap
     def _replace_init_scale(self, scale: float) -> None:
-        """Sets `kernel_init` and `recurrent_kernel_init` from deprecated options, with a warning."""
+        """Sets both kernel initialisers from the deprecated options, with a warning."""
         check_type("init_scale", scale, float)
         check_positive(init_scale=scale)
         draws: Keywords = {"uniform": symmetric_uniform, "normal": normal}
@@ -98,7 +98,7 @@ class _Recurrent(nn.Module):
 
     @nn.nowrap
     def _create_cell(self) -> Callable[..., Cell]:
-        """Returns a function that creates the `Cell` of a direction from keywords such as `name`."""
+        """Returns a function that creates a `Cell` from keywords such as `name`."""
         kind, options = self._cell()
         return functools.partial(
             kind,

@@ -15,7 +15,7 @@ LOCAL_BIAS = 4.0
 
 
 def local_start(key: Array, shape: tuple[int, int], dtype: Dtype = jnp.float32) -> Array:
-    """Returns initial biases [M, 2K + 1] with which two heads look at the neighbours of a word."""
+    """Returns biases [M, 2K + 1]: head 0 attends to the word before, head 1 to the word after."""
     del key
     middle = shape[1] // 2
     return jnp.zeros(shape, dtype).at[[0, 1], [middle - 1, middle + 1]].set(LOCAL_BIAS)

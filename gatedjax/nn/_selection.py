@@ -112,7 +112,9 @@ def draw_selection(
     positions: Int[Array, " Q"],
     keys: dict[str, Array],
 ) -> Gates:
-    """Draws the gates of a training pass, like `gates.draw`."""
+    """Draws the gates of a training pass; the keys "antithetic" stand for opposite noise."""
+    # Hard draws and the relaxation of STGumbel come from uniform numbers, because the logarithms of
+    # the noise would cost as much as the attention.
     # The mean field has no noise: probabilities take the place of the gates.
     if isinstance(estimator, MeanField):
         return Gates(jax.nn.sigmoid(logits), jax.nn.log_sigmoid(logits))

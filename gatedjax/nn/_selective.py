@@ -335,7 +335,7 @@ class SelectiveSelfAttention(nn.Module):
 
     @nn.compact
     def _create(self, make: Callable[[], Array]) -> Array:
-        return make()
+        return make()  # Flax demands a single compact method
 
     def _linear(self, name: str, inputs: Array, shape: Any, axis: Any = -1) -> Array:
         """Applies the linear projection `name`, such as "query", to the inputs [B, N, D]."""

@@ -165,7 +165,7 @@ class AttentionGatedTransform(nn.Module):
 
 
 def _glorot_blocks(*inputs: int) -> Initializer:
-    """Returns a Glorot-uniform initialiser of kernels [L, D, n H] for L layers."""
+    """Returns a Glorot initialiser of kernels [L, D, n H]; block i has the fan in inputs[i] D."""
 
     def blocks(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
         rows, columns = shape[-2], shape[-1] // len(inputs)

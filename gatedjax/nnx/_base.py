@@ -28,7 +28,7 @@ def set_params(module: nnx.Module, params: Mapping[str, Any]) -> None:
 
 
 def arrays_of(module: nnx.Module) -> dict[str, Tree]:
-    """Returns the parameters of a module by name, in the form of the collection "params" of Linen."""
+    """Returns the parameters of a module by name, like the collection "params" of Linen."""
     # Other attributes, such as `rngs` and the mode, are no parameters of the Linen module.
     return {
         name: arrays_of(value) if isinstance(value, Scope) else value[...]
@@ -52,7 +52,9 @@ def example_inputs(**width: int) -> jax.Array:
 
 
 class Module(nnx.Module):
-    """The base class of the NNX modules."""
+    """The base class of the NNX modules: a Linen module as a pure function, its parameters as
+    attributes of the same names, a mode, and streams of random numbers.
+    """
 
     def __init__(
         self,

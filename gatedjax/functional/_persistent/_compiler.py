@@ -26,7 +26,7 @@ def read_source() -> str:
 
 @functools.cache
 def compile_ptx(options: tuple[str, ...]) -> str:
-    """Returns the PTX of the source for options such as "-DHIDDEN=100", from the cache if possible."""
+    """Returns the PTX of the source for options such as "-DHIDDEN=100", cached in a file."""
     compiler = load_compiler()
     source = read_source()
     key = "\n".join([source, f"nvrtc {compiler.version}", *sorted(options)])
@@ -41,7 +41,7 @@ def compile_ptx(options: tuple[str, ...]) -> str:
 
 
 def cache_folder() -> Path | None:
-    """Returns the folder of compiled kernels, or None if there is no home directory."""
+    """Returns the folder of compiled kernels; None without a home directory or a cache."""
     folder = os.environ.get("GATEDJAX_KERNEL_CACHE")
     if folder is not None:
         return Path(folder) if folder else None
@@ -53,11 +53,11 @@ def cache_folder() -> Path | None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Writes `text`, of ASCII characters, to `path` under a temporary name and renames the file."""
+    """Writes a text under a temporary name, because two processes may write the same file."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, part = tempfile.mkstemp(dir=path.parent, suffix=".part")
-    except OSError:
+    except OSError:  # the file is only a cache
         return
     try:
         with os.fdopen(handle, "w", encoding="ascii") as file:

@@ -25,35 +25,35 @@ class Static(NamedTuple):
     """The arguments of a recurrence that are known while tracing."""
 
     variant: Variant
-    reverse: tuple[bool, ...]
-    core: Callable[..., Tree]
-    forward: Callable[..., Tree]
-    scan_static: tuple[tuple[Any, ...], ...]
+    reverse: tuple[bool, ...]  # a bool for each direction, like all tuples below
+    core: Callable[..., Tree]  # the scan of a direction, as in `Recurrence`
+    forward: Callable[..., Tree]  # the same scan, which JAX differentiates in all modes
+    scan_static: tuple[tuple[Any, ...], ...]  # the first arguments of both scans
 
 
 class Masks(NamedTuple):
     """The arguments of a recurrence that have no derivatives."""
 
-    real: jax.Array | None
-    goes_on: tuple[jax.Array | None, ...]
+    real: jax.Array | None  # [B, T], True at real steps
+    goes_on: tuple[jax.Array | None, ...]  # [B, T], False where a new carry starts
 
 
 class Floats(NamedTuple):
     """The arguments of a recurrence that have derivatives."""
 
-    xs: jax.Array
-    weights: tuple[Tree, ...]
-    initial: tuple[Tree, ...]
-    dropout: tuple[jax.Array | None, ...]
-    fresh: tuple[Tree, ...]
+    xs: jax.Array  # [B, T, D], 0 at padding
+    weights: tuple[Tree, ...]  # of each direction, like the fields below
+    initial: tuple[Tree, ...]  # arrays [B, H]
+    dropout: tuple[jax.Array | None, ...]  # [B, H]
+    fresh: tuple[Tree, ...]  # the carry of a new segment, [B, H]; a tree of None without restarts
 
 
 class _Saved(NamedTuple):
     """The results of the forward pass that the backward pass reads."""
 
-    states: jax.Array
-    gates: jax.Array
-    cells: jax.Array
+    states: jax.Array  # after each step [B, T, directions, H]
+    gates: jax.Array  # [B, T, directions, S] for S = `Kind.saved` H; the reset gate comes first
+    cells: jax.Array  # before each step of an LSTM [B, T, directions, H]
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -80,6 +80,7 @@ def _on_platform(kernel: Callable[..., Tree], scan: Callable[..., Tree], *argume
     def aligned(function: Callable[..., Tree], arguments: Tree) -> Tree:
         return vary_together(function(*arguments), jax.tree.leaves(arguments))
 
+    # Arrays of a process with a GPU may lie on its CPU, which is known only after tracing.
     branches = {_launch.PLATFORM: functools.partial(aligned, kernel)}
     return lax.platform_dependent(arguments, default=functools.partial(aligned, scan), **branches)
 
@@ -126,7 +127,7 @@ def _pull(static: Static, masks: Masks, floats: Floats, saved: _Saved, cotangent
 
 @_pull.defjvp
 def _pull_jvp(static: Static, primals: Tree, tangents: Tree) -> tuple[Tree, Tree]:
-    """Returns the gradients that `_pull` computes, and their tangents, for `jax.custom_jvp`."""
+    """Returns the gradients of `_pull`, and their tangents by the backward pass of the scan."""
     masks, floats, _, cotangents = primals
     gradients = _pull(static, *primals)
     _, changes = jax.jvp(
@@ -294,7 +295,7 @@ def _gradients(
     sums: jax.Array,
     d: int,
 ) -> tuple[jax.Array, Tree, jax.Array | None]:
-    """Returns the gradients of the inputs, the weights and the dropout mask of direction `d`."""
+    """Returns the gradients of inputs, weights and dropout; `before` is not masked by dropout."""
     weights, drop = floats.weights[d], floats.dropout[d]
     dtype, wide, size = floats.xs.dtype, jnp.dtype(jnp.float32), before.shape[-1]
     fed = before if drop is None else before * drop[:, None]

@@ -48,7 +48,10 @@ class Variant(NamedTuple):
 
 
 def axes_of(variant: Variant, kernel: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Returns (axes of the operands, axes of the results) of a kernel, without the operand `meta`."""
+    """Returns the axes of the operands and of the results of a kernel ("forward", "saving" or
+    "backward") without `meta`, as letters: b rows, t steps, d directions, h units, g gate columns,
+    s saved columns, "" an unused array.
+    """
     has_cell = variant.kind.name == "lstm"
     state, cell = "dbh", "dbh" if has_cell else ""
     fresh, fresh_cell = (axes if variant.has_restarts else "" for axes in (state, cell))
@@ -63,7 +66,7 @@ def axes_of(variant: Variant, kernel: str) -> tuple[tuple[str, ...], tuple[str, 
 
 
 def launch(variant: Variant, kernel: str, operands: Sequence[jax.Array]) -> list[jax.Array]:
-    """Calls a kernel with `operands`, in the order of `recurrence.cu` without `meta`."""
+    """Calls a kernel; operands are in the order of `axes_of`. Supports `vmap` and sharded rows."""
     return _batched(variant, kernel)(*operands)
 
 
@@ -164,7 +167,7 @@ def _partitioned(variant: Variant, kernel: str) -> Callable[..., Sequence[jax.Ar
 
 
 def _sharding_rule(operand_axes: tuple[str, ...], result_axes: tuple[str, ...]) -> str:
-    """Returns the axes of a call in the notation of `jax.experimental.custom_partitioning`."""
+    """Returns the axes of a call for `custom_partitioning`, such as "d, d b h -> b t d h"."""
     count = 0
 
     def term(axes: str) -> str:
@@ -212,7 +215,7 @@ def call_kernel(
     shapes: Sequence[jax.ShapeDtypeStruct],
     operands: Sequence[jax.Array],
 ) -> Sequence[jax.Array]:
-    """Calls a kernel through the custom call of XLA for PTX."""
+    """Calls a kernel by XLA's custom call for PTX; the first operand is `meta`, (steps, rows)."""
     threads = plan.threads(kernel == "backward")
     call = jax.ffi.ffi_call(_TARGET, list(shapes))
     return call(

@@ -8,10 +8,10 @@ class Kind(NamedTuple):
     """A recurrence of `recurrence.cu`."""
 
     name: str
-    code: int
-    early: int
-    late: int
-    saved: int
+    code: int  # the macro KIND of the source
+    early: int  # columns per unit of the first recurrent product of a step
+    late: int  # columns of the second product, which needs the first: 0 or 1
+    saved: int  # values per unit and step that the backward pass reads
 
     @property
     def gates(self) -> int:
@@ -35,7 +35,7 @@ class Card(NamedTuple):
 
     name: str
     capability: tuple[int, int]
-    processors: int
+    processors: int  # streaming multiprocessors
 
     @property
     def has_clusters(self) -> bool:
@@ -47,12 +47,12 @@ class Plan(NamedTuple):
     """The constants with which a kernel is compiled: its distribution over the card."""
 
     kind: Kind
-    hidden: int
-    cluster: int
-    rows: int
-    split: int
-    back_split: int
-    prefetch: int
+    hidden: int  # H
+    cluster: int  # blocks that share the units of some rows
+    rows: int  # rows of the batch per cluster
+    split: int  # threads that share a unit in the forward pass
+    back_split: int  # threads that share four units in the backward pass
+    prefetch: int  # steps whose inputs are loaded ahead
 
     def threads(self, is_backward: bool) -> int:
         """Returns the number of threads per block of the backward or of a forward kernel."""
@@ -84,7 +84,8 @@ _MOST_THREADS = 1024  # of a block
 
 
 def choose_plan(kind: Kind, hidden: int, batch: int, directions: int, card: Card) -> Plan | None:
-    """Returns a plan that runs all rows at the same time, or None if the weights do not fit."""
+    """Returns a plan for all rows at once, else that of the fewest blocks; None if none fits."""
+    # In the order of time per step: barriers of larger clusters take longer, and so do more rows.
     clusters = CLUSTERS if card.has_clusters else (1,)
     shapes = itertools.product(clusters, ROWS)
     plans = [plan for shape in shapes if (plan := _fit(kind, hidden, *shape)) is not None]
@@ -108,6 +109,7 @@ def _fit(kind: Kind, hidden: int, cluster: int, rows: int) -> Plan | None:
             backward = 4 * sum(
                 -(-columns * hidden // back_split) for columns in (kind.early, kind.late)
             )
+            # Registers for the values of a step, from the compiler's reports (H 64 to 256).
             values = 16 + 12 * rows
             # The backward pass of a GRU and of a RAU prepares more factors per step than that of an
             # LSTM, and with clusters it also has the addresses of the other blocks.

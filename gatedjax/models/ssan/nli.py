@@ -235,7 +235,7 @@ class SSANNLI(nn.Module):
         temperature: float | Array | None,
         train: bool,
     ) -> tuple[Float[Array, "B D"], gnn.Selection]:
-        """Returns (s, selection): the vector s of D numbers of each sentence, and its selections."""
+        """Returns the vector of D numbers of each sentence, and its selections."""
         mask = F.length_mask(lengths, tokens.shape[1])
         vectors = self._dropout(self.embed(tokens), ids, train)
         states = nn.elu(self.projection(vectors))

@@ -222,7 +222,7 @@ def position_cost(logits: Float[Array, "B 2 N"], batch: Batch) -> Float[Array, "
 
 
 def position_metrics(logits: Float[Array, "B 2 N"], batch: Batch) -> Metrics:
-    """Computes "loss", "insert", "original" and "accuracy", a dict of `Ratio`s (sums and counts)."""
+    """Computes "loss", the accuracies "insert" and "original", and "accuracy" of both."""
     right = (jnp.argmax(logits, axis=-1) == _positions(batch)).astype(jnp.float32)
     return {
         "loss": Ratio.of(position_cost(logits, batch), batch["weight"]),

@@ -187,7 +187,15 @@ def selector_terms(
     cost: Float[Array, " B"],
     baseline: Float[Array, ""] | None = None,
 ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
-    """Computes the terms of a selector in the loss of each example."""
+    """Returns the terms (penalty, surrogate) of each example in the loss, summed over layers.
+
+        penalty = s_1 (keys that a token selects, summed over heads) - s_2 H(selection)
+        R = -(cost + lambda rate);  surrogate = -(R - b) log p(A) + (b - R)^2 / 2
+
+    The penalty is that of the code of Geng et al. 2020, the surrogate (for "reinforce") that of
+    ReSAN (Shen et al. 2018). Padding does not count, b is a parameter instead of a moving mean, and
+    only the gradient of the surrogate has a meaning.
+    """
     penalty = surrogate = jnp.zeros_like(cost)
     for selection in _with_selector(selections):
         selected: Any = selection.selected
@@ -215,7 +223,7 @@ def selector_terms(
 def density_terms(
     config: SelectorConfig, selections: tuple[gnn.Selection, ...], multiplier: Float[Array, ""]
 ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
-    """Computes the terms that constrain the density of selections."""
+    """Returns `constraint` of the mean open probability over pairs, heads and layers."""
     layers: list[Any] = _with_selector(selections)
     # The constraint is on probabilities and not on draws, so that its gradient has no noise.
     share = jnp.mean(jnp.stack([selection.probability for selection in layers]), axis=0)
@@ -223,7 +231,7 @@ def density_terms(
 
 
 def selector_metrics(selections: tuple[gnn.Selection, ...], weight: Float[Array, " B"]) -> Metrics:
-    """Computes the metrics of selections, a dict of `Ratio`s (sums and counts)."""
+    """Computes the shares "selected_1" of selected pairs and "empty_1" of tokens without a key."""
     metrics = {}
     for layer, selection in enumerate(selections, start=1):
         if selection.rate is not None and selection.empty is not None:
@@ -251,15 +259,18 @@ class _Pass(NamedTuple):
     """The loss of a pass in training, for B examples."""
 
     output: Any
-    total: Array
-    cost: Array
-    multiplier: Array | None
-    score: Array | None
+    total: Array  # [B], summed over units, with all terms of the selector
+    cost: Array  # [B], per unit, without the surrogate
+    multiplier: Array | None  # lambda of the density [B]
+    score: Array | None  # `Selection.score` [B], for estimators with several passes
 
 
 @dataclasses.dataclass(frozen=True)
 class SelectorTask:
-    """The base class of tasks of networks with a selector, which adds its terms to the loss."""
+    """The base class of tasks of networks with a selector, which adds its terms to the loss. A
+    subclass defines `_metrics`, `_predictions` and `_cost`: the loss [B] summed over units, which
+    are words or the example itself, and the number of units [B].
+    """
 
     model: Any
 

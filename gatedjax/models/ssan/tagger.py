@@ -213,7 +213,7 @@ class SSANTaggingTask(SelectorTask):
         return {}  # The metric "loss" is per word, as in evaluation.
 
     def _predictions(self, output: SSANTaggerOutput, batch: Batch) -> Predictions:
-        """Returns a dict with "example_id" [B] and "predicted" [B, width], the labels of the words."""
+        """Returns "example_id" [B] and "predicted" [B, width], -1 behind a sentence."""
         real = F.length_mask(batch["lengths"], batch["tokens"].shape[1])
         predicted = jnp.where(real, jnp.argmax(output.logits, axis=-1), -1)
         spare = self.width - predicted.shape[1]

@@ -61,7 +61,9 @@ class DecoderAttention(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Attention to the target so far, attention to the source, and a feed-forward network."""
+    """Attention to the target so far, attention to the source, and a feed-forward network, as in
+    the Transformer, because the paper selects only in the encoder.
+    """
 
     num_heads: int
     features: int
@@ -137,6 +139,7 @@ class DecoderLayer(nn.Module):
             return self.self_attention(flat, (key, value), so_far).reshape(states.shape)
 
         def to_the_source(states: Array) -> Array:
+            # The source has no axis K, because the K targets are its queries.
             return self.source_attention(states, source, source_mask)
 
         inputs = self._around(inputs, self.self_norm, to_itself)
@@ -173,7 +176,12 @@ def causal_mask(mask: Bool[Array, "B T"]) -> Bool[Array, "B 1 T T"]:
 def smoothed_cross_entropy(
     logits: Float[Array, "*B V"], targets: Int[Array, "*B"], smoothing: float
 ) -> Float[Array, "*B"]:
-    """Computes the cross-entropy with label smoothing, which spreads a share s over all classes."""
+    """Computes the cross-entropy with label smoothing, which spreads a share s over all V classes.
+
+        l = -(1 - s) log p_y - (s / V) sum_v log p_v
+
+    The result is in nats (Szegedy et al. 2016).
+    """
     # The sum over the vocabulary needs float32.
     logits = logits.astype(jnp.float32)
     total = jax.nn.logsumexp(logits, axis=-1)

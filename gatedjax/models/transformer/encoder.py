@@ -38,9 +38,9 @@ def add_positions(inputs: Float[Array, "B N D"]) -> Float[Array, "B N D"]:
 class LayerBytes(NamedTuple):
     """Random bytes (uint8) for the dropout of a layer, from `draw_layer_bytes`."""
 
-    attention: tuple[Array, ...]
-    results: list[Array]
-    hidden: Array
+    attention: tuple[Array, ...]  # [B, M, N, keys] of each attention; () if the layer draws them
+    results: list[Array]  # [B, N, D] of each sublayer
+    hidden: Array  # [B, N, F]
 
 
 def draw_layer_bytes(
@@ -55,7 +55,7 @@ def draw_layer_bytes(
     features: int,
     hidden: int,
 ) -> tuple[Array, list[LayerBytes]]:
-    """Draws the random bytes for the dropout of all layers at once."""
+    """Draws the bytes for the inputs and all layers, as few large draws, which run faster."""
     rows, size = shape
     # Each kind of bytes has a key, because equal keys would give equal bits.
     streams = [example_keys(module, "dropout", example_id, rows) for _ in range(1 + len(keys))]
@@ -95,7 +95,7 @@ class FeedForward(nn.Module):
         example_id: Int[Array, " B"] | None = None,
         dropout_bytes: UInt[Array, "B N F"] | None = None,
     ) -> Float[Array, "B N D"]:
-        """Runs the network."""
+        """Returns the result for each token; dropout draws its bytes unless they are given."""
         types: Keywords = {"kernel_init": self.kernel_init, "dtype": self.dtype}
         hidden = nn.relu(nn.Dense(self.hidden, name="wide", **types)(inputs))
         if deterministic or dropout_bytes is None:
@@ -106,7 +106,12 @@ class FeedForward(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention and a feed-forward network, each around a residual connection."""
+    """Self-attention and a feed-forward network, each around a residual connection.
+
+        pre:  x + dropout(f(norm(x)))      post:  norm(x + dropout(f(x)))
+
+    f is a sublayer, and `norm` selects one of the two forms.
+    """
 
     attention: Keywords
     filter_size: int
@@ -128,7 +133,7 @@ class EncoderLayer(nn.Module):
         temperature: float | Array | None = None,
         dropout_bytes: LayerBytes | None = None,
     ) -> tuple[Float[Array, "B N D"], gnn.Selection]:
-        """Runs the layer."""
+        """Returns the states and the selection; dropout draws its bytes unless they are given."""
         layer_bytes = None if deterministic else dropout_bytes
         options: Keywords = {"deterministic": deterministic, "example_id": example_id}
         attend = gnn.SelectiveSelfAttention(
@@ -170,7 +175,7 @@ class EncoderLayer(nn.Module):
 
 
 def scaled_embedding(width: int) -> Tree:
-    """Returns an initialiser (key, shape, dtype) -> array of word vectors."""
+    """Returns an initialiser of vectors that the network multiplies by sqrt(width)."""
 
     def normal(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
         return jax.random.normal(key, shape, dtype) * width**-0.5

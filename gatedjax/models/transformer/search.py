@@ -33,7 +33,7 @@ class Found(NamedTuple):
 
 
 def length_penalty(length: Array | int, alpha: float) -> Array:
-    """Computes ((5 + length) / 6)^alpha, the divisor of the log-probability of a target."""
+    """Computes ((5 + length) / 6)^alpha (Wu et al. 2016), which divides log-probabilities."""
     return ((5.0 + jnp.asarray(length, jnp.float32)) / 6.0) ** alpha
 
 
