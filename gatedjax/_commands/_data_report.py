@@ -20,7 +20,7 @@ def print_report(report: Report, limit: int) -> None:
 
 
 def _print_files(report: Report) -> None:
-    """Prints a table of the files of a data set with the uses of their lines, and notes about them."""
+    """Prints a table of the files of a data set, with the uses of their lines and notes."""
     # Each reason for which lines are left out becomes a column, because files differ in them.
     reasons = list(dict.fromkeys(reason for file in report.files for reason in file.skipped))
     rows, notes = [], []

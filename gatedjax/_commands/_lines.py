@@ -30,7 +30,7 @@ def read_piped(encoding: str) -> Iterator[Line]:
 
 
 def json_line(value: Any, encoding: str = "utf-8") -> str:
-    """Returns the value as JSON on a single line; NaN becomes null."""
+    """Returns a value as a line of JSON; what a terminal or the encoding cannot show is escaped."""
     text = to_json(value, ensure_ascii=False)
     # JSON allows some characters that a terminal obeys, such as U+009B.
     if not text.isprintable():

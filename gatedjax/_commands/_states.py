@@ -5,7 +5,7 @@ from typing import Any
 
 
 def check_states(model: Any, folder: object, states: Path | None, *, has_texts: bool) -> bool:
-    """Returns True if the model reads the vectors of the file --states, and False for texts."""
+    """Returns True if the model reads --states, False for texts; refuses the other input."""
     from gatedjax.text._prediction import STATES
 
     reads_states = getattr(model, "network", None) == STATES

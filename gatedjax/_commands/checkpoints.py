@@ -139,7 +139,7 @@ def _verify(store: CheckpointStore) -> int:
 
 
 def _compare(a: np.ndarray | None, b: np.ndarray | None) -> tuple[str, str, str] | None:
-    """Compares two arrays; returns None if their bits are equal."""
+    """Returns texts for both arrays and their greatest difference; None if the bits are equal."""
     first = "nothing" if a is None else describe(a)
     second = "nothing" if b is None else describe(b)
     if a is None or b is None or first != second:

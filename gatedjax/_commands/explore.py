@@ -209,7 +209,7 @@ def _serve(options: ExploreOptions, explorer: Any, table: Any) -> None:
 
 
 def make_fragment(text: str | None) -> str:
-    """Returns the end of an address with which the page shows a text first."""
+    """Returns the end of an address, "#text=a%20film", with which the page opens; "" for None."""
     from urllib.parse import quote
 
     return "" if text is None else f"#text={quote(text, safe='')}"
@@ -218,6 +218,8 @@ def make_fragment(text: str | None) -> str:
 @contextlib.contextmanager
 def _open_browser(address: str) -> Iterator[None]:
     """Opens a browser with a file that leads to the address, and removes the file at the end."""
+    # The address has a secret token, and all users of the machine can read the command line of the
+    # browser, which therefore names a file that only its owner can read.
     handle, name = tempfile.mkstemp(prefix="gatedjax-", suffix=".html")
     try:
         with open(handle, "w", encoding="utf-8") as file:

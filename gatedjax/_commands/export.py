@@ -54,7 +54,7 @@ class ExportOptions:
 
 
 def _results(workdir: Path, best_step: int) -> dict[str, Tree]:
-    """Returns the content of results.json, the record of a finished run with its metrics."""
+    """Returns the content of results.json; {} if it is missing or of parameters of another step."""
     path = workdir / "results.json"
     if not path.is_file():
         return {}

@@ -132,7 +132,7 @@ def _without_dash(options: PredictOptions) -> PredictOptions:
 
 
 def _abstain(prediction: Any, least: float | None) -> Json:
-    """Returns the line of a prediction, without its label if all probabilities are below `least`."""
+    """Returns the line of a prediction, without its label if no probability reaches `least`."""
     line: Json = prediction.to_json()
     if least is None or "label" not in line:
         return line

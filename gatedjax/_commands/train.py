@@ -289,7 +289,7 @@ def _infer_task(args: Sequence[str]) -> str:
 
 
 def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, TextOptions]:
-    """Parses a command line, the words `args` after the name of the command."""
+    """Returns the options of the command, the task, and the options of model and training."""
     args = without_removed_options(args)
     for name in _option_names(args, "train"):
         if name in _SEVERAL:
@@ -477,7 +477,9 @@ def _card(command: TrainOptions, kind: str, report: Any, options: TextOptions) -
 
 
 def main(args: list[str]) -> int:
-    """Runs the command and returns its exit status; errors exit with status 2."""
+    """Runs the command and returns its exit status: 0, or 130 after Ctrl-C. SIGTERM gives 0 for a
+    network, whose run can be continued, and raises `Terminated` if there is nothing to continue.
+    """
     command, kind, options = _parse(args)
     check_devices(command.cpu_devices)
     prepare_cpu(command.cpu_devices)

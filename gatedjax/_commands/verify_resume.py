@@ -54,7 +54,7 @@ class VerifyOptions:
 
 
 def kill_points(last: int, every: int, count: int, seed: int) -> list[str]:
-    """Returns the moments at which a run is killed, after a step or during a save."""
+    """Returns ascending moments for `KILL_AT`: "step:STEP", or "save:STEP:SECONDS" in a save."""
     choose = random.Random(seed)
     # The last step is always saved.
     saves = sorted({*range(every, last + 1, every), last})
@@ -68,7 +68,7 @@ def kill_points(last: int, every: int, count: int, seed: int) -> list[str]:
 
 
 def _run(command: list[str], workdir: Path, log: Path, **variables: str) -> int:
-    """Runs a command and returns its exit status."""
+    """Runs a command, with --workdir added and its output in `log`; returns its exit status."""
     # Variables of an outer test would kill this run at other moments, too.
     environment = {k: v for k, v in os.environ.items() if k not in (DIGESTS, KILL_AT, RESUMES)}
     with log.open("ab") as file:
@@ -89,7 +89,7 @@ def _report_failure(run_name: str, status: int, log: Path) -> int:
 
 
 def _differences(first: Any, second: Any, name: str = "") -> list[str]:
-    """Returns the paths of the leaves in which two JSON values differ."""
+    """Returns the paths, such as "record.history[0].loss", at which two JSON values differ."""
     if isinstance(first, dict) and isinstance(second, dict):
         keys = sorted(first.keys() | second.keys())
         nested = (_differences(first.get(k), second.get(k), f"{name}.{k}".strip(".")) for k in keys)
@@ -116,7 +116,7 @@ def _digests(path: Path) -> list[dict[str, Tree]]:
 
 
 def _verify(command: list[str], kills: int, seed: int, folder: Path) -> int:
-    """Runs a command without and with kills, and compares the results."""
+    """Runs a command without and with kills; returns 2 if no run continued, 1 if bits differ."""
     began = time.monotonic()
     target = folder / "unbroken.jsonl"
     log = folder / "unbroken.log"

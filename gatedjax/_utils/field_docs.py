@@ -15,8 +15,8 @@ _WIDTH = 92
 
 def document_fields(kind: Kind) -> Kind:
     """Adds the docstrings of the fields of a dataclass to its own, as section "Attributes:"."""
-    # Python keeps no docstrings of fields. The source is parsed when `__doc__` is first read, as this
-    # takes 0.1 seconds for all configurations.
+    # Python keeps no docstrings of fields. Their source is parsed when `__doc__` is first read,
+    # because it takes 0.1 seconds for all configurations.
     changed: Any = kind  # because mypy allows only a string as a docstring
     changed.__doc__ = _Docstring(inspect.cleandoc(kind.__doc__ or ""))
     return kind

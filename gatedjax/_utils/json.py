@@ -21,7 +21,7 @@ def to_json(value: Any, **layout: Any) -> str:
 
 
 def to_json_values(value: Any, name: str = "the value") -> Any:
-    """Converts a value to the types of JSON: dataclasses become dicts, tuples lists; NaN stays."""
+    """Converts dataclasses, mappings, tuples and NumPy numbers to the types of JSON; NaN stays."""
 
     def convert(inner: Any) -> Any:
         try:

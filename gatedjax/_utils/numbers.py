@@ -11,9 +11,7 @@ import numpy as np
 
 
 def plain(value: Any) -> Any:
-    """Converts a number, text or array with one axis of NumPy or JAX to Python, as an option may
-    be.
-    """
+    """Converts numbers, texts and arrays with one axis of NumPy and JAX to Python, for options."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, tuple) and type(value) is tuple:

@@ -339,9 +339,7 @@ def _further(folder: Path) -> set[str]:
 
 
 def _check_digests(folder: Path, names: tuple[str, ...], *, check_further: bool = False) -> None:
-    """Raises BadFile if the SHA-256 of a file differs from `SHA256SUMS`; without it, all files
-    pass.
-    """
+    """Raises BadFile if a file differs from its SHA-256 in `SHA256SUMS`, which may be missing."""
     missing = [name for name in names if not (folder / name).is_file()]
     if missing:
         raise FileNotFoundError(

@@ -26,9 +26,7 @@ class Leaf(NamedTuple):
 
 
 def name_fault(name: str) -> str | None:
-    """Returns the fault of a dotted name, the end of a message such as "looks like a path", or
-    None.
-    """
+    """Returns the fault of a dotted name, such as "looks like a path", or None."""
     if not all(name.split(".")):
         return "has an empty part between its dots"
     if name.count(".") >= MAX_DEPTH:
