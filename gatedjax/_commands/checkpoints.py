@@ -128,7 +128,7 @@ def _verify(store: CheckpointStore) -> int:
                 continue
             rows.append((step, "-", "-", "damaged"))
             damaged += [f"checkpoint {step}: {problem}" for problem in _problems(error)]
-    # A script must not take a folder without checkpoints for a run whose checkpoints are good.
+    # A script must not take a folder without checkpoints for a run with good checkpoints.
     if not rows:
         say(f"no checkpoints in {store.directory}", file=sys.stderr)
         return 1

@@ -68,7 +68,7 @@ def _results(workdir: Path, best_step: int) -> dict[str, Tree]:
 
 def _card(options: ExportOptions, record: dict[str, Tree], step: int) -> ModelCard:
     """Returns the model card of a run, with its metrics."""
-    # Without an evaluation no parameters are best, and those of the checkpoint are exported.
+    # Without an evaluation no parameters are best, so the last ones are exported.
     run = record.get("run", {})
     best_step = run.get("best_step") if run.get("best_metrics") else step
     results = _results(options.workdir, best_step)

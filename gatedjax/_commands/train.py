@@ -478,7 +478,7 @@ def _card(command: TrainOptions, kind: str, report: Any, options: TextOptions) -
 
 def main(args: list[str]) -> int:
     """Runs the command and returns its exit status: 0, or 130 after Ctrl-C. SIGTERM gives 0 for a
-    network, whose run can be continued, and raises `Terminated` if there is nothing to continue.
+    network, which can continue its run, and raises `Terminated` if there is nothing to continue.
     """
     command, kind, options = _parse(args)
     check_devices(command.cpu_devices)

@@ -6,7 +6,7 @@ import platform
 
 import jax
 
-# The numbers are those of malloc.h of glibc.
+# The numbers in malloc.h of glibc.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX, _ARENA_MAX = -1, -2, -4, -8
 
 

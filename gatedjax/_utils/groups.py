@@ -130,7 +130,7 @@ def groups_of(kind: Any) -> dict[str, Any]:
 
 
 def option_names(kind: Any) -> list[str]:
-    """Returns the names of all options of a dataclass, with those of a group in its place."""
+    """Returns the names of all options of a dataclass; a group is replaced by its options."""
     groups, fields = groups_of(kind), dataclasses.fields(kind)
     inner = (option_names(groups[f.name]) if f.name in groups else [f.name] for f in fields)
     return [name for names in inner for name in names]

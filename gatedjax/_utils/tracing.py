@@ -11,7 +11,7 @@ import numpy as np
 
 
 def is_traced(value: Any) -> bool:
-    """Returns True for an array that JAX is tracing, whose numbers are not known."""
+    """Returns True for an array that JAX is tracing, with numbers that are not known."""
     return isinstance(value, jax.core.Tracer)
 
 

@@ -92,9 +92,8 @@ def write_atomic(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
-    """Yields an empty folder that replaces `target`, whose files are removed, at the end of the
-    block. Without an exchange in one step the old folder is moved away first; after a kill
-    `recover` restores it.
+    """Yields an empty folder that replaces `target` and its files at the end of the block. Without
+    an exchange in one step the old folder is moved away first; after a kill `recover` restores it.
     """
     recover(target)
     partial, descriptor = _new(target, _open_new_folder)

@@ -284,7 +284,7 @@ def _checked_files(files: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def check_target(folder: Path, overwrite: bool, option: str) -> None:
-    """Raises FileExistsError unless `save` may write a folder, an empty one or its own."""
+    """Raises FileExistsError unless `save` may write a folder: an empty or a saved one."""
     target = Path(os.path.realpath(folder))
     recover(target)
     for place in (target, *target.parents):

@@ -229,7 +229,7 @@ def _natural(value: Tree) -> bool:
 
 
 def _check_entries(entries: Mapping[str, Tree], data_size: int) -> dict[str, Leaf]:
-    """Returns the leaves of a header, whose arrays must cover the data without gaps."""
+    """Returns the leaves of a header; the arrays must cover the data without gaps."""
     leaves_of: dict[str, Leaf] = {}
     places = []
     for name, entry in entries.items():

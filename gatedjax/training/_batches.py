@@ -161,7 +161,7 @@ def open_batches(train_data: Any, num_steps: int, repeatable: bool = True) -> Ba
 
 
 def first_batch(train_data: Any, num_steps: int) -> Batch:
-    """Returns the batch of step 0 of a lane, whose training data must be indexed by the step."""
+    """Returns the batch of step 0 of a lane, from training data that a step must index."""
     if not hasattr(train_data, "__getitem__"):
         raise TypeError(
             "train_data(seed) must give the batch of a step as data[step], got "

@@ -55,7 +55,7 @@ def unreached_parameters(
 
 @dataclasses.dataclass
 class Reach:
-    """The parameters that no gradient has reached so far, without those frozen on purpose."""
+    """The parameters that no gradient has reached so far, except for frozen parameters."""
 
     task: Any
     state: Any
@@ -104,7 +104,7 @@ def _by_path(params: Any) -> dict[str, Any]:
 
 
 def _not_updated(tx: optax.GradientTransformation, state: Any) -> set[str]:
-    """Returns the paths of the parameters whose update is 0, or the unchanged gradient."""
+    """Returns the paths of the parameters with an update of 0, or of the unchanged gradient."""
 
     def update(grads: Any, params: Any, opt_state: Any) -> Any:
         # Some optimisers require a value. It does not change which parameters are updated.

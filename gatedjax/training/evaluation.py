@@ -24,8 +24,8 @@ def run_evaluation(
     *,
     predicts: bool = True,
 ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-    """Returns the metrics of a pass over data, with those of `task.summarise`, and the predictions
-    for the real rows (weight above 0). With predicts=False predictions are fetched only for
+    """Returns the metrics of a pass over data, `task.summarise` included, and the predictions for
+    the real rows (weight above 0). With predicts=False predictions are fetched only for
     `task.summarise`.
     """
     step, collects = parallel.eval_step(task), predicts or has_summary(task)

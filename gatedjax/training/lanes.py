@@ -133,7 +133,7 @@ def make_lane_step(
 ) -> Callable[..., Any]:
     """Builds the training step of all lanes: (states, batches, seed_keys, active, values) to
     (states, metrics), all with a leading axis over the lanes. The state of a lane that is not
-    active stays; `values` are those of `config.sweep_over`, not used without a sweep.
+    active stays; `values` of `config.sweep_over` are not used without a sweep.
     """
     swept = bool(config.sweep)
 

@@ -87,7 +87,7 @@ Callback = Callable[[int, TrainState, dict[str, float]], None]
 
 class Engine(Protocol):
     """The arrays of a run, or of several runs side by side, and the functions that change them. For
-    several runs the arrays have a leading axis over the runs, whose numbers count from 0.
+    several runs the arrays have a leading axis over the runs, which count from 0.
     """
 
     state: TrainState

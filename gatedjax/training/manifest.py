@@ -247,8 +247,8 @@ def _sizes(folder: Path, files: dict[str, Any]) -> list[str]:
 
 
 def verify(folder: Path, below: str = "") -> dict[str, Any]:
-    """Returns the manifest of a step after checking the hashes of its files, if given those
-    `below`.
+    """Returns the manifest of a step after checking the hashes of its files, or only `below` a
+    folder.
     """
     manifest = read_manifest(folder)
     problems = _sizes(folder, manifest["files"])

@@ -465,7 +465,7 @@ def _copy_rule(path: str, array: Any) -> PartitionSpec:
 def _jit_for(
     function: Callable[..., Any], out_shardings: Callable[..., Any], **options: Any
 ) -> Callable[..., Any]:
-    """Returns a compiled function, whose out_shardings depend on its first arguments."""
+    """Returns a compiled function; its first arguments determine its out_shardings."""
     compiled: list[Any] = []
 
     @functools.wraps(function)
