@@ -75,7 +75,7 @@ class Server(ThreadingHTTPServer):
             raise
 
     def server_bind(self) -> None:
-        """Binds the server to its port without a look-up of this machine's name, which can be slow."""
+        """Binds the server to its port without looking up this machine's name, which is slow."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = "127.0.0.1", self.socket.getsockname()[1]
 
@@ -106,7 +106,7 @@ class _Refused(Exception):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """A handler of one request per connection, so that the rest of a refused body is not the next."""
+    """A handler of one request per connection, because the rest of a refused body is no request."""
 
     server: Server
     server_version, sys_version = "gatedjax", ""

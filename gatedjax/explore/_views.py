@@ -75,9 +75,8 @@ class View:
 
     def answer(self, state: State) -> Found:
         """Returns (notes, answer), see the module. An answer may also have "order" and "best",
-        positions of classes; "exclusive", False if they do not sum to 1; "choice" and "chosen", the
-        question for an entry of "of" and the first; and "signs", what positive and negative numbers
-        mean.
+        positions of classes; "exclusive", False if probabilities do not sum to 1; "choice", a
+        question for the entry of "of" that is "chosen"; and "signs", the meaning of + and -.
         """
         raise NotImplementedError
 
