@@ -75,7 +75,7 @@ class Server(ThreadingHTTPServer):
             raise
 
     def server_bind(self) -> None:
-        """Binds the server to its port without looking up this machine's name, which is slow."""
+        """Binds the server to its port without looking up this machine's name (can be slow)."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = "127.0.0.1", self.socket.getsockname()[1]
 
