@@ -25,7 +25,7 @@ def _varying(array: Tree) -> frozenset[str]:
 
 
 def vary_together(tree: Tree, extra: Tree = ()) -> Tree:
-    """Casts the arrays of a tree to vary over the union of their manual axes and those of `extra`.
+    """Casts the arrays of a tree to vary over the manual axes of any array in it or in `extra`.
     Loops need it for a carry that keeps its type, and `custom_vjp` for cotangents of equal types.
     """
     axes = {axis for leaf in jax.tree.leaves((tree, extra)) for axis in _varying(leaf)}

@@ -104,14 +104,14 @@ def _difference(sums: Array, total: Array, a: Array | None) -> Array:
 
 def _square_excess(sums: Array, total: Array, a: Array | None) -> Array:
     del total, a
-    # Newton's step for (sum phi)^(1/2) = 1, whose left side is convex.
+    # Newton's step for (sum phi)^(1/2) = 1, which is convex in theta.
     return 2 * (sums - jnp.sqrt(sums))
 
 
 def _power_excess(sums: Array, total: Array, a: Array | None) -> Array:
     del total
     assert a is not None
-    # Newton's step for (sum phi)^a = 1, whose left side is convex for a <= 1.
+    # Newton's step for (sum phi)^a = 1, which is convex in theta for a <= 1.
     log = jnp.log(jnp.where(sums > 0, sums, 1))
     # For a log near 0 the quotient loses its digits, and at 0 it is 0 / 0; the limit is log.
     is_small = jnp.abs(a * log) < 1e-6

@@ -52,8 +52,8 @@ def read_scaled_words(
 def skip_closed_words(
     net: Any, encoded: Encoded, gates: Gates, batch: Batch, *, train: bool = False
 ) -> Encoded:
-    """Computes the states and scores of the open words, which equal those of `read_open_words`.
-    Unlike that function it has a derivative at all gates, which straight-through training needs.
+    """Computes states and scores of the open words, equal to `read_open_words`. Unlike that
+    function it has a derivative at all gates, which straight-through training needs.
     """
     values, closed = open_one(net.config, encoded, gates)
     # With the rule "soft" a text with all gates closed is read whole.

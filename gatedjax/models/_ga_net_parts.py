@@ -97,7 +97,7 @@ def pool_states(
 def open_one(
     config: GANetConfig, encoded: Encoded, gates: Gates
 ) -> tuple[Float[Array, "*S B T"], Bool[Array, "*S B"] | None]:
-    """Opens the likeliest gate where all are closed; returns the gates and those texts."""
+    """Opens the likeliest gate where all are closed; returns the gates and the closed texts."""
     values = gates.values
     if not gates.hard:
         return values, None

@@ -244,7 +244,7 @@ def _train(
     density: Float[Array, ""],
     key: Key[Array, ""],
 ) -> WindowParams:
-    """Trains the parameters, while the density falls from 1; returns those of the last step."""
+    """Trains while the density falls from 1; returns the parameters of the last step."""
     steps = order.shape[0]
     rate = optax.exponential_decay(_RATES[0], steps, _RATES[1] / _RATES[0])
     optimizer = optax.adam(rate)

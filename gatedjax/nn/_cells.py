@@ -140,7 +140,7 @@ class Cell(nn.RNNCellBase):
         return self._kind()(**fields)
 
     def _check_all_used(self, fields: set[str]) -> None:
-        """Raises ValueError if there are parameters other than those of `fields`."""
+        """Raises ValueError if there are parameters that are not in `fields`."""
         # Flax ignores other parameters: weights of PyTorch's GRU, with two biases, would compute
         # another function with reset_after=False.
         unused = [
