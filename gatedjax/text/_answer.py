@@ -27,7 +27,11 @@ OPTIONS = {"random_embeddings makes": "without --embeddings there are"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AnswerOptions:
-    """Answers a question about a document, and shows the words that the reader attended to."""
+    """Answers a question about a document, and shows the words that the reader attended to.
+
+    It needs the folder of a trained reader, a text file with the document, the possible answers,
+    and a question with @placeholder in the place of the answer.
+    """
 
     folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """Folder that gatedjax export wrote for a run of the GA Reader, or its work folder."""
@@ -51,7 +55,7 @@ class AnswerOptions:
 def run(
     kind: type[AnswerOptions], args: Sequence[str], prog: str, open_reader: Callable[[Path], Reader]
 ) -> int:
-    """Answers a question about a document as a command; returns its exit status."""
+    """Runs the command with options of the class `kind`; a subclass may rename the folder."""
     options = parse(kind, args, prog)
     with refusals(OPTIONS):
         answer(options, open_reader, new_console())
@@ -104,7 +108,7 @@ def answer(options: AnswerOptions, open_reader: Callable[[Path], Reader], consol
 
 
 def _tokens(options: AnswerOptions) -> tuple[str, str, list[str]]:
-    """Reads the document that the options name, and returns (document, question, candidates)."""
+    """Returns (document, question, candidates), texts with spaces between their tokens."""
     if str(options.document) == "-":
         # A byte more than the limit is read, so that a longer input is noticed and not cut.
         raw = sys.stdin.buffer.read(MOST_TEXT_BYTES + 1)

@@ -18,7 +18,7 @@ _ROWS = 4096
 
 @dataclasses.dataclass(frozen=True)
 class _Rows:
-    """The rows of a `pyarrow.dataset.Dataset` as dicts from column to value."""
+    """The rows of a `pyarrow.dataset.Dataset` as dicts, which can be read several times."""
 
     name: str
     data: Any
@@ -47,12 +47,13 @@ def _faults(name: str) -> Iterator[None]:
 
 
 def _is_stream(path: Path) -> bool:
+    # A stream begins with a continuation mark, before the length of its first message.
     with path.open("rb") as file:
         return file.read(4) == b"\xff\xff\xff\xff"
 
 
 def open_arrow(data: Any, name: str) -> InRows:
-    """Opens a Parquet or Arrow file, or a table of pyarrow."""
+    """Opens a Parquet or Arrow file, or a table; class numbers of `datasets` become names."""
     try:
         from pyarrow.dataset import dataset
     except ImportError:

@@ -23,7 +23,7 @@ def check_share(max_aside: float) -> None:
 
 
 class Asides:
-    """A counter of the lines (or other records) of a source that cannot be used."""
+    """A counter of the lines (or other records) of a source that are set aside, by the reason."""
 
     def __init__(self, name: str, unit: str = "lines") -> None:
         self._name, self._unit = name, unit
@@ -51,7 +51,7 @@ class Asides:
             self._encodings[aside.where] = match.group(1)
 
     def check(self, used: int, max_aside: float) -> None:
-        """Refuses a source if too many of its records cannot be used."""
+        """Raises ValueError if the share of unusable records, without empty lines, is too large."""
         total = self._lost + used
         if not self._lost or self._lost / total <= max_aside:
             return
@@ -65,7 +65,7 @@ class Asides:
         )
 
     def make_empty_error(self, record: str) -> ValueError:
-        """Returns the error for a source without a usable record, with the first reason."""
+        """Returns the error for a source without a `record`, such as "a labelled text"."""
         if not self.first:
             return ValueError(f"{self._name} must have {record}, got none")
         return ValueError(

@@ -36,25 +36,10 @@ _CHUNK = 200_000
 class LinearBaseline:
     """A log-linear classifier of bags of words and of pairs of adjacent words.
 
-    Each word, and each pair that occurs twice, is a feature that is present in a text or absent.
-    The weight of a feature is the mean of two numbers of equal scale: the inverse document
-    frequency, and the largest log-ratio of its frequencies inside and outside a class, as in naive
-    Bayes. The rows of the feature matrix are scaled to length 1, and logistic regression with an L2
-    penalty is fitted to them.
-
-        >>> texts = [["good", "film"], ["bad", "film"], ["good"], ["bad"]]
-        >>> baseline = LinearBaseline().fit(texts, np.array([1, 0, 1, 0]), num_classes=2)
-        >>> print(baseline.probabilities([["good", "plot"], ["bad"]]).argmax(axis=1))
-        [1 0]
-
-    Args:
-      pairs: False leaves out the pairs of adjacent words.
-
-    Attributes:
-      kind: a text with the name of the solver and the version of SciPy.
-      texts_seen: number of texts that were passed to `fit`.
-      texts_used: number of texts in training. If there are more than ten million words, an evenly
-        spread part of the texts is used, so that memory is bounded.
+    A feature is a word, or a pair that occurs twice, and is present in a text or absent. Its weight
+    is the mean of two numbers of equal scale: the inverse document frequency, and the largest
+    log-ratio of its frequencies inside and outside a class. The rows of the feature matrix have
+    length 1, and logistic regression with an L2 penalty is fitted to them.
 
     Reference: Wang and Manning 2012 (the log-ratios).
     Deviation: in the paper the log-ratios are signed, there is a set of them for each pair of
@@ -62,8 +47,8 @@ class LinearBaseline:
     """
 
     kind = f"scipy {scipy.__version__}"
-    texts_seen: int
-    texts_used: int
+    texts_seen: int  # number of texts that `fit` got
+    texts_used: int  # number in training, evenly spread if there are too many words
 
     def __init__(self, *, pairs: bool = True) -> None:
         self._has_pairs = pairs
@@ -71,7 +56,7 @@ class LinearBaseline:
     def fit(
         self, texts: Iterable[Sequence[str]], labels: np.ndarray, num_classes: int
     ) -> "LinearBaseline":
-        """Trains the model."""
+        """Trains on the words of texts, read once, and on their classes; a class may lack texts."""
         labels = np.asarray(labels)
         if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
             raise TypeError(
@@ -110,7 +95,7 @@ class LinearBaseline:
         return self
 
     def probabilities(self, texts: Iterable[Sequence[str]]) -> np.ndarray:
-        """Computes the probability of each class for each text."""
+        """Computes the class probabilities [n, C]; a class without a training text has 0."""
         parts = []
         for ids, ends in _chunks(texts, self._words):
             rows = _weight_rows(self._rows(ids, ends), self._weights)
@@ -123,7 +108,7 @@ class LinearBaseline:
         return np.concatenate(parts) if parts else np.zeros((0, self._num_classes))
 
     def _rows(self, ids: np.ndarray, ends: np.ndarray) -> csr_matrix:
-        """Returns the feature matrix [texts, features]: 1 for each feature that a text has, else 0."""
+        """Returns the sparse feature matrix of 0 and 1: all words, then the frequent pairs."""
         width = len(self._words) + len(self._pairs)
         features, sizes = [], []
         for first, last in _spans(ends):
@@ -150,15 +135,10 @@ class LinearBaseline:
 
 def character_ngrams(words: Sequence[str]) -> list[str]:
     """Returns the different n-grams of 1 to 4 characters of the words of a text, in a fixed order.
-
-    A `LinearBaseline` without pairs that is trained on them is a linear model of characters.
+    A space is added to both ends of a word, but not to a piece of a script without spaces.
 
         >>> character_ngrams(["at", "a"])
         ['a', 't', ' a', 'at', 't ', ' at', 'at ', ' at ', 'a ', ' a ']
-
-    Args:
-      words: the words of the text, to which a space is added at both ends; pieces of scripts
-        without spaces have no spaces added.
     """
     return list(dict.fromkeys(itertools.chain.from_iterable(map(_list_pieces, words))))
 
@@ -187,7 +167,7 @@ class _WordIds(dict[str, int]):
 def _number_words(
     texts: Iterable[Sequence[str]], most: int
 ) -> tuple[_Corpus, np.ndarray, dict[str, int]]:
-    """Numbers the words of texts in the order in which they first occur."""
+    """Numbers the words in lower case, and halves the texts while there are over `most` words."""
     words = _WordIds()
     ids, ends, numbers = array("i"), array("q"), array("q")
     halvings, seen = 0, 0
@@ -209,6 +189,7 @@ def _number_words(
 
 
 def _is_kept(number: int, halvings: int) -> bool:
+    # The hash of the number spreads the remaining texts evenly, in whatever order they come.
     return (number * 2654435769) % (1 << 32) >> (32 - halvings) == 0
 
 
@@ -234,6 +215,7 @@ def _chunks(
 
 
 def _spans(ends: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Yields ranges (first, end) of whole texts with about `_CHUNK` words each."""
     bounds = np.unique(
         np.searchsorted(ends, np.arange(0, ends[-1] if len(ends) else 0, _CHUNK), "right")
     )
@@ -241,7 +223,7 @@ def _spans(ends: np.ndarray) -> Iterator[tuple[int, int]]:
 
 
 def _pair_keys(ids: np.ndarray, ends: np.ndarray, width: int) -> np.ndarray:
-    """Returns int64 [words]: a number for each pair of a word and its successor in a text."""
+    """Returns int64 [words]: id * width + id of the next word, or -1 without a known pair."""
     # The square of a million words does not fit into 32 bits.
     keys = np.full(len(ids), -1, np.int64)
     keys[:-1] = ids[:-1].astype(np.int64) * width + ids[1:]
@@ -254,7 +236,7 @@ def _pair_keys(ids: np.ndarray, ends: np.ndarray, width: int) -> np.ndarray:
 
 
 def _feature_weights(rows: csr_matrix, classes: np.ndarray) -> np.ndarray:
-    """Returns float [features], the weight of each feature: the sum of two parts of mean 1."""
+    """Returns document rarity plus the largest log-ratio of a class, each scaled to mean 1."""
     width = rows.shape[1]
     count = np.bincount(rows.indices, minlength=width).astype(float)
     rarity = np.log((1 + len(classes)) / (1 + count)) + 1
@@ -279,7 +261,7 @@ def _weight_rows(rows: csr_matrix, weights: np.ndarray) -> csr_matrix:
 
 
 def _solve(rows: csr_matrix, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the coefficients [features, K] and the biases [K] of logistic regression."""
+    """Returns the coefficients w and the biases that minimise mean(-log p(class)) + |w|^2 / 2Cn."""
     # Imported here, because commands that only predict should not wait for it.
     from scipy.optimize import minimize
 
@@ -311,6 +293,7 @@ def _solve(rows: csr_matrix, classes: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def _log_softmax(scores: np.ndarray) -> np.ndarray:
+    # A single column has the scores of the second of two classes.
     if scores.shape[1] == 1:
         scores = np.hstack([np.zeros_like(scores), scores])
     # The largest score is subtracted, because the exponential of a large score would be infinite.

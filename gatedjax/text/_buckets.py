@@ -30,20 +30,11 @@ Shape = tuple[int, int]
 
 
 def width_of(length: int, longest: int, widths: Sequence[int] = FINE) -> int:
-    """Returns the padded length of a text: the first of `widths` that is at least its length.
-
-    If the text is longer than the last width, this width is doubled until the text fits.
+    """Returns the padded length of a text: the first of `widths` that is at least its length. The
+    last width is doubled until a longer text fits, but not beyond `longest`.
 
         >>> width_of(20, longest=400), width_of(300, longest=400)
         (24, 400)
-
-    Args:
-      length: number of words in the text, at most `longest`.
-      longest: largest number of words that the model reads.
-      widths: the padded lengths, in ascending order.
-
-    Returns:
-      The padded length; at most `longest`, unless the first width is larger.
     """
     width = next((width for width in widths if length <= width), widths[-1])
     while width < length:
@@ -57,7 +48,7 @@ def rows_of(width: int) -> int:
 
 
 def sizes_of(width: int) -> tuple[int, ...]:
-    """Returns the possible numbers of texts in a batch of a width, in ascending order."""
+    """Returns the possible numbers of texts in a batch of a width: 1, 8 and a full batch."""
     return tuple(sorted({1, 8, rows_of(width)}))
 
 
@@ -68,7 +59,7 @@ def shape_of(length: int, longest: int, widths: Sequence[int] = FINE) -> Shape:
 
 
 def training_widths(lengths: np.ndarray, longest: int) -> tuple[int, ...]:
-    """Returns the widths, numbers of words per padded text, that need the least padding."""
+    """Returns the two widths, or four for more than 5,000 texts, that need the least padding."""
     # Each width costs a compilation, for which a short training saves too little padding.
     widths = plan_buckets(lengths, 2 if len(lengths) <= 5000 else 4)
     return (*widths[:-1], max(longest, widths[-1]))
@@ -82,7 +73,7 @@ def training_size(texts: int) -> int:
 def group_texts(
     lengths: Iterable[int], shape: Callable[[int], Shape]
 ) -> Iterator[tuple[list[int], Shape]]:
-    """Groups texts into batches, and yields the narrowest batches first."""
+    """Yields (positions of texts, shape) for each batch, the narrowest batches first."""
     groups: dict[Shape, list[int]] = {}
     for number, length in enumerate(lengths):
         groups.setdefault(shape(length), []).append(number)
@@ -92,7 +83,7 @@ def group_texts(
 
 
 def pad_texts(texts: Sequence[Sequence[np.ndarray]], shape: Shape) -> dict[str, np.ndarray]:
-    """Pads the ids of texts into a batch."""
+    """Returns a batch with the padded ids "tokens" and the "lengths", for pairs of both texts."""
     batch: dict[str, np.ndarray] = {}
     # The loop ends after the first names if the examples are single texts.
     for name, lengths, ids in zip(NAMES, LENGTHS, zip(*texts, strict=True), strict=False):

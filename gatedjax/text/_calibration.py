@@ -11,23 +11,10 @@ _LOWEST, _HIGHEST = 0.1, 10.0
 
 
 def choose_temperature(probabilities: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
-    """Fits the temperature, and decides whether the texts are evidence for it.
-
-    The fitted T is used if the mean gain of the texts exceeds its standard error. The gain of a
-    text is its loss, -log p of its class, with temperature 1 minus its loss with T. Near T = 1 the
-    gain of a correct model is a quadratic function of T, so that the rule is a test of T = 1 at two
-    standard errors of T.
-
-        >>> doubtful = np.array([[0.8, 0.2]] * 20)
-        >>> choose_temperature(doubtful, np.array([0] * 15 + [1] * 5))[0]
-        1.0
-
-    Args:
-      probabilities: [n, C], the probabilities of C classes for n texts that were not fitted.
-      labels: int [n], the class of each text, from 0.
-
-    Returns:
-      The temperature to use, which is T or 1, and the fitted T.
+    """Fits the temperature T to texts that are not training texts, and returns (T or 1, T). T is
+    used if the mean gain of the texts, their loss -log p with temperature 1 minus their loss with
+    T, exceeds its standard error. Near T = 1 the gain of a correct model is a quadratic function of
+    T, so that the rule is a test of T = 1 at two standard errors of T.
     """
     # The gains have no smoothed targets: of a few texts that are all predicted correctly, the
     # smoothing alone would be evidence for less extreme probabilities.
@@ -36,21 +23,9 @@ def choose_temperature(probabilities: np.ndarray, labels: np.ndarray) -> tuple[f
 
 
 def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """Fits the temperature T with which softmax(log p / T) has the largest likelihood.
-
-    The target of a text is 1 - e for its class, and e / (C - 1) for each other class, with
-    e = 1 / (n + 2), so that T stays away from 0 if all n texts are predicted correctly.
-
-        >>> sure = np.array([[0.98, 0.02], [0.98, 0.02], [0.98, 0.02], [0.02, 0.98]])
-        >>> bool(fit_temperature(sure, np.array([0, 0, 1, 1])) > 1)
-        True
-
-    Args:
-      probabilities: [n, C], the probabilities p of the C classes for each of the n texts.
-      labels: int [n], the class of each text, from 0.
-
-    Returns:
-      T, in [0.1, 10]. A number above 1 makes the probabilities less extreme.
+    """Fits the temperature T in [0.1, 10] with which softmax(log p / T) has the largest likelihood.
+    The target of a text is 1 - e for its class, with e = 1 / (n + 2), and e / (C - 1) for each
+    other class, so that T stays away from 0 if all n texts are predicted correctly.
 
     Reference: Guo et al. 2017; Platt 1999 (the targets).
     """
@@ -61,7 +36,7 @@ def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float:
 def _losses(
     probabilities: np.ndarray, labels: np.ndarray, smoothing: float
 ) -> Callable[[float], np.ndarray]:
-    """Returns the function of T that computes the cross-entropies [n] of n texts."""
+    """Returns a function from T to cross-entropies [n]; `smoothing` is the other classes' share."""
     n, num_classes = probabilities.shape
     # A probability that was rounded to 0 would have an infinite logarithm.
     logs = np.log(np.maximum(probabilities, 1e-300))
@@ -96,7 +71,10 @@ def _choose(losses: Callable[[float], np.ndarray], fitted: float) -> tuple[float
 def choose_head_temperature(
     head: Head, logits: np.ndarray, bias: np.ndarray, targets: np.ndarray
 ) -> tuple[float, float]:
-    """Fits and chooses the temperature of a head that is not for classes: loss of the logits / T."""
+    """Fits and chooses the temperature T of the logits of a head that is not for classes. The mean
+    loss has the penalty (log T)^2 / 2n, so that T stays away from 0 if all predictions are right.
+    Further columns of `targets` are labels that the model does not have, and are ignored.
+    """
     if not head.num_probabilities:
         return 1.0, 1.0
     known = targets[:, : head.num_logits] if targets.ndim == 2 else targets

@@ -134,6 +134,7 @@ class _Classifier(TextEstimator):
 
     @classmethod
     def _choose_columns(cls, columns: Columns | None) -> Columns:
+        # The kind of the labels is that of this class, whatever `columns` has.
         default = COLUMNS[cls._kind]
         return default if columns is None else dataclasses.replace(columns, target=default.target)
 
@@ -204,7 +205,7 @@ class _Classifier(TextEstimator):
         return _values(y, "y")
 
     def _check_targets(self, labels: Sequence[Any]) -> None:
-        """Raises ValueError for the first of `labels`, the labels of y, that is no label."""
+        """Raises ValueError for the first label that is empty, infinite or of another form."""
         # A line of a file without a label is set aside, but a hole in y is an error of a program.
         form = COLUMNS[self._kind].target
         for position, label in enumerate(labels):
@@ -218,7 +219,7 @@ class _Classifier(TextEstimator):
                 ) from None
 
     def _check_weights(self, sample_weight: Any, count: int) -> np.ndarray:
-        """Returns the weights of `count` texts, the numbers `sample_weight`, as float64 [count]."""
+        """Returns the weights as float64 [count]; raises ValueError for a network."""
         if self.options.model not in WITHOUT_NETWORK:
             raise ValueError(
                 "sample_weight must be None unless model is 'lexicon', 'window' or 'states', got "
@@ -457,7 +458,7 @@ def _values(values: Any, name: str) -> list[Label]:
 
 
 def _list_examples(texts: Any, kind: str, *, encoded: bool = False) -> list[tuple[Any, ...]]:
-    """Returns a tuple of texts for each example: (text,), or (first, second) for a pair."""
+    """Returns (text,) or (first, second) of each example; `encoded` allows tokens with vectors."""
     if isinstance(texts, str):
         raise TypeError(f"X must be a list of texts, got the text {texts[:40]!r}: pass [text]")
     _check_list(texts, "X")

@@ -11,7 +11,7 @@ from gatedjax.text._table import Label
 
 
 def equal_texts(corpus: Any) -> np.ndarray:
-    """Returns for each text of a `Corpus` the position of the first text with the same words."""
+    """Returns for each text the first position of the same words; tagged sentences all differ."""
     if corpus.digests is None:
         return np.arange(len(corpus))
     # Hashes are compared, because the texts lie in files and memory has only their hashes.
@@ -20,7 +20,7 @@ def equal_texts(corpus: Any) -> np.ndarray:
 
 
 def single_text_classes(corpus: Any) -> list[Label]:
-    """Returns the classes of a `Corpus` that have a single text, or only copies of a text."""
+    """Returns the classes that have only copies of a single text, so that they cannot be split."""
     if corpus.is_tagged:
         return []
     # A pair of a text and a class is a single number, because it is faster to sort numbers.
@@ -34,11 +34,11 @@ def single_text_classes(corpus: Any) -> list[Label]:
 class Duplicates:
     """The texts of a corpus that occur more than once, compared by their words."""
 
-    texts: int
-    copies: int
-    conflicts: int
-    lines: int
-    examples: tuple[tuple[tuple[int, Label], ...], ...]
+    texts: int  # different texts that occur more than once
+    copies: int  # lines that repeat an earlier text
+    conflicts: int  # different texts with several labels
+    lines: int  # lines with a text that has several labels
+    examples: tuple[tuple[tuple[int, Label], ...], ...]  # (line, label) in up to three conflicts
 
     def to_report(self) -> Json:
         """Returns the numbers for `report.json`, a dict, or {} without copies."""
@@ -94,7 +94,7 @@ def find_duplicates(corpus: Any) -> Duplicates:
 
 
 def count_overlap(corpus: Any, other: Any) -> int:
-    """Returns the number of texts of `other` with the same words as a text of `corpus`."""
+    """Counts the texts of `other` that are in `corpus`, both read with the same `Numbers`."""
     if corpus.digests is None or other.digests is None:
         return 0
     return int(np.sum(np.isin(other.digests, corpus.digests)))

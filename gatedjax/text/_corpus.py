@@ -36,17 +36,12 @@ SPLIT_SEED = 20_200_820
 
 
 class Rows(Sequence[np.ndarray]):
-    """A sequence of texts, each an int array of the ids of its words, cut from a single array.
+    """A sequence of texts, each an int array of the ids of its words, cut from `flat` at `starts`.
+    `table` has the new id of each id in `flat`, and `max_len` cuts each text.
 
         >>> rows = Rows(np.array([5, 6, 7], np.int32), np.array([0, 2, 3]))
         >>> len(rows), rows[0].tolist(), rows[1].tolist()
         (2, [5, 6], [7])
-
-    Args:
-      flat: the ids of all texts, concatenated.
-      starts: int64 [n + 1], the position where each text begins, and the end of the last text.
-      table: an int array with the new id at the index of each id; None does not change the ids.
-      max_len: number of words after which a text is cut; None does not cut.
     """
 
     def __init__(
@@ -77,7 +72,7 @@ class Rows(Sequence[np.ndarray]):
         return (self[i] for i in range(len(self)))
 
     def pieces(self) -> Iterator[np.ndarray]:
-        """Yields the ids of all texts, concatenated, in large int arrays."""
+        """Yields the ids of all texts, not cut by `max_len`, concatenated in large int arrays."""
         for begin in range(0, len(self._flat), _FLUSH):
             piece = self._flat[begin : begin + _FLUSH]
             yield piece if self._table is None else self._table[piece]
@@ -88,7 +83,7 @@ class Rows(Sequence[np.ndarray]):
         return self._starts
 
     def renumber(self, table: np.ndarray | None, max_len: int | None) -> "Rows":
-        """Returns the same texts with another table and another limit on their words."""
+        """Returns the same texts with another table of the ids in the file, and another limit."""
         return Rows(self._flat, self._starts, table, max_len)
 
     def select(self, positions: np.ndarray) -> "RowSubset":
@@ -112,12 +107,13 @@ class RowSubset(Sequence[np.ndarray]):
 
 
 class Spool:
-    """A writer of texts as rows of ids to a file; memory has a buffer and the starts of the rows."""
+    """A writer of rows of ids, a row per text, to a file; memory has a buffer and the starts."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._buffer, self._starts = path, array.array("i"), array.array("q", [0])
 
     def __enter__(self) -> "Spool":
+        # A run that still reads the old file can go on, because the file is not overwritten.
         self._path.unlink(missing_ok=True)
         self._handle = self._path.open("x+b")
         return self
@@ -149,20 +145,8 @@ class Spool:
 
 
 class Numbers:
-    """A table that numbers words from 0, in the order in which they first occur.
-
-        >>> numbers = Numbers(lowercase=True)
-        >>> numbers.of(["A", "b", "a"])
-        [0, 1, 0]
-
-    Args:
-      lowercase: True gives "The" and "the" the same number.
-      tokenizer: the rule that splits texts into words; None is the rule of "words".
-      left_out: the labels whose texts are left out.
-
-    Attributes:
-      ids: a dict from each word to its number.
-      tokenizer: the rule that splits texts into words.
+    """A table that numbers words from 0, in the order in which they first occur. It has the
+    tokenizer and the labels to leave out, with which all later texts must be read too.
     """
 
     def __init__(
@@ -254,7 +238,9 @@ def read_training(
     min_class: int = 1,
     **options: Any,
 ) -> tuple[Corpus, Numbers]:
-    """Reads the training texts as numbers, and learns what their tokenizer has to learn."""
+    """Reads the training texts as numbers. If they have a script without spaces, its units are
+    learned and the texts are read again. Validation and test texts need the returned `Numbers`.
+    """
 
     def texts() -> Iterator[str]:
         records = (record for record in table if isinstance(record, Record))
@@ -329,7 +315,10 @@ def read_corpus(
 
 
 class Examples:
-    """The labels of the usable records of a table, collected while it is read."""
+    """The labels of the usable records of a table, collected while it is read. `places` has a
+    method `place(label, file, line)`, which numbers a label, and a dict `places` of these numbers,
+    such as a `LabelSets`; None makes a table of `classes`.
+    """
 
     def __init__(
         self,
@@ -359,7 +348,7 @@ class Examples:
         return self._classes.places
 
     def read(self, split: Callable[[Record], Sequence[T]]) -> Iterator[tuple[Record, Sequence[T]]]:
-        """Yields the usable records, each with the words of its texts, and counts the others."""
+        """Yields the usable records, each with the words of its texts, and sets the rest aside."""
         for record in self._table:
             if isinstance(record, Record):
                 if record.label in self._left_out:
@@ -383,7 +372,7 @@ class Examples:
         return self.num_classes > seen
 
     def finish(self, max_aside: float, *, check_labels: bool = True) -> Corpus:
-        """Returns the `Corpus` of all records (their labels and lines), without texts."""
+        """Checks the share of unusable lines, and returns a `Corpus` without texts."""
         name = self._table.name
         if not self._labels:
             raise self._asides.make_empty_error("a labelled text")
@@ -409,6 +398,7 @@ class Examples:
 
 def digest_parts(parts: Iterable[bytes]) -> int:
     """Returns a hash of 64 bits of the parts of an example, by which equal texts are found."""
+    # Two of ten million different texts have the same hash with probability 3e-6.
     digest = hashlib.blake2b(digest_size=8)
     for part in parts:
         digest.update(len(part).to_bytes(8, "little"))
@@ -417,7 +407,7 @@ def digest_parts(parts: Iterable[bytes]) -> int:
 
 
 def say_corpus(corpus: Corpus, say: Callable[[str], None], targets: str | None = None) -> None:
-    """Calls `say` with a line about the classes of a corpus, and one about unusable lines."""
+    """Calls `say` with a line of the classes, or with `targets`, and one about unusable lines."""
     counts = sorted(corpus.class_counts.items(), key=lambda pair: -pair[1])
     listing = ", ".join(f"{label} {count:,}" for label, count in counts[:10])
     remainder = f", and {len(counts) - 10} more" if len(counts) > 10 else ""
@@ -429,11 +419,8 @@ def say_corpus(corpus: Corpus, say: Callable[[str], None], targets: str | None =
 def list_counts(counts: Mapping[Label, int]) -> str:
     """Returns the first five labels with their numbers of texts, and how many labels follow.
 
-        >>> list_counts({"a": 3, "b": 1})
-        "'a' 3, 'b' 1"
-
-    Args:
-      counts: the number of texts of each label.
+    >>> list_counts({"a": 3, "b": 1})
+    "'a' 3, 'b' 1"
     """
     listing = ", ".join(f"{label!r} {n:,}" for label, n in list(counts.items())[:5])
     return listing + (f" and {len(counts) - 5} more" if len(counts) > 5 else "")
@@ -466,7 +453,7 @@ def note_parts(corpora: Mapping[str, Corpus]) -> list[str]:
 def order_classes(
     positions: Mapping[Label, int], classes: Sequence[Label] | None
 ) -> tuple[tuple[Label, ...], np.ndarray]:
-    """Determines the order of the classes."""
+    """Returns the classes, sorted if they are not given, and the place of each label in them."""
     names = tuple(positions) if classes is not None else _sorted(positions)
     place = {name: i for i, name in enumerate(names)}
     return names, np.array([place[name] for name in positions], np.int32)
@@ -482,7 +469,7 @@ def _sorted(labels: Iterable[Label]) -> tuple[Label, ...]:
 def check_classes(
     name: str, distinct: int, lines: int, *, most: int = _FEW, labels: Iterable[Label] = ()
 ) -> None:
-    """Raises ValueError if labels look like texts or numbers rather than classes."""
+    """Raises ValueError if more than `most` labels, and more than half of them, are different."""
     if distinct > max(most, lines / 2):
         hint = "put numbers into ranges"
         if are_numbers(labels):
@@ -505,7 +492,7 @@ def are_numbers(labels: Iterable[Label]) -> bool:
 
 
 def check_trainable(corpus: Corpus, *, split: bool) -> None:
-    """Checks that there are enough classes and examples for training."""
+    """Raises ValueError for a single class; with `split`, if no class has two different texts."""
     noun, user = ("tags", "tagger") if corpus.is_tagged else ("classes", "classifier")
     if len(corpus.classes) < 2:
         aside = f" ({corpus.aside:,} could not be used)" if corpus.aside else ""
@@ -527,7 +514,7 @@ def check_trainable(corpus: Corpus, *, split: bool) -> None:
 
 
 def split_training(corpus: Corpus, held_out: float) -> tuple[np.ndarray, np.ndarray]:
-    """Splits a corpus into training and validation, in proportion to the classes."""
+    """Returns the positions for training, and at most 20,000 for validation, by `split_texts`."""
     # All validation texts are read in each evaluation, so their number has a limit.
     share = min(held_out, _LARGEST_HELD / len(corpus))
     return split_texts(corpus.labels, share, equal_texts(corpus))
@@ -536,7 +523,10 @@ def split_training(corpus: Corpus, held_out: float) -> tuple[np.ndarray, np.ndar
 def split_texts(
     labels: Labels, fraction: float, equal: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Splits the examples into training and validation, in proportion to the classes."""
+    """Returns the positions for training and for validation, in proportion to the classes. Equal
+    texts are in the same part, so that validation tests no text of training. Both parts get a text
+    of each class with two different texts; a single text is for training.
+    """
     if not isinstance(labels, np.ndarray):
         # A sentence has many tags, so there is no class by which it could be stratified.
         labels = np.zeros(len(labels), np.int32)
@@ -573,7 +563,7 @@ def build_vocabulary(
     extra_words: Iterable[str] = (),
     make: type[Vocabulary] = Vocabulary,
 ) -> tuple[Vocabulary, np.ndarray]:
-    """Builds the vocabulary of the training texts."""
+    """Returns the vocabulary of the training texts, frequent words first, and its `table_of`."""
     counts = np.zeros(len(numbers.ids), np.int64)
     for rows in corpus.texts:
         for piece in rows.pieces():
@@ -604,7 +594,10 @@ def table_of(numbers: Numbers, vocabulary: Vocabulary) -> np.ndarray:
 def log_ratios(
     texts: Sequence[Sequence[np.ndarray]], labels: Labels, words: int, classes: int
 ) -> np.ndarray:
-    """Computes the log-ratio of the frequency of each word in each class to the average class."""
+    """Computes r_wc = log p(w | c) - mean_c' log p(w | c'), [words, classes], where p(w | c) is
+    proportional to 2 + the number of texts of c with w (for tags, of words w with tag c). A network
+    with these weights of naive Bayes as word vectors begins with the accuracy of counting words.
+    """
     # The counts start above 0, so that a word that a class lacks has a finite logarithm.
     counts = np.full((classes, words), 2.0)
     for rows in texts:

@@ -25,6 +25,7 @@ class _Lines:
     def __init__(self, lines: Iterator[tuple[int, str]]) -> None:
         self._lines, self._again = lines, deque[tuple[int, str]]()
         self.pending: list[tuple[int, str]] = []
+        # The characters that were read from the file, that were put back, and of `pending`.
         self.read = self.reread = self._size = 0
 
     def __iter__(self) -> "_Lines":
@@ -49,6 +50,7 @@ class _Lines:
         self._size = 0
 
     def give_back(self) -> None:
+        # The first line is not read again, because the caller yields it, as a record or a fault.
         self.reread += self._size
         self._again.extendleft(reversed(self.pending[1:]))
         self.discard()
@@ -59,7 +61,9 @@ def _split(line: str) -> list[str]:
 
 
 def _records(file: TextFile, delimiter: str) -> Iterator[Fields]:
-    """Yields (line, fields) for each record of a file with delimiters, the header included."""
+    """Yields (line, fields or reason) for each record, the header included. Quotes that are not
+    balanced spoil only the first line; with tabs they are part of the text.
+    """
     if csv.field_size_limit() < LONGEST:  # The limit of the process, by default 128 KiB.
         csv.field_size_limit(LONGEST)
     lines, tabs, width = _Lines(file.lines()), delimiter == "\t", 0
@@ -117,7 +121,7 @@ class Delimited:
 
     file: TextFile
     kind: str
-    header: tuple[str, ...] | None = None
+    header: tuple[str, ...] | None = None  # the names of a file without a header
 
     @property
     def name(self) -> str:
@@ -130,7 +134,7 @@ class Delimited:
         return self._header()[1]
 
     def _header(self) -> tuple[str, tuple[str, ...]]:
-        """Returns the delimiter and the names of the columns."""
+        """Returns the delimiter, the first unless only another splits the header, and the names."""
         # All delimiters are tried, because spreadsheets in many countries write semicolons into
         # .csv files.
         headers = [(mark, self._first(mark)) for mark in _DELIMITERS[self.kind]]
@@ -154,6 +158,7 @@ class Delimited:
         return delimiter, names
 
     def _check_first(self, fields: Sequence[str] | str) -> None:
+        # A file with a header would otherwise have a text "text" of the class "label".
         names = self.header or ()
         pairs = [(name, field) for name, field in zip(names, fields, strict=False) if name]
         if pairs and all(name.casefold() == field.casefold() for name, field in pairs):
@@ -163,7 +168,7 @@ class Delimited:
             )
 
     def _first(self, delimiter: str) -> tuple[str, ...] | str:
-        """Returns the fields of the first record, the header, if `delimiter` separates them."""
+        """Returns the stripped fields of the first record, or the reason why it is unreadable."""
         for line, fields in _records(self.file, delimiter):
             if isinstance(fields, str):
                 hint = ""
@@ -183,7 +188,7 @@ class Delimited:
             raise ValueError(f"{self.name} must have a row after the header, got none")
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Yields the values of each record after the header in the columns that are read."""
+        """Yields (file, line, values) for each record after the header, or an `Aside`."""
         delimiter, names = self._header()
         places = [names.index(name) for name in match_names(names, columns)]
         header = self.header is None

@@ -36,6 +36,7 @@ _EXPECTED = (
 
 def open_json(file: TextFile) -> Form:
     """Opens a .json file: an array of objects or of pairs, or an object of columns."""
+    # Many data sets with an object in each line have this ending.
     if _has_lines(file):
         return JsonLines(file)
     # A byte more than the limit is read, so that a longer file is noticed and not cut.
@@ -71,6 +72,7 @@ def _has_lines(file: TextFile) -> bool:
     """Returns True if the first two lines of `file` that are not empty are each a JSON object."""
     lines = (line for _, line in file.lines() if line.strip())
     first = list(itertools.islice(lines, 2))
+    # A single object is a document, an object of columns.
     if len(first) < 2:
         return False
     try:
@@ -80,7 +82,7 @@ def _has_lines(file: TextFile) -> bool:
 
 
 def _decode(text: str, file: TextFile) -> object:
-    """Returns the value of a JSON document."""
+    """Returns the value of a JSON document; raises ValueError with the place of a fault."""
     try:
         return DECODER.decode(text)
     except json.JSONDecodeError as error:
@@ -105,7 +107,7 @@ class Workbook:
     """The first sheet with cells of an .xlsx file, read by openpyxl, a row at a time."""
 
     path: Path
-    header: tuple[str, ...] | None = None
+    header: tuple[str, ...] | None = None  # the names of a sheet without a header
 
     @property
     def name(self) -> str:
@@ -133,6 +135,7 @@ class Workbook:
                 size = sum(info.file_size for info in archive.infolist())
             if size > allowance(self.path):
                 raise too_large(self.path, allowance(self.path))
+            # With `data_only` a formula has the value that was stored with the workbook.
             book = openpyxl.load_workbook(self.path, read_only=True, data_only=True)
         except (OSError, ValueError):
             raise
@@ -190,7 +193,7 @@ class Workbook:
             )
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Yields the values of each row in `columns` as `Cells`: (name, number, values)."""
+        """Yields (name, row number, values) for each row, or an `Aside` for an empty row."""
         name, names = self.name, self.names
         places = [names.index(wanted) for wanted in match_names(names, columns)]
         first, _ = self._first

@@ -29,7 +29,9 @@ C = TypeVar("C", bound=type)
 
 
 def explains_unknown_parameters(kind: C) -> C:
-    """Changes a class so that an error about a parameter of its constructor names this class."""
+    """Changes a class so that an error about a parameter of its constructor names this class. A
+    text classifier that gets vectors of an encoder and no model becomes a model of these vectors.
+    """
     changed: Any = kind  # because mypy lets nobody assign a constructor
     init = changed.__init__
 
@@ -48,7 +50,7 @@ def explains_unknown_parameters(kind: C) -> C:
 
 
 def _unknown_parameter(estimator: Any, params: Iterable[str]) -> str | None:
-    """Returns an error message about the first of `params` that `estimator` has no parameter for."""
+    """Returns a message about the first of `params` that is no parameter; None without one."""
     names = [field.name for field in dataclasses.fields(estimator)]
     for name in params:
         if name not in names:
@@ -162,7 +164,7 @@ class TextEstimator(TextOptions):
     def _train(
         self, *tables: Data | None, workdir: str | Path | None = None, **arguments: Any
     ) -> Self:
-        """Trains on labelled texts or tagged sentences, and returns the estimator itself."""
+        """Trains on training data, and validation and test data or None; returns the estimator."""
         options = self.options
         check_options(options, self._kind)
         table, validation, test = tables
@@ -197,7 +199,7 @@ class TextEstimator(TextOptions):
 
 
 def _guess_params(trained: Any) -> Json:
-    """Returns the parameters of an estimator for a folder of an earlier version, without options."""
+    """Returns the parameters of an estimator for a folder of a version that stored no options."""
     if isinstance(trained, StatesModel):
         density = trained.pooling.density
         return {"density": density if density < 1 else None}
@@ -227,7 +229,7 @@ def train_any(
     progress: bool = False,
     **arguments: Any,
 ) -> TrainedModel | LexiconModel | StatesModel:
-    """Trains the model that the options name, and returns it with its report."""
+    """Trains the model that the options name; `folder` and `progress` are for a network."""
     if kind == "text" and options.model == STATES:
         return train_states(table, options, **arguments)
     for name in ("validation_states", "test_states"):

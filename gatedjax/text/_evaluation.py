@@ -34,7 +34,7 @@ def evaluate_model(
     states: Any = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Json:
-    """Evaluates a model on labelled texts."""
+    """Returns the metrics of a model, its density and its leak on labelled texts, read once."""
     check_inputs(table.columns, model.kind)
     if isinstance(model, StatesModel):
         return evaluate_states(model, table, max_aside=max_aside, states=states, say=say)
@@ -162,7 +162,7 @@ def _join(readings: Sequence[Readings]) -> Readings:
 def _by_mode(
     model: TrainedModel, texts: Sequence[tuple[str, ...]], labels: Sequence[int]
 ) -> dict[str, np.ndarray]:
-    """Returns a dict from each gate mode to an array [n]: for n texts the share of right draws."""
+    """Returns, for each gate mode, the share of the draws [n] that predict the true class."""
     right: dict[str, np.ndarray] = {}
     targets = np.array(labels)
     windows, owners = model.list_windows([model.all_tokens(example) for example in texts])

@@ -18,7 +18,7 @@ Example = tuple[tuple[str, ...], ...]
 def explain_texts(
     model: TrainedModel | LexiconModel | StatesModel, texts: Sequence[str]
 ) -> Explanation | TargetExplanation:
-    """Explains the prediction of a classifier for a text, or for a pair of texts."""
+    """Explains a prediction; a network runs again with each gate flipped and without each word."""
     if isinstance(model, StatesModel):
         (text,) = texts
         return model.explain(text)
@@ -55,6 +55,7 @@ def explain_texts(
 
 def _change(model: TrainedModel, probabilities: np.ndarray, best: int) -> Change:
     label = model.classes[int(np.argmax(probabilities))]
+    # The probability is that of the class which is predicted without the change.
     return Change(label=label, probability=float(probabilities[best]))
 
 
@@ -91,7 +92,7 @@ def _read_windows(model: TrainedModel, output: TextOutput) -> tuple[list[Example
 def _replace_window(
     before: np.ndarray, windows: Sequence[Example], place: int, rows: np.ndarray
 ) -> np.ndarray:
-    """Returns the probabilities of a text with each of S other results for a single window."""
+    """Returns the pooled probabilities [S, C] with each of S results of the window at `place`."""
     if len(windows) == 1:
         return rows
     changed = np.repeat(before[None], len(rows), axis=0)
@@ -101,7 +102,7 @@ def _replace_window(
 
 
 def _remove_words(model: TrainedModel, output: TextOutput, best: int) -> tuple[Change, ...]:
-    """Returns the prediction of the whole network after each single word is removed."""
+    """Returns the prediction without each single word; a long text keeps its windows."""
     changes: list[Change] = []
     windows, before = _read_windows(model, output)
     for window, tokens in enumerate(windows):

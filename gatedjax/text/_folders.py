@@ -30,7 +30,7 @@ _RUNS = {"run": "GA-Net over texts", "cloze": "the GA Reader", "translation": "t
 
 
 def is_exported(folder: Path) -> bool:
-    """Returns True for a folder that `gatedjax export` wrote, False for the work folder of a run."""
+    """Returns True for an export, False for a work folder; raises FileNotFoundError for neither."""
     if not folder.exists():
         # A process may have been killed while it replaced the folder.
         recover(Path(os.path.realpath(folder)))
@@ -63,7 +63,7 @@ class ModelFolder:
     config: Json
 
     def params(self, like: Tree, average: int = 1) -> Params:
-        """Reads the parameters of the network."""
+        """Reads the best parameters of a run, or the mean of its `average` newest checkpoints."""
         if self.is_export:
             params, _ = export.load(self.path, like)
         elif average == 1:
@@ -76,7 +76,7 @@ class ModelFolder:
 
 
 def open_folder(path: Path, kind: Kind, *names: str) -> ModelFolder:
-    """Opens the work folder of a run, or an export, and checks the kind of its model."""
+    """Opens a run or an export with the files `names`, and checks its kind and its vocabulary."""
     if is_exported(path):
         config = export.read_config(path)
         check_kind(config, kind, path)
@@ -114,7 +114,7 @@ def check_single(record: Json, workdir: Path) -> None:
 
 
 def belongings(workdir: Path, metadata: Mapping[str, Any]) -> tuple[Kind, dict[str, bytes]]:
-    """Reads the files that an export of a run needs in addition to its parameters."""
+    """Returns the kind of a run, and the files that its export needs in addition to parameters."""
     names = (VOCABULARY, BYTE_PAIRS, CHARACTERS, CLASSES)
     files = {name: read_limited(workdir / name) for name in names if (workdir / name).is_file()}
     digest = metadata.get("vocabulary")

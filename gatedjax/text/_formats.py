@@ -48,6 +48,7 @@ def _parse(line: str) -> dict[str, object] | str:
 
 
 def _lines(file: TextFile) -> Iterator[tuple[int, str | None, str]]:
+    """Yields (number, reason why the line cannot be used or None, text) for each line."""
     for number, line in file.lines():
         text = line.rstrip("\r\n")
         yield number, EMPTY if not text.strip() else file.fault(line), text
@@ -93,10 +94,10 @@ class JsonLines:
 
 @dataclasses.dataclass(frozen=True)
 class FastText:
-    """A text file with a text in each line, in the format of fastText."""
+    """A text file in the format of fastText: a text with labels "__label__NAME" in each line."""
 
     file: TextFile
-    names: tuple[str, ...] | None = None
+    names: tuple[str, ...] | None = None  # the columns have no names
 
     @property
     def name(self) -> str:
@@ -135,7 +136,7 @@ class Folder:
 
     path: Path
     encoding: str
-    names: tuple[str, ...] | None = None
+    names: tuple[str, ...] | None = None  # the columns have no names
 
     @property
     def name(self) -> str:

@@ -9,6 +9,8 @@ Here c_low and l_low belong to the lower half, and c_up and l_up to the upper ha
 this mean, the classifier and, if the model has it, the tanh between them. A loop over the upper
 halves computes a few sums over all lower halves for each. No array has 2^n elements, therefore, and
 the number of upper halves may depend on the text, so texts of all lengths share a program.
+
+The code of a pattern or of a half is the integer with its gates as bits, the first gate lowest.
 """
 
 import functools
@@ -32,12 +34,12 @@ Head = Callable[[Params, Array], Array]
 class PatternInputs(NamedTuple):
     """The arrays of a text that its loss under a pattern depends on, padded to 10 words or more."""
 
-    states: Float[Array, "T D"]
-    scores: Float[Array, " T"]
-    logits: Float[Array, " T"]
-    closed: Float[Array, " C"]
-    label: Int[Array, ""]
-    size: Int[Array, ""]
+    states: Float[Array, "T D"]  # of the encoder, finite at padding too
+    scores: Float[Array, " T"]  # the attention scores e in nats, finite at padding too
+    logits: Float[Array, " T"]  # of the gates, -inf at padding
+    closed: Float[Array, " C"]  # the class scores without an open gate
+    label: Int[Array, ""]  # the true class
+    size: Int[Array, ""]  # the number n of real words
 
 
 class TextTruth(NamedTuple):
@@ -70,17 +72,18 @@ class TextTruth(NamedTuple):
 class _Sums(NamedTuple):
     """The sums over all lower halves for an upper half, weighted by their probabilities."""
 
-    loss: Array
-    square: Array
-    right: Array
-    probabilities: Array
-    effects: Array
-    least: Array
-    code: Array
-    least_right: Array
+    loss: Array  # the expected loss minus the centre
+    square: Array  # the expected square of the loss minus the centre
+    right: Array  # the probability that the label is predicted
+    probabilities: Array  # [C], the expected probability of each class
+    effects: Array  # [LOWER], the effects of the gates of the lower half on the loss
+    least: Array  # the lowest loss
+    code: Array  # the code of the lower half with the lowest loss
+    least_right: Array  # True if the label is predicted with the lower half `code`
 
 
 def _factors(p: Any, xp: Any) -> tuple[Any, Any]:
+    """Returns the bits of the codes of n gates, bool [2^n, n], and the probability of each bit."""
     n = p.shape[0]
     bits = (np.arange(1 << n)[:, None] >> np.arange(n)[None]) & 1 > 0
     return bits, xp.where(bits, p[None], 1 - p[None])
@@ -91,13 +94,14 @@ def _weights(p: Any, xp: Any) -> Any:
 
 
 def _contrasts(p: Any, xp: Any) -> Any:
+    """Computes c [2^n, n] with sum_b c_bi f(b) = E[f | b_i = 1] - E[f | b_i = 0] for all i."""
     bits, factors = _factors(p, xp)
     remaining = xp.where(np.eye(p.shape[0], dtype=bool)[None], 1, factors[:, None, :])
     return xp.where(bits, 1, -1) * xp.prod(remaining, axis=2)
 
 
 def _half(scores: Array, states: Array) -> tuple[Array, Array]:
-    """Computes the log of sum exp(e) and the pooled state over the open words of all codes."""
+    """Computes log sum exp(e) and the pooled state of all codes; -inf and 0 if all are closed."""
     n = scores.shape[0]
     codes = jnp.arange(1 << n)[:, None]
     is_open = (codes >> jnp.arange(n)[None]) & 1 > 0
@@ -114,7 +118,7 @@ def _half(scores: Array, states: Array) -> tuple[Array, Array]:
 
 @functools.partial(jax.jit, static_argnames="head")
 def _sums(head: Head, params: Params, inputs: PatternInputs, centre: Float[Array, ""]) -> _Sums:
-    """Computes the sums over the lower halves for each upper half of the patterns of a text."""
+    """Computes the `_Sums` of the 2^(T - LOWER) upper halves; 0 where a gate at padding is open."""
     width = wide_dtype(inputs.states, inputs.scores, inputs.logits)
     states, scores = inputs.states.astype(width), inputs.scores.astype(width)
     p = jax.nn.sigmoid(inputs.logits[:LOWER].astype(width))
@@ -167,7 +171,7 @@ def _sums(head: Head, params: Params, inputs: PatternInputs, centre: Float[Array
 
 
 def text_truth(head: Head, params: Params, inputs: PatternInputs, centre: float) -> TextTruth:
-    """Computes the exact results of a text from the losses of all its patterns."""
+    """Computes the exact results from all patterns; a `centre` near the losses saves digits."""
     n = int(inputs.size)
     count = 1 << max(n - LOWER, 0)
     take_real = lambda x: np.asarray(x)[:count]  # noqa: E731

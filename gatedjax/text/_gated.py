@@ -32,8 +32,8 @@ class GatedTexts:
     title: str
     model: GANet
     params: Params
-    batch: dict[str, np.ndarray]
-    aside: int = 0
+    batch: dict[str, np.ndarray]  # "tokens" [B, T], and "lengths", "label", "example_id" [B]
+    aside: int = 0  # number of lines that could not be used
 
 
 def is_run(folder: Path) -> bool:

@@ -118,7 +118,7 @@ class Classes:
         return self._add(cast(Label, label), f"{where}:{line}") if place is None else place
 
     def _add(self, label: Label, first: str) -> int:
-        """Adds a label, and returns its position, from 0."""
+        """Adds a label, first read at a place such as "a.csv:3", and returns its position."""
         self.places[label] = len(self.places)
         for look in _looks(label):
             # The first label with this look stays, because the message names the place where it was
@@ -162,24 +162,16 @@ def _looks(label: Label) -> tuple[str, ...]:
 
 def show(label: Label) -> str:
     """Returns a label with the name of its type, such as "'good' (str)"."""
+    # In ASCII, because other characters may look alike.
     return f"{label!a} ({type(label).__name__})"
 
 
 def array_of(labels: Iterable[Label], dtype: object = None) -> np.ndarray:
-    """Returns an array of labels; its dtype is object if another dtype would change a label.
-
-    NumPy converts numbers to strings in an array that also has strings, and large integers to
-    float64.
+    """Returns an array of labels; its dtype is object if another dtype would change a label. NumPy
+    converts numbers to strings in an array that also has strings, and large integers to float64.
 
         >>> print(array_of([1, "a"]).tolist())
         [1, 'a']
-
-    Args:
-      labels: the n labels.
-      dtype: the dtype of the array; None lets NumPy choose it, or object if that is necessary.
-
-    Returns:
-      The array [n].
     """
     labels = list(labels)
     array = np.array(labels, dtype)  # type: ignore[call-overload]

@@ -20,16 +20,8 @@ Ids = tuple[np.ndarray, ...]
 
 
 class Sample:
-    """An evenly spread sample of a stream of texts, at most `TEXTS` (64) of them.
-
-    `add` passes a text of any type, and `texts` returns the sample. The positions of the sample in
-    the stream depend only on the number of texts, not on chance.
-
-    >>> sample = Sample()
-    >>> for number in range(200):
-    ...     sample.add(number)
-    >>> print(len(sample.texts()), sample.texts()[:3])
-    64 [0, 2, 6]
+    """An evenly spread sample of a stream of texts of any type, at most `TEXTS` (64) of them. Its
+    positions in the stream depend only on the number of texts, not on chance.
     """
 
     def __init__(self) -> None:
@@ -56,7 +48,11 @@ def measure_leak(
     texts: Sequence[Ids],
     shape_of: Callable[[int], Shape],
 ) -> Json | None:
-    """Measures the changes of the prediction when a closed or an open word is removed."""
+    """Measures the mean of |p(x) - p(x without w)| for closed and for open words w, where p is the
+    probability of the class predicted for x, and the whole network runs again. `run` returns
+    "probabilities" [B, C] and "kept", bool [B, T] of the open words for each text of an example.
+    The result is None if no word is closed or no word can be removed.
+    """
     longest = max((max(map(len, text)) for text in texts), default=1)
     # A text is read again for each word that is removed, up to `_EACH` open and `_EACH` closed
     # words.
@@ -118,7 +114,7 @@ def _run(
     sizes: Sequence[int],
     shape_of: Callable[[int], Shape],
 ) -> list[tuple[np.ndarray, list[np.ndarray]]]:
-    """Runs the network on texts."""
+    """Returns the probabilities [C] of each example, and the masks of open words of its texts."""
     results: dict[int, tuple[np.ndarray, list[np.ndarray]]] = {}
     for numbers, shape in group_texts(sizes, shape_of):
         out = run(pad_texts([texts[i] for i in numbers], shape))

@@ -58,17 +58,18 @@ _ARRAYS = ("is_open", "counts", "pairs", "scale", "weights", "bias")
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class LexiconModel:
-    """A fitted lexicon, a linear model of the words with an open gate, with its classes."""
+    """A fitted lexicon, a linear model of the words with an open gate; used like `TrainedModel`."""
 
     lexicon: Lexicon | WindowLexicon
     splitter: Splitter
-    classes: tuple[Label, ...] = ()
+    classes: tuple[Label, ...] = ()  # in the order of the outputs; the target replaces them
+    # A word -> up to two extracts of training texts with it.
     examples: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     report: Json = dataclasses.field(default_factory=dict)
-    picture: str = ""
+    picture: str = ""  # an SVG image of the accuracy at each density
     target: Target = None  # type: ignore[assignment]
-    columns: tuple[Label, ...] | None = None
-    options: Json | None = None
+    columns: tuple[Label, ...] | None = None  # of y: labels and columns without a text
+    options: Json | None = None  # None for a folder of an earlier version
     kind: str = "text"
     inputs: int = 1
 
@@ -90,7 +91,7 @@ class LexiconModel:
     def read_texts(
         self, examples: Iterable[Sequence[str]]
     ) -> Iterator[tuple[list[str], Readings] | Failure]:
-        """Reads texts, a few thousand at a time, and yields the results in their order."""
+        """Yields the words and the `Readings`, of a single row, of each text, or a `Failure`."""
         for part in chunks(examples, _CHUNK):
             words = [self._split_or_fail(example) for example in part]
             readable = [item for item in words if not isinstance(item, Failure)]
@@ -111,17 +112,17 @@ class LexiconModel:
         return self.split(example[0]) or Failure("the text has no word")
 
     def predict(self, examples: Iterable[Sequence[str]]) -> Iterator[AnyPrediction | Failure]:
-        """Yields a `Prediction` for each example, or a `Failure` with the reason, in their order."""
+        """Yields a prediction of the target for each example, or a `Failure` with the reason."""
         for output in self.read_texts(examples):
             yield output if isinstance(output, Failure) else self.predict_read(*output)
 
     def predict_read(self, words: list[str], reading: Readings) -> AnyPrediction:
-        """Returns the prediction for a text with these words."""
+        """Returns the prediction for a text from its words and its `Readings`, a single row."""
         open_words = list(itertools.compress(words, reading.is_open[0].tolist()))
         return self.target.predict(reading, 0, open_words, UNREAD if reading.is_empty[0] else "")
 
     def probabilities(self, examples: Iterable[Sequence[str]]) -> np.ndarray:
-        """Computes the probability of each class for each example: float32 [n, C]."""
+        """Computes [n, C]; raises ValueError for a text without a word, and without classes."""
         if not self.classes:
             raise ValueError(
                 "the model must have classes, labels or grades for probabilities, got a model of "
@@ -250,6 +251,7 @@ def _read_column_names(values: object, classes: tuple[Label, ...]) -> tuple[Labe
 
 
 def _join_lines(strings: Sequence[str]) -> bytes:
+    # No string has a line break.
     return "\n".join(strings).encode("utf-8", "surrogatepass")
 
 

@@ -62,9 +62,9 @@ def explain_with_lexicon(model: LexiconModel, text: str) -> Explanation | Target
 class ReasonedReading(NamedTuple):
     """The output of a lexicon for a text, with the parts of its words."""
 
-    reading: Readings
-    shares: Shares
-    columns: tuple[int, ...]
+    reading: Readings  # of this text only
+    shares: Shares  # the parts of the words and pairs in the C logits
+    columns: tuple[int, ...]  # positions of the logits in the order of `Target.rank_columns`
     reasons: Reasons
 
 
@@ -122,9 +122,9 @@ class ReasonedPrediction:
     """A prediction of a lexicon with the parts of its open words and pairs."""
 
     prediction: AnyPrediction
-    classes: tuple[Label, ...]
-    reasons: tuple[tuple[str, tuple[float, ...]], ...]
-    bias: tuple[float, ...]
+    classes: tuple[Label, ...]  # in the order of the parts
+    reasons: tuple[tuple[str, tuple[float, ...]], ...]  # (words, parts), the largest effects first
+    bias: tuple[float, ...]  # with the parts these numbers sum to the logits
 
     def to_json(self) -> Json:
         """Returns the line of `gatedjax predict --reasons`: a dict for `json.dumps`."""
@@ -157,7 +157,7 @@ def predict_with_reasons(
 
 
 def list_open_words(model: LexiconModel, most: int = _SHOWN) -> Json:
-    """Lists the open words of a lexicon by the class for which they count most."""
+    """Lists the open words by the class for which they count most, by weight and root of count."""
     lexicon = model.lexicon
     density = lexicon.density
     if isinstance(lexicon, WindowLexicon):
@@ -192,7 +192,7 @@ def find_examples(
     labels: Sequence[Label | frozenset[Label]],
     is_open: Sequence[np.ndarray] | None = None,
 ) -> dict[str, list[str]]:
-    """Finds short extracts of training texts for the listed words."""
+    """Finds extracts from the two shortest texts of the class of each listed word that have it."""
     most = max(_MOST_WITH_EXAMPLES // max(len(listing["classes"]), 1), 1)
     class_of = {
         word["word"]: entry["label"]

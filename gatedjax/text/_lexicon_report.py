@@ -1,4 +1,9 @@
-"""The report of a lexicon: sentences for the terminal, and a picture of the curve."""
+"""The report of a lexicon: sentences for the terminal, and a picture of the curve.
+
+`checked` is "test" or "validation", the part of the report with the scores. `curve` has a dict for
+each stage, the lexicon of a density: "density", "words" (the share of open words in the validation
+texts) and the metrics.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress, pairwise
@@ -33,7 +38,7 @@ _INSIDE = np.array([[62.0, 24.0], [418.0, 198.0]])
 def count_equal(
     lexicon: Lexicon | WindowLexicon, splitter: Splitter, texts: Sequence[Sequence[str]]
 ) -> int:
-    """Counts the texts whose open words alone give bitwise the same prediction."""
+    """Counts the texts with bitwise the same prediction if their open words are read as a text."""
     equal = 0
     for begin in range(0, len(texts), _CHUNK):
         part = texts[begin : begin + _CHUNK]
@@ -199,7 +204,7 @@ def _shorten(value: float) -> str:
 
 
 def _place_labels(points: Sequence[Point]) -> list[Point]:
-    """Returns the centre of a label for each point of a curve."""
+    """Returns, next to each point, the centre of the label that covers the least of the curve."""
     # Samples of the line and of the circles stand for what a label may cover.
     steps = np.linspace(0, 1, 81)[:, None]
     ends = np.asarray([*points, points[-1]])

@@ -87,9 +87,9 @@ class TextPart:
 
     words: list[list[str]]
     texts: list[str]
-    labels: np.ndarray
-    weights: np.ndarray | None = None
-    unknown: Sequence[Label] = ()
+    labels: np.ndarray  # int [n] of classes or grades, bool [n, L + U], or float [n] of numbers
+    weights: np.ndarray | None = None  # of the texts in the fit
+    unknown: Sequence[Label] = ()  # the U labels of the last columns, which the model lacks
 
     def select(self, rows: np.ndarray) -> "TextPart":
         """Returns the texts at the positions `rows`, an int array from 0, in this order."""
@@ -112,9 +112,13 @@ def train_lexicon(
     max_aside: float = 1.0,
     sample_weight: np.ndarray | None = None,
     kind: str = "text",
-    has_columns: bool = False,
+    has_columns: bool = False,  # True if the labels name columns of an array, also 0 and 1
 ) -> LexiconModel:
-    """Fits a lexicon to labelled texts, and measures it."""
+    """Fits a lexicon to labelled texts, and measures it. The stages of the fit, a lexicon for each
+    density, are compared on the validation texts. Without `options.density` the smallest density is
+    chosen that loses no more than `Target.allow_loss`. If the validation texts are a part of at
+    most `LARGEST_REFIT` texts, this density is then fitted to all texts.
+    """
     check_options(options, kind)
     check_share(max_aside)
     target_class = TARGET_OF[kind]
@@ -289,7 +293,7 @@ def train_lexicon(
 
 
 def _calibrate(lexicon: Gated, validation: TextPart, target: Target) -> tuple[Target, float, float]:
-    """Returns the target with thresholds that validation texts choose, and two temperatures."""
+    """Returns the target with chosen thresholds, and the temperature to use and the fitted T."""
     readings = lexicon.read(validation.words)
     reader = lexicon.reader if isinstance(lexicon, WindowLexicon) else lexicon
     temperature, fitted = target.choose_temperature(
@@ -305,7 +309,7 @@ def _calibrate(lexicon: Gated, validation: TextPart, target: Target) -> tuple[Ta
 def _choose(
     parts: dict[str, TextPart], target: Target, head: Head, options: TextOptions
 ) -> tuple[Gated, Gated, list[Json], int]:
-    """Fits all stages, the lexicons of falling density, and chooses the stage of the model."""
+    """Returns the chosen lexicon, the lexicon of all words, the curve and the chosen stage."""
     train, held = parts["train"], parts["validation"]
     stages: list[Gated] = []
     curve: list[Json] = []
@@ -338,17 +342,7 @@ def _choose(
 
 
 def choose_stage(scores: Sequence[float], allowed: float) -> int:
-    """Chooses the last stage that is nearly as good as the best stage.
-
-        >>> choose_stage([-2.0, -1.9, -2.05, -3.0], 0.2)
-        2
-
-    Args:
-      scores: the score of each stage, from all words to the fewest; larger is better.
-      allowed: the largest difference between the best score and the score of the result.
-
-    Returns:
-      The position of the stage, from 0.
+    """Returns the last stage, of the fewest words, with a score at most `allowed` below the best.
 
     Reference: Breiman et al. 1984 (the rule of one standard error).
     """
@@ -359,7 +353,7 @@ def choose_stage(scores: Sequence[float], allowed: float) -> int:
 def weigh_texts(
     corpus: Corpus, class_weight: str | None, sample_weight: np.ndarray | None
 ) -> np.ndarray | None:
-    """Returns the weight of each text, or None if all have the same weight."""
+    """Returns the weight of each text, times n / (C n_c) if balanced; None if all are equal."""
     if class_weight is None and sample_weight is None:
         return None
     weights = np.ones(len(corpus))
@@ -385,9 +379,9 @@ def _start_fit(
     head: Head,
     options: TextOptions,
     densities: Sequence[float],
-    room_for: Sequence[Sequence[str]] | None = None,
+    room_for: Sequence[Sequence[str]] | None = None,  # of a later fit with the same program
 ) -> Iterator[Gated]:
-    """Returns an iterator over the lexicons of falling densities, each fitted when it is asked for."""
+    """Returns an iterator over the lexicons of falling densities, each fitted when asked for."""
     if options.model == WINDOW:
         assert isinstance(head, ClassHead)
         arguments = part.words, part.labels, head.num_classes, densities
@@ -424,19 +418,19 @@ def read_labelled(
     left_out: frozenset[Label] = frozenset(),
     splitter: Splitter = WITHOUT_UNITS,
 ) -> tuple[Corpus, list[str]]:
-    """Reads labelled texts into memory."""
+    """Returns the labels as a `Corpus` without the numbers of words, and the texts."""
     return _read_examples(Examples(table, classes, left_out), max_aside, splitter)
 
 
 def read_targets(
     table: Table,
     target_class: type[Target],
-    model_target: Target | None,
+    model_target: Target | None,  # None for the training texts
     max_aside: float,
     left_out: frozenset[Label],
     splitter: Splitter,
 ) -> tuple[Corpus, list[str]]:
-    """Reads texts with targets into memory."""
+    """Returns the targets as a `Corpus` without the numbers of words, and the texts."""
     if target_class.kind not in WITHOUT_CLASSES:
         classes = None if model_target is None else model_target.classes
         return read_labelled(table, classes, max_aside, left_out, splitter)

@@ -35,7 +35,7 @@ _CONTROL = bytes({*range(32)} - {*b"\t\n\v\f\r\x1b"})
 
 
 def check_encoding(encoding: str) -> str:
-    """Returns the name by which `open` decodes `encoding` without its byte-order mark."""
+    """Returns the name by which `open` skips a byte-order mark: "utf-8-sig" for "utf-8"."""
     try:
         codec = codecs.lookup(encoding)
         if not getattr(codec, "_is_text_encoding", True):
@@ -47,7 +47,7 @@ def check_encoding(encoding: str) -> str:
 
 
 def limited_lines(text: TextIO) -> Iterator[str]:
-    """Yields the lines of an open text file, each with its end, or cut after `LONGEST` characters."""
+    """Yields the lines of a text file with their ends; they are cut after `LONGEST` characters."""
     while line := text.readline(LONGEST):
         yield line
         # The rest of a line that is too long is skipped in pieces, so that the next line has the
@@ -65,12 +65,13 @@ def line_fault(line: str, encoding: str) -> str | None:
 
 
 def suggest_encoding(path: Path, encoding: str) -> str:
-    """Suggests an encoding that can decode the undecodable bytes of a file."""
+    """Returns the end of a message that names UTF-8 or cp1252 for undecodable bytes, or ""."""
     bad = decodable = 0
     # Values of a document are checked without the encoding of the file, see `read_label`.
     encoding = "utf-8" if encoding == "Unicode" else encoding
     try:
         codec = codecs.lookup(encoding).name
+        # Quotes and accents in cp1252 are the usual bytes that are not UTF-8.
         fitting = [name for name in ("utf-8", "cp1252") if name != codec]
         file = TextFile(path, encoding)
         file.check()
@@ -125,7 +126,7 @@ class TextFile:
         return str(self.path)
 
     def check(self) -> None:
-        """Checks that the file is a text file."""
+        """Raises an error if there is no file, or if it is no text in this encoding."""
         codec = check_encoding(self.encoding)
         if not self.path.is_file():
             reason = "not a regular file" if self.path.exists() else "there is no such file"
@@ -157,7 +158,10 @@ class TextFile:
             )
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        r"""Yields the number from 1 and the text of each line, with its end "\n", "\r\n" or "\r"."""
+        """Yields the number from 1 and the text of each line, with its end. A byte that cannot be
+        decoded becomes the surrogate U+DC00 + byte, for which `fault` returns a reason. Bytes below
+        128 have no surrogate, and raise ValueError if UTF-16 or UTF-32 cannot decode them.
+        """
         codec, number = check_encoding(self.encoding), 0
         try:
             with (

@@ -187,6 +187,7 @@ def _sigmoid(logits: np.ndarray) -> np.ndarray:
 
 
 def _mean(values: np.ndarray) -> tuple[float, float | None]:
+    """Returns the mean of the values [S, N] of S draws, and its standard error over draws."""
     # The draws of all texts form the sample, because the standard error is that of the mean over
     # the texts.
     draws = np.mean(values.astype(np.float64), axis=1)
@@ -231,7 +232,7 @@ def _encode_batch(
     key: Key[Array, ""],
     temperature: Array,
 ) -> tuple[Tree, PatternInputs, dict[str, ModeValues]]:
-    """Encodes a batch and evaluates the kinds of gates of `GANet.gate_modes`."""
+    """Returns the encoded batch, its `PatternInputs`, and the `ModeValues` [S, B] of each mode."""
     # The number of draws is a field of the configuration, so the module is cloned and its
     # parameters stay valid.
     config = dataclasses.replace(network.model.config, test_samples=draws)
@@ -273,12 +274,12 @@ def _encode_batch(
 class Texts:
     """The N texts of a batch that are short enough, padded to the same length, as NumPy arrays."""
 
-    rows: np.ndarray
-    left_out: int
-    tokens: np.ndarray
+    rows: np.ndarray  # positions in the batch
+    left_out: int  # number of texts with too many words
+    tokens: np.ndarray  # [N, T]
     lengths: np.ndarray
     labels: np.ndarray
-    ids: np.ndarray
+    ids: np.ndarray  # from which the draws derive
 
     @classmethod
     def of(cls, batch: Mapping[str, ArrayLike], longest: int) -> "Texts":
@@ -343,7 +344,7 @@ class Texts:
 def compute_truths(
     network: StaticGANet, params: Params, inputs: PatternInputs, centres: np.ndarray
 ) -> Iterator[tuple[np.ndarray, TextTruth]]:
-    """Yields (gate logits, exact results) for each text of a batch."""
+    """Yields (gate logits [n] in float64, results) for each text; `centres` as in `text_truth`."""
     for i, centre in enumerate(centres):
         text_inputs = PatternInputs(*(x[i] for x in inputs))
         truth = text_truth(network, params, text_inputs, float(centre))
@@ -358,7 +359,7 @@ def encode_texts(
     key: Key[Array, ""],
     temperature: float,
 ) -> Iterator[tuple[Tree, PatternInputs, dict[str, ModeValues]]]:
-    """Yields (encoded, inputs, modes) for each batch of texts, as NumPy arrays."""
+    """Yields (encoded, inputs, modes) of each batch; only `encoded` has the copies that fill it."""
     for real, batch in texts.batches():
         results = jax.device_get(
             _encode_batch(network, draws, params, batch, key, np.float32(temperature))
@@ -473,7 +474,7 @@ class TextLoss(ByIdentity):
     def __call__(
         self, gates: Float[Array, " T"], params: Params, encoded: Tree, label: Array
     ) -> Float[Array, ""]:
-        """Computes the loss of a text under hard or soft gates, a scalar in nats."""
+        """Computes the loss in nats under hard or soft gates; `encoded` has this text only."""
         mask = encoded.mask
         batch = {"tokens": jnp.zeros(mask.shape, jnp.int32), "lengths": jnp.sum(mask, axis=1)}
         output: Tree = self.model.apply(
