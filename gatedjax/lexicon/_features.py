@@ -16,17 +16,17 @@ processor, which halves the time."""
 class Words(NamedTuple):
     """The words of n texts, as numbers. T is the number of words of all texts, in their order."""
 
-    types: list[str]
-    ids: np.ndarray
-    rows: np.ndarray
-    num_texts: int
+    types: list[str]  # the V different words
+    ids: np.ndarray  # int64 [T], the position of each word in `types`
+    rows: np.ndarray  # int64 [T], the text of each word, sorted
+    num_texts: int  # n; a text may have no word
 
 
 class Spelling(NamedTuple):
     """The character n-grams of V words, as columns of the matrix of features [texts, F]."""
 
-    columns: np.ndarray
-    starts: np.ndarray
+    columns: np.ndarray  # int64 [N], of all words, with repetitions inside a word
+    starts: np.ndarray  # int64 [V + 1]; word v has `columns[starts[v] : starts[v + 1]]`
 
 
 class Columns(NamedTuple):
@@ -52,23 +52,16 @@ class Columns(NamedTuple):
 class Cells(NamedTuple):
     """The N cells of a matrix [texts, features] that are not 0, sorted by row and column."""
 
-    rows: np.ndarray
-    columns: np.ndarray
-    counts: np.ndarray
+    rows: np.ndarray  # int [N], the text
+    columns: np.ndarray  # int [N], the feature
+    counts: np.ndarray  # how often the text has the feature, at least 1
 
 
 def number_words(texts: Iterable[Sequence[str]]) -> Words:
     """Returns the words of texts as numbers, in the order in which they first occur.
 
-        >>> number_words([["a", "b"], ["b"]]).ids.tolist()
-        [0, 1, 1]
-
-    Args:
-      texts: the words of each text.
-
-    Returns:
-      A `Words` with the different words, the position among them of each of the T words of all
-      texts, and the index of its text.
+    >>> number_words([["a", "b"], ["b"]]).ids.tolist()
+    [0, 1, 1]
     """
     numbers = Numbers()
     ids, rows, num_texts = numbers.number(texts)
@@ -83,7 +76,7 @@ class Numbers(dict[str, int]):
         return number
 
     def number(self, texts: Iterable[Sequence[str]]) -> tuple[np.ndarray, np.ndarray, int]:
-        """Returns the numbers of the words of texts, int64 [T], the text of each, and their count."""
+        """Returns the numbers of the words, int64 [T], the text of each, and the count of texts."""
         parts = [list(map(self.__getitem__, words)) for words in texts]
         lengths = np.fromiter(map(len, parts), np.int64, len(parts))
         ids = np.fromiter(itertools.chain.from_iterable(parts), np.int64, int(lengths.sum()))
@@ -91,7 +84,9 @@ class Numbers(dict[str, int]):
 
 
 def split_rows(rows: np.ndarray, size: int) -> list[int]:
-    """Returns positions at which `rows` is cut into parts of about `size` words, between two texts."""
+    """Returns positions that cut the sorted `rows`, int [T], between two texts into parts of about
+    `size` words. The first is 0 and the last T.
+    """
     if len(rows) <= size:
         return [0, len(rows)]
     starts = np.flatnonzero(np.diff(rows, prepend=-1))
@@ -109,7 +104,7 @@ def join_spellings(columns: Sequence[Sequence[int]]) -> Spelling:
 
 
 def spell_words(words: Iterable[str], column_of: dict[str, int]) -> Spelling:
-    """Returns the `Spelling` of words: the columns of the character n-grams of each word."""
+    """Returns the `Spelling` of words without the n-grams that `column_of` lacks."""
     ngrams = [spell(word) for word in words]
     flat = itertools.chain.from_iterable(ngrams)
     sizes = np.fromiter(map(len, ngrams), np.int64, len(ngrams))
@@ -120,7 +115,9 @@ def spell_words(words: Iterable[str], column_of: dict[str, int]) -> Spelling:
 
 
 def drop_columns(columns: np.ndarray, sizes: np.ndarray) -> Spelling:
-    """Returns the `Spelling` of words without the n-grams that have no column."""
+    """Returns the `Spelling` of V words without the columns -1; `sizes`, [V], counts their n-grams
+    before.
+    """
     has_column = columns >= 0
     before = np.concatenate([[0], np.cumsum(has_column)])
     return Spelling(columns[has_column], before[np.concatenate([[0], np.cumsum(sizes)])])
@@ -137,13 +134,15 @@ def select_spelling(spelling: Spelling, words: np.ndarray) -> Spelling:
 
 
 def find_pairs(ids: np.ndarray, rows: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the keys of the pairs of neighbours in texts, and the position of their first word."""
+    """Returns the keys a * width + b of neighbours (a, b) in a text, and the positions of a in
+    `ids`. The number -1 is in no pair; all numbers are below `width`.
+    """
     first = np.flatnonzero((rows[:-1] == rows[1:]) & (ids[:-1] >= 0) & (ids[1:] >= 0))
     return ids[first] * width + ids[first + 1], first
 
 
 def find_keys(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Returns the position of each number of `wanted` in the array `keys`, or -1: int [wanted]."""
+    """Returns the position of each number of `wanted` in the sorted `keys`, or -1."""
     if not len(keys):
         return np.full(len(wanted), -1)
     # A number above all keys would get a position behind the last.
@@ -159,7 +158,9 @@ def count_features(
     spelling: Spelling,
     num_columns: int,
 ) -> Cells:
-    """Counts the features of texts from which the closed words were removed."""
+    """Counts the features of texts by their open words `ids`, [T], in the sorted texts `rows`. They
+    are positions in `spelling` and in `known`, which has the positions in `columns.of_word`, or -1.
+    """
     parts = [
         _count_part(ids[begin:end], rows[begin:end], columns, known, spelling, max(num_columns, 1))
         for begin, end in itertools.pairwise(split_rows(rows, PART))
@@ -175,7 +176,6 @@ def _count_part(
     spelling: Spelling,
     num_columns: int,
 ) -> Cells:
-    """Counts the features of a few texts."""
     numbers = known[ids]
     of_word = np.full(len(numbers), -1)
     has_number = numbers >= 0
@@ -201,7 +201,10 @@ def _count_part(
 
 
 def weigh_cells(cells: Cells, scale: np.ndarray, num_texts: int) -> tuple[np.ndarray, np.ndarray]:
-    """Computes the values of features: v = r (1 + log count), in rows of length 1."""
+    """Computes the values v = r (1 + log count), in rows of length 1, and the factor 1 / |v| of
+    each row. Sums are taken in the order of the cells, so that a row has the same bits in each
+    batch.
+    """
     largest = int(cells.counts.max()) if len(cells.counts) else 0
     # The counts are few different integers, so that a table saves most of the logarithms.
     logs = 1 + np.array([0.0, *map(np.log, range(1, largest + 1))])
@@ -222,7 +225,17 @@ def compute_scale(
     absent: tuple[int, int] = (0, 0),
     ngram_scale: float,
 ) -> np.ndarray:
-    """Computes the weight r of each feature from the training texts."""
+    """Computes the weight r of each feature from the training texts: [F].
+
+        r_f = (idf_f / mean idf + nb_f / mean nb) / 2      words and pairs
+        r_f = s idf_f / mean idf                           character n-grams
+
+    idf_f = log((1 + n) / (1 + n_f)) + 1, and nb_f is the largest absolute log-ratio of the
+    frequencies inside and outside of a group of texts (Wang and Manning 2012). The means are over
+    all features in the first line and over the n-grams in the second. They count the `absent`
+    features of closed words, with n_f = 0, because nb would otherwise weigh less when words are
+    closed.
+    """
     total = np.bincount(cells.columns, minlength=num_columns).astype(np.float64)
     idf, largest_idf = np.log((1 + len(groups)) / (1 + total)) + 1, np.log(1 + len(groups)) + 1
     ratio, absent_ratio, num_absent = np.zeros(num_columns), 0.0, sum(absent)
@@ -255,4 +268,5 @@ def _count_in_groups(cells: Cells, groups: np.ndarray, num_columns: int) -> np.n
 
 
 def _mean(values: np.ndarray, absent: float, num_absent: int) -> float:
+    # The result is a divisor.
     return max(float(values.sum() + num_absent * absent) / max(len(values) + num_absent, 1), 1e-9)

@@ -52,27 +52,29 @@ class _Corpus(NamedTuple):
     """The training texts: V different words by falling frequency, and their character n-grams."""
 
     types: list[str]
-    ids: np.ndarray
-    rows: np.ndarray
+    ids: np.ndarray  # int64 [T], the position of each word in `types`
+    rows: np.ndarray  # int64 [T], the text of each word, sorted
     num_texts: int
-    counts: np.ndarray
-    ngrams: list[str]
-    spelling: Spelling
+    counts: np.ndarray  # int64 [V]
+    ngrams: list[str]  # n-grams that at least two different words have
+    spelling: Spelling  # the positions in `ngrams`
 
 
 class _Stage(NamedTuple):
-    """The fitted weights of a stage, in which some of the V words are open."""
+    """The fitted weights of a stage, in which some of the V words are open. The F columns are
+    words, then pairs, then n-grams; K is the number of classes, but 1 for two classes.
+    """
 
-    word_types: np.ndarray
-    pairs: np.ndarray
-    ngrams: np.ndarray
-    scale: np.ndarray
-    weights: np.ndarray
-    bias: np.ndarray
-    logits: np.ndarray
-    factors: np.ndarray
-    last_scale: np.ndarray
-    last_weights: np.ndarray
+    word_types: np.ndarray  # int [D], sorted positions in `_Corpus.types`
+    pairs: np.ndarray  # int64 [P], the sorted keys a * V + b of open neighbours (a, b)
+    ngrams: np.ndarray  # int [G], positions in `_Corpus.ngrams`
+    scale: np.ndarray  # float64 [F], the weight r of each feature
+    weights: np.ndarray  # float32 [F, K]
+    bias: np.ndarray  # float32 [B]; for classes B is K
+    logits: np.ndarray  # float64 [n, C], of the training texts
+    factors: np.ndarray  # float64 [n], 1 / |f| of the features f of each text
+    last_scale: np.ndarray  # float64 [V], r in the last stage with the word as a feature, or NaN
+    last_weights: np.ndarray  # float32 [V, K], in the same stage
 
 
 def fit_lexicon(
@@ -152,7 +154,6 @@ def fit_lexicon(
 def _check_arguments(
     texts: Sequence[Sequence[str]], labels: np.ndarray, head: Head, densities: Sequence[float]
 ) -> None:
-    """Raises ValueError for arguments of `fit_lexicon` that do not fit."""
     if len(texts) != len(labels) or not len(texts):
         raise ValueError(
             f"texts and labels must have the same length of at least 1, got {len(texts)} and "
@@ -167,14 +168,10 @@ def _check_arguments(
 
 
 def scale_weights(weights: np.ndarray, num_texts: int) -> np.ndarray:
-    """Returns the weights of texts as float64 [n], divided by their mean, so that their mean is 1.
+    """Returns the weights of n texts as float64, divided by their mean.
 
-        >>> print(scale_weights(np.array([1, 3]), 2))
-        [0.5 1.5]
-
-    Args:
-      weights: [n], finite numbers of at least 0, and some above 0.
-      num_texts: the number n of texts.
+    >>> print(scale_weights(np.array([1, 3]), 2))
+    [0.5 1.5]
     """
     weights = np.asarray(weights, np.float64)
     if weights.shape != (num_texts,):
@@ -188,7 +185,7 @@ def scale_weights(weights: np.ndarray, num_texts: int) -> np.ndarray:
 
 
 def _count_words(texts: Sequence[Sequence[str]]) -> _Corpus:
-    """Returns the training texts as a `_Corpus`: the words by falling frequency, and their n-grams."""
+    """Numbers the words by falling frequency, and finds their n-grams."""
     words = number_words(texts)
     counts = np.bincount(words.ids, minlength=len(words.types))
     # The most frequent words come first; equals stay in the order in which they first occur.
@@ -219,7 +216,7 @@ def _fit_stage(
     before: _Stage | None,
     sample_weight: np.ndarray | None,
 ) -> _Stage:
-    """Fits the weights of the features of the open words with the loss of the head."""
+    """Fits the head to the features of the open words; the solver starts from the stage before."""
     from scipy.sparse import csr_matrix
 
     is_open = open_types[corpus.ids]
@@ -292,6 +289,7 @@ def _fit_stage(
 
 def _renumber(corpus: _Corpus, open_types: np.ndarray, ngrams: np.ndarray, first: int) -> Spelling:
     column_of = np.full(len(corpus.ngrams), -1)
+    # Closed words have no n-gram, and the n-grams of the stage get the columns from `first` on.
     column_of[ngrams] = first + np.arange(len(ngrams))
     sizes = np.diff(corpus.spelling.starts)
     columns = column_of[corpus.spelling.columns[np.repeat(open_types, sizes)]]
@@ -302,7 +300,9 @@ def _renumber(corpus: _Corpus, open_types: np.ndarray, ngrams: np.ndarray, first
 def _warm_start(
     before: _Stage, word_types: np.ndarray, pairs: np.ndarray, ngrams: np.ndarray, scale: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the start (W, bias) of the solver, float64 [F, K] and [B], from the stage before."""
+    """Returns the start (W, bias) of the solver, with the products r W of the stage before, and 0
+    for new features.
+    """
     old = before.weights * before.scale[:, None]
     parts, first = [], 0
     for old_keys, keys in (
@@ -324,7 +324,7 @@ def _compute_mean_gains(
     stage: _Stage,
     sample_weight: np.ndarray | None,
 ) -> np.ndarray:
-    """Returns the mean gain of each open word, and -inf for closed words: float64 [V]."""
+    """Returns sum of gains / (occurrences + 1) of each open word, -inf for closed words: [V]."""
     is_open = open_types[corpus.ids]
     ids, rows = corpus.ids[is_open], corpus.rows[is_open]
     weights = head.centre(stage.weights * stage.scale[:, None])
@@ -365,7 +365,9 @@ def _make_lexicon(
     stage: _Stage,
     density: float,
 ) -> Lexicon:
-    """Makes the `Lexicon` of a stage, with the threshold for unknown words."""
+    """Makes the `Lexicon` of a stage. An unknown word is open if its strength is above the
+    threshold, as about the share `density` of the rare training words are.
+    """
     spare = _choose_spare(stage, head)
     weighted = np.concatenate([stage.word_types, spare])
     num_words = len(stage.word_types)

@@ -74,18 +74,18 @@ class Shares(NamedTuple):
 class _Prepared(NamedTuple):
     """Texts as numbers: T words of V types, and their gates."""
 
-    ids: np.ndarray
-    rows: np.ndarray
-    is_open: np.ndarray
-    chosen: np.ndarray
+    ids: np.ndarray  # int64 [T], the type of each word
+    rows: np.ndarray  # int64 [T], the text of each word, sorted
+    is_open: np.ndarray  # bool [T]
+    chosen: np.ndarray  # bool [n], True where a closed word was opened for lack of an open word
     types: "_Types"
 
 
 class _Types(NamedTuple):
     """V different words that a lexicon has read."""
 
-    numbers: np.ndarray
-    is_open: np.ndarray
+    numbers: np.ndarray  # int64 [V], the position in `Lexicon.words`, or -1
+    is_open: np.ndarray  # bool [V]
     spelling: Spelling
 
 
@@ -94,6 +94,7 @@ class _Seen:
 
     def __init__(self) -> None:
         self.numbers = Numbers()
+        # A server reads texts in several threads.
         self.lock = threading.Lock()
         # There is room for more words behind the ends, so that few additions copy the arrays.
         self._word_numbers, self._is_open = np.empty(64, np.int64), np.empty(64, bool)
@@ -252,10 +253,13 @@ class Lexicon:
 
     @functools.cached_property
     def _spelling_weights(self) -> np.ndarray:
+        # The products r W of all F features, not only of n-grams: [F, C].
         return self.head.centre(self._scale[:, None] * self._weights.T)
 
     @functools.cached_property
     def _word_strengths(self) -> np.ndarray:
+        # Stored words without weights have the strength 0, and so has the last entry, which the
+        # number -1 of a word that is not stored selects.
         strengths = np.zeros(len(self.words) + 1)
         count = len(self.counts)
         strengths[:count] = np.abs(self._spelling_weights[:count]).max(1, initial=0.0)
@@ -388,7 +392,7 @@ class Lexicon:
         return drop_columns(np.where(places >= 0, np.append(columns, -1)[places], -1), sizes)
 
     def _number(self, texts: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray, _Types]:
-        """Returns the numbers of the words of texts, the text of each word, and the types."""
+        """Returns the numbers of the words, int64 [T], the text of each, and all types so far."""
         seen = self._seen
         # A server reads texts without end, so that the memory of words must not grow with them.
         # Another thread may still use the old memory, so that it is replaced and not cleared.
@@ -408,7 +412,7 @@ class Lexicon:
             return ids, rows, seen.types
 
     def _prepare(self, texts: Sequence[Sequence[str]]) -> _Prepared:
-        """Returns texts as numbers, for `_score`: words, gates, features of open words."""
+        """Numbers texts, and opens the strongest closed word in a text without an open word."""
         ids, rows, types = self._number(texts)
         is_open = types.is_open[ids]
         chosen = np.zeros(len(texts), bool)
@@ -433,7 +437,7 @@ class Lexicon:
         return cells, weigh_cells(cells, self._scale, num_texts)[0]
 
     def _score(self, prepared: _Prepared) -> np.ndarray:
-        """Computes the scores W f / |f| of the n texts of `prepared`, float64 [n, K]."""
+        """Computes the scores W f / |f| of texts, float64 [n, K]; K is 1 for two classes."""
         scores = np.zeros((len(prepared.chosen), len(self._weights)))
         ids, rows = prepared.ids[prepared.is_open], prepared.rows[prepared.is_open]
         for begin, end in itertools.pairwise(split_rows(rows, PART)):
@@ -457,7 +461,7 @@ _MANY = 200
 
 
 def sum_spellings(spelling: Spelling, weights: np.ndarray) -> np.ndarray:
-    """Returns the sum of the weights of the n-grams of each word: [words, C]."""
+    """Returns the sum of the weights [F, C] of the n-grams of each word: [words, C]."""
     sizes = np.diff(spelling.starts)
     word = np.repeat(np.arange(len(sizes)), sizes)
     sums = [np.bincount(word, column[spelling.columns], len(sizes)) for column in weights.T]
@@ -466,5 +470,7 @@ def sum_spellings(spelling: Spelling, weights: np.ndarray) -> np.ndarray:
 
 
 def measure_strengths(spelling: Spelling, weights: np.ndarray) -> np.ndarray:
-    """Computes the strength max_c |sum_i w_ic| of each word: [words]."""
+    """Computes the strength max_c |sum_i w_ic| of each word with n-grams i: [words]. The weights w,
+    [F, C], are centred over the classes.
+    """
     return np.asarray(np.abs(sum_spellings(spelling, weights)).max(1))

@@ -162,13 +162,8 @@ class GatedPooling:
 def score_gate(vectors: np.ndarray, gate: np.ndarray, cut: float) -> np.ndarray:
     """Computes z_t = u . h_t - c for each token: float64 [T].
 
-        >>> print(score_gate(np.array([[1.0, 2.0], [0.0, 1.0]]), np.array([1.0, 1.0]), 2.0))
-        [ 1. -1.]
-
-    Args:
-      vectors: [T, D], the vectors h.
-      gate: [D], the vector u.
-      cut: the number c.
+    >>> print(score_gate(np.array([[1.0, 2.0], [0.0, 1.0]]), np.array([1.0, 1.0]), 2.0))
+    [ 1. -1.]
     """
     # A product of matrices would give a token other bits in another batch. The sum of a row
     # depends on this row only.
@@ -177,16 +172,11 @@ def score_gate(vectors: np.ndarray, gate: np.ndarray, cut: float) -> np.ndarray:
 
 
 def find_cut(logits: np.ndarray, density: float) -> float:
-    """Returns the threshold above which the share of the logits is nearest to a density.
-
-    Equal logits are on the same side of the threshold, and at least one logit is above it.
+    """Returns the threshold above which the share of the logits is nearest to a density. Equal
+    logits are on the same side of it, and at least one logit is above it.
 
         >>> find_cut(np.array([3.0, 1.0, 1.0, 0.0]), 0.25)
         2.0
-
-    Args:
-      logits: [n], at least one number.
-      density: the share of the logits above the threshold, in (0, 1].
     """
     values, counts = np.unique(logits.astype(np.float64), return_counts=True)
     shares = np.cumsum(counts[::-1])[::-1] / len(logits)
@@ -198,8 +188,8 @@ def find_cut(logits: np.ndarray, density: float) -> float:
 class _Chunk(NamedTuple):
     """The T tokens of several whole texts."""
 
-    vectors: np.ndarray
-    tokens: slice
+    vectors: np.ndarray  # float64 [T, D]
+    tokens: slice  # the positions among the tokens of all texts
 
 
 def fit_pooling(
@@ -291,7 +281,7 @@ def _check_texts(texts: Sequence[np.ndarray], labels: np.ndarray) -> None:
 
 
 def _chunks(texts: Sequence[np.ndarray]) -> Iterator[_Chunk]:
-    """Yields the vectors of several whole texts, in order, as a `_Chunk`."""
+    """Yields whole texts in order, about `_CHUNK` tokens at a time."""
     part: list[np.ndarray] = []
     first = count = 0
     for vectors in texts:
@@ -316,7 +306,7 @@ def _fit_classifier(
     sample_weight: np.ndarray,
     inverse_penalty: float,
 ) -> GatedPooling:
-    """Fits logistic regression to the means of the open vectors."""
+    """Fits logistic regression to the standardised means of the open vectors."""
     counts = np.bincount(rows[is_open], minlength=len(texts))
     means = np.zeros((len(texts), texts[0].shape[1]))
     for chunk in _chunks(texts):
@@ -350,7 +340,7 @@ def _fit_gate(
     pooling: GatedPooling,
     sample_weight: np.ndarray,
 ) -> np.ndarray:
-    """Fits the vector u [D] of the gates by ridge regression of the gains of the tokens."""
+    """Fits u, [D], by ridge regression, so that u . h predicts the gain of a token from h."""
     weights = pooling.weights.astype(np.float64)
     scores = np.concatenate([chunk.vectors @ weights for chunk in _chunks(texts)])
     gains = _compute_gains(scores, rows, is_open, labels, pooling.bias.astype(np.float64))
@@ -385,7 +375,7 @@ def _compute_gains(
     labels: np.ndarray,
     bias: np.ndarray,
 ) -> np.ndarray:
-    """Computes n (loss without the token - loss with it) for each token of a text."""
+    """Computes n (loss without the token - loss with it) of each token, in a mean of n with it."""
     num_texts = len(labels)
     counts = np.bincount(rows[is_open], minlength=num_texts)
     sums = np.stack(
@@ -400,6 +390,7 @@ def _compute_gains(
         return head.compute_losses(logits, bias, labels)
 
     losses = measure(sums, counts, labels)[rows]
+    # A closed token is added to the mean. Without closed tokens the gate would extrapolate to them.
     change = np.where(is_open, -1, 1)
     other_counts = counts[rows] + change
     # The difference of a sum and its only term need not be zero.

@@ -34,21 +34,29 @@ def spell(token: str) -> list[str]:
 
 
 class NgramKeys:
-    """Integers for n-grams of up to four characters, which are computed for many words at once."""
+    """Integers for n-grams of up to four characters, which are computed for many words at once. A
+    key has a digit for each character: its position among the characters of the given n-grams, from
+    1, and a further digit for all other characters. No digit is 0, so that n-grams of different
+    sizes differ.
+    """
 
     def __init__(self, ngrams: Sequence[str]) -> None:
         places = [i for i, ngram in enumerate(ngrams) if 0 < len(ngram) <= _LARGEST]
         short = [ngrams[i] for i in places]
         self._alphabet = np.unique(_encode(short))
         self._base = len(self._alphabet) + 2
+        # With more characters the keys would not fit into 64 bits.
         self.is_exact = self._base**_LARGEST < 2**63
         sizes = np.fromiter(map(len, short), np.int64, len(short))
         keys = self._compute(short, np.cumsum(sizes) - sizes, sizes)
         order = np.argsort(keys)
+        # `order` has the positions in `ngrams` of the sorted keys.
         self.keys, self.order = keys[order], np.array(places, np.int64)[order]
 
     def spell(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the keys of the n-grams of words, int64 [N], and their numbers, int64 [V]."""
+        """Returns the keys of the n-grams of V words, in the order of `spell`, and the number of
+        n-grams of each word, int64 [V].
+        """
         letters = [_frame(word) for word in words]
         lengths = np.fromiter((len(text) for text, _ in letters), np.int64, len(letters))
         smallest = np.fromiter((size for _, size in letters), np.int64, len(letters))
@@ -62,7 +70,9 @@ class NgramKeys:
         return keys, counts.sum(1)
 
     def _compute(self, texts: Sequence[str], places: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-        """Returns the keys of n-grams of joined texts: int64 [N]."""
+        """Returns the keys of n-grams that begin at `places` in the joined texts, with `sizes`
+        letters.
+        """
         codes = _encode(texts)
         digits = np.searchsorted(self._alphabet, codes)
         is_known = digits < len(self._alphabet)

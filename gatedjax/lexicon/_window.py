@@ -14,21 +14,16 @@ from gatedjax.lexicon._lexicon import Lexicon, Readings, Shares
 class Neighbours(NamedTuple):
     """The words of texts with their left and right neighbours, as rows of a table of words."""
 
-    words: np.ndarray
-    left_words: np.ndarray
-    right_words: np.ndarray
+    words: np.ndarray  # int64 [T]
+    left_words: np.ndarray  # int64 [T]; before the first word of a text the row of the edge
+    right_words: np.ndarray  # int64 [T]; after the last word of a text the row of the edge
 
 
 def find_neighbours(words: np.ndarray, rows: np.ndarray, edge: int) -> Neighbours:
-    """Returns the words of texts with their neighbours.
+    """Returns the words of texts with their neighbours; `edge` is the row for the edge of a text.
 
-        >>> print(*find_neighbours(np.array([5, 6, 7]), np.array([0, 0, 1]), 9))
-        [5 6 7] [9 5 9] [6 9 9]
-
-    Args:
-      words: int64 [T], the words of all texts, as rows of a table.
-      rows: int64 [T], the index of the text of each word, sorted.
-      edge: the row that stands for the edge of a text.
+    >>> print(*find_neighbours(np.array([5, 6, 7]), np.array([0, 0, 1]), 9))
+    [5 6 7] [9 5 9] [6 9 9]
     """
     starts = np.diff(rows, prepend=-1) != 0
     ends = np.diff(rows, append=-1) != 0
@@ -37,7 +32,9 @@ def find_neighbours(words: np.ndarray, rows: np.ndarray, edge: int) -> Neighbour
 
 
 def add_logits(gates: np.ndarray, neighbours: Neighbours) -> np.ndarray:
-    """Computes z_t = a[x_t] + l[x_{t-1}] + r[x_{t+1}] for each word: [T], the logits of the gates."""
+    """Computes z_t = a[x_t] + l[x_{t-1}] + r[x_{t+1}] for each word: [T]. The columns of `gates`,
+    [G, 3], are a, l and r.
+    """
     words, left_words, right_words = neighbours
     return np.asarray(gates[words, 0] + gates[left_words, 1] + gates[right_words, 2])
 

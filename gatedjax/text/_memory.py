@@ -19,8 +19,8 @@ _LOOK = 100
 class InColumns:
     """Columns with their values: a frame, or a dict of lists or arrays."""
 
-    name: str
-    headed: tuple[tuple[str, Iterable[object]], ...]
+    name: str  # for messages
+    headed: tuple[tuple[str, Iterable[object]], ...]  # the name and the values of each column
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -60,10 +60,11 @@ def _length(where: str, name: str, values: object) -> int:
 class InRows:
     """Rows that are dicts, from a list or a data set."""
 
-    name: str
-    data: Iterable[object]
+    name: str  # for messages
+    data: Iterable[object]  # dicts from column to value; an `Aside` is an unusable row
+    # Column -> the names for its class numbers.
     classes: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
-    named: tuple[str, ...] | None = None
+    named: tuple[str, ...] | None = None  # None takes the columns of the first rows
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -97,7 +98,9 @@ class InRows:
 
 
 def class_name(classes: Sequence[str], label: object) -> object:
-    """Returns the name of the class with a number."""
+    """Returns the name of the class with a number; None for a number without a class, such as -1,
+    and the label itself if it is no number.
+    """
     try:
         number = int(label)  # type: ignore[call-overload]
     except (TypeError, ValueError):
@@ -109,7 +112,7 @@ def class_name(classes: Sequence[str], label: object) -> object:
 class InTuples:
     """Rows in memory that are tuples, or texts without labels."""
 
-    data: Sequence[object]
+    data: Sequence[object]  # (text, label), (premise, hypothesis, label), or without labels
     name: str = "rows"
 
     @property
@@ -162,7 +165,9 @@ def _kind(value: object) -> str:
 
 
 def form_of(data: object, split: str) -> Form:
-    """Returns an object that reads rows from values in memory."""
+    """Returns the `Form` of rows, columns, a frame or a data set in memory. `split` selects a part
+    of a dict of data sets.
+    """
     if isinstance(data, Mapping):
         # `datasets.load_dataset` without a split returns a dict of data sets.
         if data and all(hasattr(value, "column_names") for value in data.values()):
@@ -200,7 +205,9 @@ def _frame_form(frame: Any) -> Form:
 
 
 def dataset_form(name: str, data: Iterable[object]) -> Form:
-    """Returns a `Form` that reads the rows of a data set of `datasets`, whole or streamed."""
+    """Returns the `Form` of a data set of `datasets`, whole or streamed, with names in place of
+    class numbers.
+    """
     features = getattr(data, "features", None) or {}
     classes = {key: getattr(feature, "names", None) for key, feature in features.items()}
     names = getattr(data, "column_names", None)

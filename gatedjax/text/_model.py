@@ -51,14 +51,14 @@ _POWERS = tuple(2**n for n in range(3, 16))
 class TextOutput:
     """The output of the network for a text or a pair of texts, without padding."""
 
-    tokens: tuple[tuple[str, ...], ...]
-    probabilities: np.ndarray
-    masks: tuple[np.ndarray, ...]
-    density: float
-    attention: np.ndarray | None
-    gates: np.ndarray | None
-    windows: tuple[int, ...] = ()
-    is_cut: bool = False
+    tokens: tuple[tuple[str, ...], ...]  # the words of the text, or of both texts of a pair
+    probabilities: np.ndarray  # float32 [C]
+    masks: tuple[np.ndarray, ...]  # for each text bool [T], True at words that attention can see
+    density: float  # the share of these words
+    attention: np.ndarray | None  # [T], of the first text; None without attention
+    gates: np.ndarray | None  # [T], open probabilities in the first text; None without gates
+    windows: tuple[int, ...] = ()  # words in each window of a long text, else ()
+    is_cut: bool = False  # True if a text has more words than the network reads
 
 
 # Compiled programs are cached by network. Networks with the same options are equal, so that a
@@ -88,17 +88,17 @@ def _run_with_gates(module: nn.Module, params: Params, batch: Batch, gates: Tree
 class TrainedModel:
     """A trained network with its vocabulary and classes."""
 
-    kind: str
-    network: str
+    kind: str  # "text", "pair" or "tags"
+    network: str  # the name, such as "gru", see `networks`
     config: Config
     vocabulary: Vocabulary
-    classes: tuple[Label, ...]
+    classes: tuple[Label, ...]  # as in the training data, in the order of the outputs
     params: Params
-    max_len: int
+    max_len: int  # words that the network reads at once
     report: Json = dataclasses.field(default_factory=dict)
     tokenizer: Tokenizer = dataclasses.field(default_factory=Tokenizer)
-    windows: bool = False
-    options: Json | None = None
+    windows: bool = False  # False cuts longer texts
+    options: Json | None = None  # see `options_to_json`; None for a folder of an earlier version
 
     @property
     def entry(self) -> NetworkEntry:
@@ -128,23 +128,25 @@ class TrainedModel:
         return inputs_of(self.kind)
 
     def ids(self, tokens: Sequence[str]) -> np.ndarray:
-        """Returns the ids of the first `max_len` words of a text, int32 [n]."""
+        """Returns the ids of the first `max_len` words, int32 [n]; an unknown word for no word."""
         words = self.vocabulary.encode(tokens[: self.max_len]) or [UNK]
         return np.array(words, np.int32)
 
     def run(self, batch: Mapping[str, np.ndarray]) -> Json:
-        """Runs the network on a padded batch; returns its outputs, a dict of NumPy arrays."""
+        """Runs the network on a batch of `pad_texts`; returns its `Reading` with NumPy arrays."""
         return jax.device_get(self._program(self._device_params, batch))
 
     def read_texts(
         self, examples: Iterable[Sequence[str]], *, chunk: int = 4096
     ) -> Iterator[TextOutput | Failure]:
-        """Runs the network on texts, and yields the results in the order of the texts."""
+        """Runs the network on texts, and yields the results in the order of the texts. An example
+        is a tuple with a text or, for pairs, two; `chunk` examples are in memory.
+        """
         for part in chunks(examples, chunk):
             yield from self._read_chunk(part)
 
     def predict(self, examples: Iterable[Sequence[str]]) -> Iterator[Prediction | Failure]:
-        """Yields a `Prediction` for each example, or a `Failure` with the reason, in their order."""
+        """Yields a `Prediction` for each example, or a `Failure` with the reason."""
         return (self._prediction(output) for output in self.read_texts(examples))
 
     def probabilities(self, examples: Iterable[Sequence[str]]) -> np.ndarray:
@@ -206,14 +208,16 @@ class TrainedModel:
         return tuple(self.tokenizer.split(text, self.max_len) for text in texts)
 
     def all_tokens(self, texts: Sequence[str], *, beyond: int = 0) -> tuple[tuple[str, ...], ...]:
-        """Returns a tuple with the words of each text of an example that a prediction reads."""
+        """Returns the words that a prediction reads of each text, and `beyond` more."""
         most = MOST_LENGTH if self.windows else self.max_len
         return tuple(self.tokenizer.split(text, most + beyond) for text in texts)
 
     def list_windows(
         self, examples: Sequence[tuple[tuple[str, ...], ...]]
     ) -> tuple[list[tuple[tuple[str, ...], ...]], np.ndarray]:
-        """Splits long texts into windows, parts of at most `max_len` words."""
+        """Splits single texts into windows of at most `max_len` words; returns them as examples,
+        and the position of the example of each, int [W].
+        """
         if not self.windows:
             return list(examples), np.arange(len(examples))
         parts = [split_words(words, self.max_len) for (words,) in examples]
@@ -221,7 +225,9 @@ class TrainedModel:
         return [(window,) for part in parts for window in part], owners
 
     def read_documents(self, examples: Sequence[tuple[tuple[str, ...], ...]]) -> list[TextOutput]:
-        """Runs the network on examples that are split into words, long texts in windows."""
+        """Runs the network on examples that are split into words, long texts in windows, which
+        `join_windows` joins.
+        """
         pieces, owners = self.list_windows(examples)
         outputs = self.read_tokens(pieces)
         ends = np.searchsorted(owners, np.arange(len(examples) + 1)).tolist()
@@ -231,7 +237,7 @@ class TrainedModel:
         ]
 
     def read_tokens(self, examples: Sequence[tuple[tuple[str, ...], ...]]) -> list[TextOutput]:
-        """Runs the network on examples that are split into words."""
+        """Runs the network on words, without windows; a text without words is an unknown word."""
         outputs: dict[int, TextOutput] = {}
         for numbers, batch in self.batches(examples):
             out = self.run(batch)
@@ -242,18 +248,24 @@ class TrainedModel:
     def batches(
         self, examples: Sequence[tuple[tuple[str, ...], ...]]
     ) -> Iterator[tuple[list[int], dict[str, np.ndarray]]]:
-        """Yields (positions of the examples, their padded batch), the shortest texts first."""
+        """Yields (positions of the examples, their padded batch), the shortest texts first. Filler
+        rows follow the examples.
+        """
         lengths = (max(map(len, words)) for words in examples)
         for numbers, (_, width) in group_texts(lengths, lambda n: shape_of(n, self.max_len)):
             yield numbers, self.batch([examples[i] for i in numbers], width)
 
     @functools.cached_property
     def modes(self) -> Any:
-        """A compiled function of (params, batch) that returns logits by gate mode."""
+        """A compiled function of (params, batch) that returns a dict from gate mode to logits
+        [draws, B, C], with a single draw for modes without random gates.
+        """
         return functools.partial(_modes, self.module)
 
     def with_gates(self, tokens: tuple[str, ...], gates: np.ndarray) -> np.ndarray:
-        """Returns the probabilities [S, C] of C classes for a text, with S vectors of gates."""
+        """Returns the probabilities [S, C] for a text of T words with S vectors of gates in [0, 1],
+        [S, T], in place of the gates of the network.
+        """
         width = width_of(len(tokens), self.max_len)
         # The number of rows is rounded up to a power of 2, so that few programs are compiled.
         rows = next(size for size in _POWERS if size >= len(gates))
@@ -367,6 +379,7 @@ class TrainedModel:
         return dataclasses.replace(model, params=params)
 
     def _init(self) -> Params:
+        # `jax.eval_shape` uses only the shapes and dtypes of these parameters.
         example = (("a",),) * self.inputs
         batch = self.batch([example], FINE[0])
         return self.module.init(jax.random.key(0), batch)["params"]
@@ -397,7 +410,9 @@ def take_row(tokens: tuple[tuple[str, ...], ...], out: Reading, row: int) -> Tex
 
 
 def join_windows(outputs: Sequence[TextOutput]) -> TextOutput:
-    """Returns the `TextOutput` of a long text from the outputs of its windows."""
+    """Returns the output of a long text from its windows: the probabilities by `pool_windows`, and
+    the attention in a window times its share of the words.
+    """
     lengths = np.array([len(output.tokens[0]) for output in outputs])
     shares = lengths / lengths.sum()
     probabilities = np.stack([output.probabilities for output in outputs])

@@ -65,11 +65,11 @@ class NetworkEntry:
         return self.summarize in (_ssan, _nli)
 
     def make(self, config: Config, *, words: int, classes: int, vectors: Any = None) -> Any:
-        """Builds the Flax module."""
+        """Builds the Flax module, with word vectors [words, width] to start from, or None."""
         return self.kind(config, vocab_size=words, num_classes=classes, embeddings=vectors)
 
     def reading(self, module: Any) -> Callable[[Params, Batch], Reading]:
-        """Returns a pure function that maps (params, batch) to the outputs of the network."""
+        """Returns a pure function that maps (params, batch) to the `Reading` of the network."""
 
         def summarize(params: Params, batch: Batch) -> Reading:
             output = module.apply({"params": params}, batch)
@@ -118,7 +118,10 @@ def _agt(output: Output, batch: Batch) -> Reading:
 
 
 def _pool_selections(selections: Any, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Reduces the gates of pairs of words in all layers of SSAN to a gate for each word."""
+    """Reduces the gates of pairs of words in all layers of SSAN to gates of words, bool [B, T],
+    which are open if more than half of the words select the word; also returns the share of open
+    pairs.
+    """
     gates = [s.gates for s in selections if s.gates is not None]
     if not gates:
         return mask, jnp.ones(len(mask))
@@ -208,7 +211,9 @@ def _selector(layers: tuple[int, ...]) -> models.SelectorConfig:
 
 
 class _Thresholded(models.GANetTask):
-    """A training task that evaluates only with test-time gates, so that its program is small."""
+    """A training task that evaluates only with test-time gates, so that its program is small. With
+    a fixed density the open gates are the `likeliest` of a batch.
+    """
 
     def evaluate(self, params: Params, batch: Batch) -> tuple[Any, Any]:
         """Computes (metrics, predictions) of a batch with the test-time gates."""
@@ -231,22 +236,13 @@ class _Thresholded(models.GANetTask):
 
 
 def likeliest(logits: jax.Array, mask: jax.Array, density: float) -> jax.Array:
-    """Selects the words of a batch with the largest gate logits, a given share of all words.
-
-    Words with equal logits are selected together or not at all, whichever is nearer to the share.
+    """Selects the words of a batch with the largest gate logits [B, T], about the share `density`
+    of all words and at least a word. Words with equal logits are selected alike, whichever is
+    nearer to the share.
 
         >>> mask = jnp.array([[True, True, True, True, False]])
         >>> print(likeliest(jnp.array([[0.0, 2.0, 1.0, -1.0, 9.0]]), mask, 0.5))
         [[False  True  True False False]]
-
-    Args:
-      logits: [B, T], the logits of the gates of B texts of T padded words.
-      mask: bool [B, T], True at words.
-      density: share in [0, 1] of all words in the batch that is selected; at least a word is
-        selected.
-
-    Returns:
-      bool [B, T], True at selected words.
     """
     ranked = -jnp.sort(-jnp.where(mask, logits, -jnp.inf).ravel())
     target = density * jnp.sum(mask)
@@ -258,7 +254,9 @@ def likeliest(logits: jax.Array, mask: jax.Array, density: float) -> jax.Array:
 
 
 def held_at(params: Params, probabilities: np.ndarray, density: float) -> Params:
-    """Changes the bias of the gates so that about a given share of words has an open gate."""
+    """Changes the bias of the gates so that about a given share of words has an open gate. Gates of
+    equal probability are open or closed alike, whichever is nearer to the share.
+    """
     # A probability that was rounded to 0 or 1 would have an infinite logit.
     clipped = np.clip(probabilities.astype(np.float64), 1e-9, 1 - 1e-7)
     logits, counts = np.unique(np.log(clipped) - np.log1p(-clipped), return_counts=True)
@@ -352,6 +350,7 @@ class _TaggingTask(models.SSANTaggingTask):
 
 
 def _halves(config: Config, width: int) -> Config:
+    # The vector of the predicate is appended to that of each word, which doubles the width.
     return _heads(dataclasses.replace(config, embedding_dim=width, hidden=2 * width), 2 * width)
 
 

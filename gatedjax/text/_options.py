@@ -110,7 +110,9 @@ def _option(default: Any, text: str, check: Check | None = None) -> Any:
 
 
 def with_arguments(cls: type[C]) -> type[C]:
-    """Adds the descriptions of the fields of `TextOptions` to the docstring of a class as "Args:"."""
+    """Adds the fields of `TextOptions` to the docstring of a class, as "Args:" before
+    "Attributes:".
+    """
     lines = ["Args:"]
     for field in dataclasses.fields(TextOptions):
         lines += textwrap.wrap(
@@ -127,7 +129,11 @@ def with_arguments(cls: type[C]) -> type[C]:
 
 @dataclasses.dataclass(eq=False)
 class TextOptions:
-    """Options of a model for texts. The defaults work without changes for most data."""
+    """Options of a model for texts. The defaults work without changes for most data.
+
+    All options have defaults. The name of the model may be given by position, and the other options
+    by keyword: `TextOptions("gru", num_steps=200)` trains the network "gru" for at most 200 steps.
+    """
 
     model: str = _option(
         "lexicon",
@@ -430,7 +436,7 @@ def network_config(options: TextOptions, entry: NetworkEntry, width: int) -> Con
 
 
 def train_config(options: TextOptions, epoch: int) -> TrainConfig:
-    """Builds the configuration of the training from the options."""
+    """Builds the configuration of the training; `epoch` is the number of steps of an epoch."""
     every = min(max(epoch // 2, 20), 2000)
     default = TrainConfig(
         num_steps=options.num_steps or max(20 * epoch, _FEWEST_STEPS),
@@ -464,7 +470,9 @@ def train_config(options: TextOptions, epoch: int) -> TrainConfig:
 
 
 def _change_options(config: Config, changes: Mapping[str, object], option: str) -> Config:
-    """Returns a copy of a configuration with changed options."""
+    """Returns a copy of a configuration with changes by names such as "optimizer.learning_rate";
+    `option` is the argument that has them, for messages.
+    """
 
     def unknown(kind: type, name: str, first: str) -> ValueError:
         names = [*(field.name for field in dataclasses.fields(kind)), *grouped_paths(kind)]

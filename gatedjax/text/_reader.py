@@ -20,7 +20,9 @@ from gatedjax.training.log import read_json
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """An occurrence of a candidate answer in a document, and the attention of a reader to it."""
+    """An occurrence of a candidate answer in a document, and the attention of a reader to it. A hop
+    is a layer, which reads the document again.
+    """
 
     candidate: int
     """Number of the candidate."""
@@ -74,9 +76,9 @@ class Reader:
     """A trained reader of documents with its vocabulary."""
 
     config: GAReaderConfig
-    data: Json
+    data: Json  # the options of the run's data, by name
     vocabulary: gdata.Vocabulary
-    characters: gdata.Characters
+    characters: gdata.Characters  # maps characters to ids
     params: Params
 
     @classmethod
@@ -97,7 +99,9 @@ class Reader:
         return dataclasses.replace(reader, params=run_folder.params(like))
 
     def with_words(self, words: Sequence[str], vectors: str | Path | None = None) -> "Reader":
-        """Returns a reader with additional words in its vocabulary, each with its vector."""
+        """Returns a reader with additional words in its vocabulary, each with its vector. A word
+        that the file of `vectors` lacks gets a random vector that depends only on the word.
+        """
         fold = str.lower if self.vocabulary.lowercase else str
         new = [w for w in dict.fromkeys(map(fold, words)) if w not in self.vocabulary]
         if not new:
@@ -121,7 +125,10 @@ class Reader:
     def answer_questions(
         self, source: gdata.Source, *, batch_size: int = 8, whole_candidates: bool = False
     ) -> list[Reading]:
-        """Answers the questions of a data set; all unknown words have the same vector."""
+        """Answers the questions of a data set; all unknown words have the same vector. With
+        `whole_candidates` a candidate of several words counts only where it occurs as a whole,
+        otherwise each of its words, as in training.
+        """
         batches = self._batches(source, batch_size, whole_candidates=whole_candidates)
         network = self._network()
         readings: dict[int, Reading] = {}
@@ -154,7 +161,9 @@ class Reader:
 
 
 def question(document: str, query: str, candidates: Sequence[str]) -> gdata.Source:
-    """Makes a data set with a single question, checked like the questions in files."""
+    """Makes a data set with a single question, checked like the questions in files. The texts are
+    tokens with spaces between them, and the query has @placeholder.
+    """
     # The format needs an answer; it has no effect, so the first candidate is used.
     answer = candidates[0] if candidates else "?"
     example = _cloze.example(_cloze.question(document, query, answer, candidates), 0)

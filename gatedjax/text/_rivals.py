@@ -28,8 +28,7 @@ class TfidfModel:
 
         v_f = (1 + log count_f) (log((1 + n) / (1 + n_f)) + 1), in rows of length 1
 
-    count_f is the number of times that the text has the word or pair f, n_f the number of training
-    texts with it, and n the number of all training texts. With a `LabelHead` it is one-vs-rest
+    n_f of the n training texts have the word or pair f. With a `LabelHead` it is one-vs-rest
     logistic regression, because the loss is a sum over the labels; with a `RealHead` it is ridge
     regression.
 
@@ -38,16 +37,13 @@ class TfidfModel:
         >>> values = model.compute_readings([["good"], ["bad"]]).logits[:, 0]
         >>> bool(values[0] > values[1])
         True
-
-    Args:
-      head: the loss and the prediction, a `LabelHead` or a `RealHead`.
     """
 
     def __init__(self, head: Head) -> None:
         self._head = head
 
     def fit(self, texts: Sequence[Sequence[str]], targets: np.ndarray) -> "TfidfModel":
-        """Fits the model, and returns it."""
+        """Fits the model to targets, bool [n, L] of labels or float [n] of numbers; returns it."""
         words = number_words(texts)
         self._number_of = {word: number for number, word in enumerate(words.types)}
         keys, counts = np.unique(
@@ -80,7 +76,7 @@ class TfidfModel:
         )
 
     def _count(self, texts: Sequence[Sequence[str]]) -> Any:
-        """Returns the numbers of times that n texts have each feature, a sparse matrix [n, F]."""
+        """Counts the known words, then the known pairs of neighbours: a sparse matrix [n, F]."""
         words = number_words(texts)
         width = max(len(self._number_of), 1)
         numbers = np.array([self._number_of.get(word, -1) for word in words.types], np.int64)
@@ -111,7 +107,10 @@ def measure_rivals(
     fitted: Any,
     checked: Any,
 ) -> dict[str, Json]:
-    """Trains the simple model that a lexicon is compared with, and returns its metrics."""
+    """Trains the simple model that a lexicon is compared with, and returns its metrics by its name.
+    Its thresholds are chosen on the validation texts, like the thresholds of the lexicon; `fitted`
+    has the training texts of the measured model, and perhaps the validation texts.
+    """
     head = target.make_head(fitted.labels)
     if type(head) not in _NAMES:
         baseline = LinearBaseline().fit(fitted.words, fitted.labels, len(target.classes))
@@ -132,4 +131,5 @@ def measure_rivals(
 
 def _readings_of(probabilities: np.ndarray) -> Readings:
     no_text = np.zeros(len(probabilities), bool)
+    # The metrics need no gates, and no logits other than the probabilities.
     return Readings(probabilities, [], no_text, no_text, probabilities)

@@ -13,7 +13,9 @@ from gatedjax.text._prediction import LEXICONS, STATES, TARGETS
 def load_model(
     folder: str | Path, kinds: Sequence[str], tokenizer: Any = None, encoder: Any = None
 ) -> Any:
-    """Loads a `LexiconModel`, a `StatesModel`, or the `TrainedModel` of a network."""
+    """Loads a `LexiconModel`, a `StatesModel`, or the `TrainedModel` of a network. JAX is imported
+    only for a network.
+    """
     config = read_config(folder)
     kind = check_kind(config, kinds, folder)  # type: ignore[arg-type]
     if kind == "text" and config.get("network") == STATES:

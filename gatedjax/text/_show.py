@@ -249,7 +249,9 @@ def explain_open_words(
     removed: Iterable[tuple[int, np.ndarray]],
     reasons: Reasons,
 ) -> Explanation:
-    """Returns the explanation of a model that reads only the T tokens with an open gate."""
+    """Returns the explanation of a model that reads only the T tokens with an open gate. `removed`
+    has for each token the predicted class without it, and the probabilities [C].
+    """
     return Explanation(
         text=text,
         tokens=tuple(tokens),
@@ -269,7 +271,10 @@ def explain_open_words(
 
 
 def html_page(explanations: Sequence[Explanation], title: str) -> str:
-    """Makes an HTML page of explanations: a single file without scripts, in light and dark style."""
+    """Makes an HTML page without scripts, in light and dark style. Open words are underlined, on a
+    blue that grows with attention; closed words are struck through. Texts are escaped, and control
+    characters, such as marks of the direction of writing, are shown as Python escapes.
+    """
     gated = any(e.gates is not None for e in explanations)
     left_out = gated or not all(flag for e in explanations for flag in e.kept)
     shaded = any(e.attention is not None for e in explanations)
@@ -344,7 +349,9 @@ def _article(e: Explanation, number: int) -> str:
 
 
 def describe_open_words(reasons: Reasons, noun: str = "probabilities") -> Iterator[str]:
-    """Yields a sentence about the output of the text without its closed words."""
+    """Yields a remark about the text, if there is any, and a sentence that compares the output, the
+    `noun`, with the output without the closed words.
+    """
     if reasons.note:
         yield f"{reasons.note[0].upper()}{reasons.note[1:]}."
     if reasons.leak:
@@ -484,7 +491,9 @@ def _bar(number: float, share: float) -> str:
 
 
 def name_open_words(e: Explanation) -> str:
-    """Returns the word for the words that `kept` marks in an explanation."""
+    """Returns "read" for the open words if the prediction is the same without the closed words, and
+    "open" otherwise.
+    """
     if e.reasons is not None:
         return OPEN if e.reasons.leak or e.reasons.has_windows else READ
     has_leak = any(abs(change) > _LEAST_CHANGE for change in _list_closed_changes(e).values())

@@ -322,7 +322,9 @@ def check_encoder(encoder: Any) -> None:
 
 
 def sample_encoder(encoder: Encoder | None) -> Json | None:
-    """Returns the facts by which an encoder is compared when a model is loaded, or None for None."""
+    """Returns the facts by which an encoder is compared when a model is loaded, or None: its import
+    path, the tokens of a fixed text, and first numbers of its first and last vector.
+    """
     if encoder is None:
         return None
     ((tokens, vectors),) = encode_texts(encoder, [_PROBE])
@@ -335,7 +337,9 @@ def sample_encoder(encoder: Encoder | None) -> Json | None:
 
 
 def compare_encoder(encoder: Encoder, facts: object, width: int) -> None:
-    """Checks that an encoder gives the vectors with which a model was trained."""
+    """Checks that an encoder gives the vectors with which a model was trained. After training with
+    a file of states `facts` is None, and only the width is compared.
+    """
     check_encoder(encoder)
     ((tokens, vectors),) = encode_texts(encoder, [_PROBE])
     if len(tokens) and vectors.shape[1] != width:
@@ -360,7 +364,10 @@ def compare_encoder(encoder: Encoder, facts: object, width: int) -> None:
 
 
 class NumberedTable:
-    """A table that counts its records while it is read, so that states are found by the number."""
+    """A table that counts its records while it is read, so that states are found by the number.
+    `place` is the number of the last record, from 0. Empty lines do not count, because programs
+    that write states skip them too.
+    """
 
     def __init__(self, table: Table) -> None:
         self._table, self.place = table, -1
@@ -386,7 +393,7 @@ class NumberedTable:
 def find_states(
     table: NumberedTable, source: str | Path | Sequence[Any] | None, encoder: Encoder | None
 ) -> States:
-    """Returns the states of all records of a table, in their order."""
+    """Returns the states of all records, from the source or, if it is None, the encoder."""
     if source is None:
         assert encoder is not None
         texts: list[str] = []
@@ -409,7 +416,9 @@ def find_states(
 
 
 def open_states(source: str | Path | Sequence[Any]) -> States:
-    """Returns the states of a source."""
+    """Returns the states of a file that `save_states` wrote, or of a pair (tokens, vectors [T, D])
+    for each text.
+    """
     if isinstance(source, States):
         return source
     if isinstance(source, str | Path):
@@ -418,20 +427,12 @@ def open_states(source: str | Path | Sequence[Any]) -> States:
 
 
 def locate_tokens(text: str, tokens: Sequence[str]) -> list[tuple[int, int] | None]:
-    r"""Finds the characters of each token in its text, without case, from the left to the right.
-
-    Marks of subwords ("##", "\u2581", "\u0120", "</w>") are left out. A token that is not in the
-    rest of the text, such as "[CLS]", has no characters.
+    r"""Finds the characters of each token in its text, (begin, end) or None, without case, from the
+    left to the right. Marks of subwords ("##", "\u2581", "\u0120", "</w>") are left out. A token
+    that is not in the rest of the text, such as "[CLS]", has no characters.
 
         >>> locate_tokens("Unseen film", ["[CLS]", "un", "##seen", "film"])
         [None, (0, 2), (2, 6), (7, 11)]
-
-    Args:
-      text: the text.
-      tokens: its tokens, in their order.
-
-    Returns:
-      For each token its begin and its end (exclusive) in the text, in characters from 0, or None.
     """
     # `lower` may change the number of characters, `casefold` even more often.
     lowered = text.lower()
@@ -457,13 +458,8 @@ _FARTHEST = 8
 def remove_tokens(text: str, tokens: Sequence[str], is_removed: Sequence[bool]) -> str:
     """Returns a text without the characters of some tokens; see `locate_tokens`.
 
-        >>> remove_tokens("a dull film", ["a", "dull", "film"], [True, False, True])
-        'dull'
-
-    Args:
-      text: the text.
-      tokens: its tokens.
-      is_removed: a bool for each token, True at the tokens that are removed.
+    >>> remove_tokens("a dull film", ["a", "dull", "film"], [True, False, True])
+    'dull'
     """
     letters = list(text)
     for place, removed in zip(locate_tokens(text, tokens), is_removed, strict=True):

@@ -72,11 +72,11 @@ class StatesModel:
 
     pooling: GatedPooling
     classes: tuple[Label, ...]
-    encoder: Encoder | None = None
-    facts: Json | None = None
+    encoder: Encoder | None = None  # None reads only vectors
+    facts: Json | None = None  # see `sample_encoder`; None after training with a file of states
     report: Json = dataclasses.field(default_factory=dict)
-    picture: str = ""
-    options: Json | None = None
+    picture: str = ""  # an SVG image of the accuracy at each density
+    options: Json | None = None  # see `options_to_json`; None for a folder of an earlier version
     kind: str = "text"
     inputs: int = 1
     network: str = STATES
@@ -110,7 +110,9 @@ class StatesModel:
     def read_texts(
         self, examples: Iterable[Sequence[Item]]
     ) -> Iterator[tuple[EncodedText, Readings] | Failure]:
-        """Reads texts, and yields the results in their order."""
+        """Yields the tokens and the `Readings` of each text, or a `Failure` for a text without a
+        token.
+        """
         for part in chunks(examples, _CHUNK):
             for text in self.encode([item for (item,) in part]):
                 if not len(text.tokens):
@@ -119,12 +121,14 @@ class StatesModel:
                 yield text, self.pooling.read([text.vectors])
 
     def predict(self, examples: Iterable[Sequence[Item]]) -> Iterator[Prediction | Failure]:
-        """Yields a `Prediction` for each example, or a `Failure` with the reason, in their order."""
+        """Yields a `Prediction` for each example, or a `Failure` with the reason."""
         for output in self.read_texts(examples):
             yield output if isinstance(output, Failure) else self.predict_read(*output)
 
     def predict_read(self, text: EncodedText, reading: Readings) -> Prediction:
-        """Returns the predicted class, its probability and the open tokens of a text."""
+        """Returns the prediction for a single text, an `OpenPrediction` unless training has found
+        that closed tokens have no effect.
+        """
         best = int(np.argmax(reading.probabilities[0]))
         is_open = reading.is_open[0]
         make = Prediction if self.has_no_leak else OpenPrediction
@@ -138,7 +142,9 @@ class StatesModel:
     def predict_with_reasons(
         self, examples: Iterable[Sequence[Item]]
     ) -> Iterator[ReasonedPrediction | Failure]:
-        """Yields the prediction for each example with the parts of its open tokens."""
+        """Yields the prediction for each example with the parts of its open tokens, the largest
+        first, in the logit of the predicted class against the mean of the classes.
+        """
         for output in self.read_texts(examples):
             if isinstance(output, Failure):
                 yield output
@@ -159,7 +165,9 @@ class StatesModel:
         return np.array(rows, np.float32).reshape(-1, len(self.classes))
 
     def explain(self, item: Item) -> Explanation:
-        """Explains the prediction for a text by its open tokens."""
+        """Explains the prediction for a text by its open tokens. If closed tokens change the
+        vectors of open tokens, the text is encoded again without them.
+        """
         ((text, reading),) = usable(self.read_texts([(item,)]))
         return self.explain_read(item, text, reading)
 
@@ -255,7 +263,9 @@ class StatesModel:
 
 
 def measure_states_leak(model: StatesModel, texts: Sequence[str]) -> Json | None:
-    """Removes the closed tokens of texts, encodes the rest again, and measures the effect."""
+    """Removes the closed tokens of texts, encodes the rest again, and measures the changes of the
+    label and of its probability; None if no closed token is found in its text.
+    """
     pairs = []
     for text, output in zip(texts, model.read_texts([(text,) for text in texts]), strict=True):
         if isinstance(output, Failure):

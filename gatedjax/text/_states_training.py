@@ -56,9 +56,9 @@ class _Part:
     """The n texts for training, validation or test, their vectors, and their classes."""
 
     texts: list[str]
-    vectors: list[np.ndarray]
-    labels: np.ndarray
-    weights: np.ndarray | None = None
+    vectors: list[np.ndarray]  # for each text [T, D]
+    labels: np.ndarray  # int [n]
+    weights: np.ndarray | None = None  # float [n], in the fit; None: equal weights
 
     def select(self, rows: np.ndarray) -> "_Part":
         places = rows.tolist()
@@ -87,7 +87,10 @@ def train_states(
     validation_states: Source = None,
     test_states: Source = None,
 ) -> StatesModel:
-    """Fits gates and a classifier to the token vectors of labelled texts, and measures them."""
+    """Fits gates and a classifier to the token vectors of labelled texts, and measures them. The
+    stages of `fit_pooling` are compared like the stages of a lexicon, see `train_lexicon`. `states`
+    replaces `options.states`; all sources of states have an entry for each record of their texts.
+    """
     check_options(options, "text")
     check_share(max_aside)
     states = options.states if states is None else states
@@ -209,7 +212,9 @@ def train_states(
 def _fit_stages(
     parts: dict[str, _Part], num_classes: int, options: TextOptions
 ) -> tuple[list[GatedPooling], list[Json], int]:
-    """Fits a classifier for each density, and chooses one of them on the validation texts."""
+    """Fits a classifier for each density, and chooses the last with a metric on the validation
+    texts at most `allow_points` below the best; with `options.density` simply the last.
+    """
     validation_part = parts["validation"]
     stages, curve = [], []
     for pooling in _fit(parts["train"], num_classes, list_densities(options)):
@@ -290,7 +295,9 @@ def evaluate_states(
     states: Source = None,
     say: Say = lambda line: None,
 ) -> Json:
-    """Evaluates a model of states, which reads token vectors, on labelled texts."""
+    """Evaluates a model of states on labelled texts: `classification_metrics`, "density", "aside",
+    and "states_leak" of `measure_states_leak`, which needs an encoder.
+    """
     numbered = NumberedTable(table)
     if states is None and model.encoder is None:
         model.encode([""])  # raises the error about the missing encoder

@@ -66,7 +66,9 @@ def survey_texts(
     min_class: int = 1,
     **tokens: Any,
 ) -> Json:
-    """Reads labelled texts as a training would, and describes them."""
+    """Reads labelled texts as a training would, and returns a dict for JSON. "problems" are the
+    messages with which a training would stop; after some of them entries are missing.
+    """
     asides = Asides(table.name)
     counts: collections.Counter[tuple[bool, Any]] = collections.Counter()
     features: collections.Counter[str] = collections.Counter()
@@ -140,7 +142,9 @@ def survey_texts(
 def survey_tags(
     table: SentenceTable, *, held_out: float, max_aside: float, max_len: int, lowercase: bool
 ) -> Json:
-    """Reads tagged sentences as a training would, and describes them."""
+    """Reads tagged sentences as a training would, and returns a dict for JSON, with "problems" as
+    in `survey_texts`.
+    """
     numbers = Numbers(lowercase=lowercase)
     with tempfile.TemporaryDirectory(prefix="gatedjax-") as folder:
         corpus = read_tagged(table, Path(folder), "train", numbers, longest=max_len)
@@ -204,6 +208,7 @@ def _aside(asides: Asides) -> Json:
 def _words(corpus: Corpus, max_len: int | None) -> Json:
     """Returns a dict with "total", the number of words, "quantiles", "max_len" and "longer"."""
     lengths = np.sum([np.diff(rows.starts) for rows in corpus.texts], axis=0)
+    # The limit is on each text; the words of both texts of a pair count for the quantiles.
     longest = np.max([np.diff(rows.starts) for rows in corpus.texts], axis=0)
     quantiles = np.quantile(lengths, list(QUANTILES), method="nearest")
     return {

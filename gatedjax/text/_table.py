@@ -45,8 +45,8 @@ class Record:
 class Aside:
     """A line that cannot be used, and the reason."""
 
-    where: str
-    line: int
+    where: str  # the name of the file
+    line: int  # from 1
     reason: str
 
     def __str__(self) -> str:
@@ -114,11 +114,8 @@ class Columns:
 def parse_header(text: str | None) -> tuple[str, ...] | None:
     """Returns the names of columns in a text with commas, such as `--columns label,,text`.
 
-        >>> parse_header("label,,text")
-        ('label', '', 'text')
-
-    Args:
-      text: the names; None returns None.
+    >>> parse_header("label,,text")
+    ('label', '', 'text')
     """
     return None if text is None else tuple(name.strip() for name in text.split(","))
 
@@ -139,15 +136,17 @@ class Form(Protocol):
         """The names of the columns; None if the columns have no names."""
 
     def check(self, columns: Columns) -> None:
-        """Raises ValueError if the columns cannot be read from this source."""
+        """Raises ValueError if the columns cannot be read, by the header or the first rows."""
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Yields all rows, from the first row on: each as `Cells` or, if unusable, as `Aside`."""
+        """Yields each row as `Cells`, with the values of `columns.wanted`, or as an `Aside`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Labelled texts, an iterable of `Record` and `Aside`."""
+    """Labelled texts, an iterable of `Record` and `Aside`. Each pass reads the source again, with a
+    single record in memory.
+    """
 
     form: Form
     columns: Columns
@@ -198,21 +197,20 @@ def _read_any_labels(name: str, value: object) -> Labels:
 
 
 def is_zero_or_one(cells: Iterable[Any]) -> bool:
-    """Returns True if all cells of a row are the number 0 or 1, or a truth value."""
+    """Returns True if all cells are 0, 1 or truth values, as in a row of an array with a column for
+    each label.
+    """
     # The texts "0" and "1" are labels.
     plain = [cell.item() if getattr(cell, "ndim", None) == 0 else cell for cell in cells]
     return all(isinstance(cell, bool | int | float) and cell in (0, 1) for cell in plain)
 
 
 def parse_number(label: Label) -> float:
-    """Returns the number that a label is or, as a text, has in the usual notation.
+    """Returns the number that a label is or, as a text, has in the usual notation. Other texts
+    raise a ValueError, and integers beyond the floats an OverflowError.
 
         >>> parse_number("3.5"), parse_number(" -1e3 ")
         (3.5, -1000.0)
-
-    Raises:
-      ValueError: for another text, such as "high" or "1_0".
-      OverflowError: for an integer that is too large for a float.
     """
     # `float` reads underscores as in the source code of Python, where "1_0" is 10. In data such a
     # text is more likely a name or an error.
@@ -267,24 +265,12 @@ def _text(name: str, value: object) -> str:
 
 
 def read_label(name: str, value: object) -> Label:
-    """Normalises a label. The same rule holds for labels in files, rows, columns, y and classes.
-
-    A text is converted to Unicode's form NFC and spaces around it are removed, so that a label has
-    a single spelling. A text that looks like a number stays a text. Numbers and truth values of
-    NumPy are converted to Python.
+    """Normalises a label, by the same rule in files, rows, columns, y and classes. A text gets
+    Unicode's form NFC without outer spaces, so that a label has a single spelling, and stays a text
+    if it looks like a number. NumPy's numbers and truth values become Python's.
 
         >>> read_label("label", " good "), read_label("label", "1")
         ('good', '1')
-
-    Args:
-      name: name of the column, for messages.
-      value: the value in the source.
-
-    Returns:
-      The label: a text, number or truth value.
-
-    Raises:
-      ValueError: if the value is missing, empty, not finite, or has another type.
     """
     if hasattr(value, "item") and getattr(value, "ndim", None) == 0:  # a number of NumPy
         value = value.item()
@@ -341,12 +327,9 @@ def fault(text: str, encoding: str) -> str | None:
 
 
 def match_names(names: Sequence[str], columns: Columns) -> tuple[str, ...]:
-    """Returns the name in a source of each column that is read: of the texts, then of the label.
-
-    The name is the wanted name itself if the source has it. Otherwise it is the single name of the
-    source that differs from it only in capitals and outer spaces, if there is such a name, else the
-    wanted name. `names` are the columns of the source, and `columns` the columns of the texts and
-    of the label that are to be read.
+    """Returns the name in a source of each column that is read, of the texts, then of the label:
+    the wanted name if the source has it, else its single name that differs only in capitals and
+    outer spaces, else the wanted name.
 
         >>> match_names(("Text", "LABEL"), Columns())
         ('Text', 'LABEL')
@@ -395,7 +378,9 @@ def check_names(
 
 
 def suggest(names: Sequence[str], columns: Columns) -> str:
-    """Returns options of the command line that select the likely columns, or "" if unclear."""
+    """Returns options that select the likely columns, such as "--text review --label stars", or ""
+    if unclear.
+    """
     unused = [name for name in names if name.strip() and name not in columns.wanted]
     assigned: dict[str, str] = {name: name for name in columns.wanted if name in names}
     roles = ("text",) if len(columns.inputs) == 1 else ("premise", "hypothesis")

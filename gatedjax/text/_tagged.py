@@ -29,7 +29,9 @@ def read_tagged(
     classes: Sequence[Label] | None = None,
     max_aside: float = 1.0,
 ) -> Corpus:
-    """Reads tagged sentences in one pass, and writes their numbers to two files."""
+    """Reads tagged sentences in one pass, and writes their numbers to two files. A sentence with
+    more than `longest` words is split into several.
+    """
     words, tags = (Spool(folder / f"{part}-{kind}.ids") for kind in ("words", "tags"))
     table_of_classes = Classes("tag", classes)
     lines = array.array("q")
@@ -82,24 +84,18 @@ def _check_tags(name: str, distinct: int, words: int, *, least: int = 0) -> None
 class Sentences(NamedTuple):
     """Sentences as rows of ids, and rows of tags with the same lengths."""
 
-    words: Sequence[np.ndarray]
-    tags: Sequence[np.ndarray]
+    words: Sequence[np.ndarray]  # for each sentence int [n], ids of its words
+    tags: Sequence[np.ndarray]  # for each sentence int [n], positions of its tags
 
 
 class TagRule:
-    """A baseline that gives each word its most frequent tag in the training sentences.
-
-    A word that does not occur there gets the most frequent tag of all words.
+    """A baseline that gives each word its most frequent tag in the training sentences, and an
+    unseen word the most frequent tag of all words.
 
         >>> sentences = Sentences([np.array([2, 3])], [np.array([1, 0])])
         >>> print(TagRule(sentences, words=4, tags=2).probabilities(np.array([2, 3])))
         [[0. 1.]
          [1. 0.]]
-
-    Args:
-      sentences: the sentences in which tags are counted, as ids of words and positions of tags.
-      words: number of ids of words; an id is less than this.
-      tags: number C of tags.
     """
 
     def __init__(self, sentences: Sentences, words: int, tags: int) -> None:
@@ -157,7 +153,10 @@ class Scorer:
             self._spans += (len(true & ours), len(ours), len(true))
 
     def metrics(self) -> Json:
-        """Computes the metrics of all sentences that were added."""
+        """Returns the metrics of all sentences: `classification_metrics` of words, "sentences",
+        "unknown" (of unknown words), and "spans", which count if both ends are right; None if the
+        tags mark no spans. An I-X that does not continue a span X begins a span, as in conlleval.
+        """
         gold, best, truth, top, squares, is_unknown = map(np.array, self._columns)
         metrics = metrics_of(gold, best, truth, top, squares, self._tags)
         right = (gold == best)[is_unknown > 0]
@@ -173,13 +172,15 @@ class Scorer:
 
 
 def render_score(metrics: Json) -> str:
-    """Formats the word accuracy, and the F1 of spans if the tags mark spans."""
+    """Formats the word accuracy, and the F1 of spans if the tags mark spans, such as "0.9512 (span
+    F1 0.8040)".
+    """
     spans = metrics["spans"]
     return f"{metrics['accuracy']:.4f}" + (f" (span F1 {spans['f1']:.4f})" if spans else "")
 
 
 def rule_metrics(rule: TagRule, sentences: Sentences, tags: Sequence[Label]) -> Json:
-    """Computes the metrics of a tag rule on sentences."""
+    """Computes `Scorer.metrics` of a tag rule on sentences."""
     scorer = Scorer(tags)
     for ids, gold in zip(*sentences, strict=True):
         scorer.add(gold, rule.probabilities(ids), np.zeros(len(ids), bool))
@@ -192,7 +193,9 @@ def model_metrics(
     tags: Sequence[Label],
     unknown: np.ndarray,
 ) -> Json:
-    """Computes the metrics of the predictions of a tagger for sentences."""
+    """Computes `Scorer.metrics` of a tagger from pairs (number of a sentence, probabilities [n,
+    C]). `unknown` is True at the ids of the vocabulary that stand for unknown words.
+    """
     scorer = Scorer(tags)
     for number, probabilities in outputs:
         ids = sentences.words[number]

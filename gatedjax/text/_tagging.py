@@ -53,7 +53,10 @@ class Tagging:
 def tag_sentences(
     model: TrainedModel, sentences: Iterable[str | Sequence[str]]
 ) -> Iterator[Tagging | Failure]:
-    """Predicts the tags of sentences, a chunk at a time."""
+    """Predicts the tags of sentences, a chunk at a time. A sentence beyond `model.max_len` is read
+    in windows that overlap by half; each word gets its tag from the window in which it has the most
+    words around it.
+    """
     for part in chunks(sentences, _CHUNK):
         checked = [_words(sentence) for sentence in part]
         usable = [words for words in checked if not isinstance(words, Failure)]
@@ -108,18 +111,11 @@ def word_probabilities(
 
 
 def windows(length: int, size: int) -> list[tuple[int, int, int, int]]:
-    """Splits a sentence into windows that overlap by half.
+    """Splits a sentence into windows that overlap by half: for each (begin, end, first, last), with
+    the words [begin, end), from which the tags of the words [first, last) are taken.
 
         >>> windows(6, 4)
         [(0, 4, 0, 3), (2, 6, 3, 6)]
-
-    Args:
-      length: number of words in the sentence.
-      size: number of words in a window.
-
-    Returns:
-      For each window a tuple (begin, end, first, last) of positions in the sentence, from 0: the
-      window has the words [begin, end), and the tags of the words [first, last) are taken from it.
     """
     last = max(length - size, 0)
     begins = [*range(0, last, max(size // 2, 1)), last]

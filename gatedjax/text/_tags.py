@@ -47,7 +47,9 @@ class SentenceTable(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Tags:
-    """The sentences of a file, an iterable of `TaggedRecord` and `Aside`."""
+    """The sentences of a file, an iterable of `TaggedRecord` and `Aside`. Each pass reads the file
+    again, with a single sentence in memory.
+    """
 
     file: TextFile
     word: int
@@ -102,7 +104,9 @@ class Tags:
             yield aside or TaggedRecord(first, tuple(words), tuple(tags), self.name)
 
     def _is_comment(self, text: str, first: int) -> bool | None:
-        """Returns True if a line is a comment, None if it may be a comment or a word, else False."""
+        """Returns True for a comment, False for a word, and None if "#" with a possible tag may be
+        both.
+        """
         if self.universal:
             return text.startswith("#")
         if first or "\t" in text or not (text + " ").startswith("# "):
@@ -112,6 +116,7 @@ class Tags:
             return True
         if last in self._tags_by_columns[count] or _SPAN.fullmatch(last):
             return False
+        # Tags rarely have small letters or begin with a digit.
         return True if any(map(str.islower, last)) or last[0].isdigit() else None
 
     def _kind_of(self, fields: list[str]) -> tuple[int, str]:
@@ -122,7 +127,10 @@ class Tags:
 
     @functools.cached_property
     def _tags_by_columns(self) -> dict[int, set[str]]:
-        """A dict from a number of columns to the set of tags in lines with so many columns."""
+        """A dict from a number of columns to the tags in lines with so many, without lines that may
+        be comments. Only a line that begins with "# " before a sentence needs this pass over the
+        file.
+        """
         tags: dict[int, set[str]] = {}
         inside = False
         for _, line in self.file.lines():
@@ -163,7 +171,10 @@ def open_tags(
     encoding: str = "utf-8",
     tagged: bool = True,
 ) -> Tags:
-    """Opens a file with a word in each line and an empty line after each sentence."""
+    """Opens a file with a word in each line and an empty line after each sentence. A comment is in
+    .conllu files a line that begins with "#", in other files a line before a sentence that begins
+    with "# ", unless "#" is a word there with a tag of other lines.
+    """
     file = TextFile(Path(path), encoding)
     file.check()
     universal = inner_name(file.path).lower().endswith(".conllu")
@@ -176,7 +187,7 @@ def open_tags(
 class TagRows:
     """Tagged sentences in memory."""
 
-    rows: Sequence[Iterable[Sequence[str]]]
+    rows: Sequence[Iterable[Sequence[str]]]  # (words, tags) for each sentence
     name: str = "the data"
 
     def __iter__(self) -> Iterator[TaggedRecord | Aside]:
@@ -204,27 +215,13 @@ class TagRows:
 def open_sentences(
     data: object, *, word: int | None = None, tag: int | None = None, encoding: str = "utf-8"
 ) -> SentenceTable:
-    """Opens tagged sentences in a file or in memory.
+    """Opens tagged sentences in a file, or in memory as a list [(words, tags), ...]. Columns count
+    from 0, or negative from the end; the defaults are the first and the last, in .conllu the second
+    and the fourth.
 
         >>> [sentence] = open_sentences([(["in", "Paris"], ["O", "LOC"])])
         >>> sentence.tags
         ('O', 'LOC')
-
-    Args:
-      data: a path, or a list [(words, tags), ...].
-      word: column of the words, from 0; None reads the first column, in .conllu the second.
-      tag: column of the tags, negative from the end; None reads the last column, in .conllu the
-        fourth. `word`, `tag` and `encoding` have no effect for a list.
-      encoding: encoding of the file.
-
-    Returns:
-      An iterable of `TaggedRecord` (the words and the tags of a sentence) and `Aside` (a reason why
-      a sentence cannot be used), which can be read several times.
-
-    Raises:
-      FileNotFoundError: if there is no such file.
-      ValueError: if the file is not a text file.
-      TypeError: if data is neither a path nor a list.
     """
     if isinstance(data, str | os.PathLike):
         return open_tags(os.fspath(data), word=word, tag=tag, encoding=encoding)

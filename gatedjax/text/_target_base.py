@@ -33,25 +33,35 @@ SIDES: tuple[Label, ...] = ("lower", "higher")
 class TargetOptions:
     """The options of a target, see the fields of `TextOptions` with the same names."""
 
-    threshold: Any = None
-    order: Sequence[Label] | None = None
-    min_class: int = 1
-    has_columns: bool = False
+    threshold: Any = None  # a number in (0, 1), a dict from labels to numbers, or None
+    order: Sequence[Label] | None = None  # of the grades, the lowest first; None: by their numbers
+    min_class: int = 1  # texts below which a label is left out
+    has_columns: bool = False  # True if the labels are columns of an array
 
 
 @dataclasses.dataclass(frozen=True)
 class Target(abc.ABC):
-    """The target of a lexicon: classes, labels, numbers or grades, each a subclass."""
+    """The target of a lexicon: classes, labels, numbers or grades, each a subclass.
 
-    classes: tuple[Label, ...]
+    In all methods `targets` of n texts are an array: the positions of classes or grades, int32 [n],
+    from 0; the L labels, bool [n, L], with U more columns for the unknown labels of a source; or
+    the numbers, float64 [n]. `readings` has the probabilities, logits and gates of n texts, and
+    `row` is the position of a text, from 0. For several labels a "label" of a source is a tuple of
+    labels.
+    """
 
-    kind: ClassVar[str]
-    metrics: ClassVar[Mapping[str, str]]
-    is_error: ClassVar[bool] = False
+    classes: tuple[Label, ...]  # in the order of the probabilities; empty for a number
+
+    kind: ClassVar[str]  # the name of the task
+    metrics: ClassVar[Mapping[str, str]]  # name -> title; the first metric chooses the density
+    is_error: ClassVar[bool] = False  # True if smaller values of the first metric are better
 
     @classmethod
     def make_places(cls, model_target: "Target | None") -> Any:
-        """Returns a table that numbers the labels of a source by their first occurrence."""
+        """Returns a table that numbers the labels of a source by their first occurrence: its method
+        `place(label, where, line)` returns the number, and its dict `places` has all numbers.
+        `model_target` has the labels to compare with; None for training texts.
+        """
         return Classes("label", None if model_target is None else model_target.classes)
 
     @classmethod
@@ -59,18 +69,20 @@ class Target(abc.ABC):
     def of_labels(
         cls, labels: Sequence[Any], counts: Sequence[int], options: TargetOptions
     ) -> "Target":
-        """Returns the target of training texts."""
+        """Returns the target of training texts with these different labels and their counts."""
 
     @abc.abstractmethod
     def make_head(self, targets: np.ndarray) -> Head:
-        """Returns the head, the loss and the link function, for training texts with these targets."""
+        """Returns the head, the loss and the link function, for the targets of training texts."""
 
     @abc.abstractmethod
     def encode(self, labels: Sequence[Any]) -> np.ndarray:
-        """Returns the targets of labels as an array with a row for each of the n labels."""
+        """Returns the targets of texts with these labels."""
 
     def find_unknown(self, labels: Sequence[Any]) -> list[Label]:
-        """Returns the labels that the model does not have, in the order of the columns of `encode`."""
+        """Returns the labels that the model does not have, in the order of the columns of `encode`.
+        Only the task of several labels accepts them.
+        """
         return []
 
     def stratify(self, targets: np.ndarray) -> tuple[np.ndarray, tuple[Label, ...]]:
@@ -98,12 +110,16 @@ class Target(abc.ABC):
     def measure(
         self, targets: np.ndarray, readings: Readings, unknown: Sequence[Label] = ()
     ) -> Json:
-        """Returns a dict of the metrics of the predictions for texts."""
+        """Returns a dict of metrics: n, the names in `metrics`, and details. `unknown` has the
+        names of the U unknown labels.
+        """
 
     def choose_temperature(
         self, head: Head, bias: np.ndarray, readings: Readings, targets: np.ndarray
     ) -> tuple[float, float]:
-        """Chooses the number by which the logits are divided, on validation texts."""
+        """Returns the number by which the logits are divided, and the number that validation texts
+        fit. The first is 1 if the second does not reduce the loss by more than the standard error.
+        """
         return choose_head_temperature(head, readings.logits, bias, targets)
 
     def choose_decision(self, readings: Readings, targets: np.ndarray) -> "Target":
@@ -145,7 +161,7 @@ class Target(abc.ABC):
 
     @abc.abstractmethod
     def rank_columns(self, readings: Readings, row: int) -> list[int]:
-        """Returns the positions of the logits that an explanation shows, in its order."""
+        """Returns the positions of the logits that an explanation shows, the predicted first."""
 
     @abc.abstractmethod
     def measure_effect(self, parts: np.ndarray, columns: Sequence[int]) -> float:
@@ -169,7 +185,9 @@ class Target(abc.ABC):
 
 
 class ScoreTarget(Target):
-    """The base class of targets with a single logit: a number, or the score that gives a grade."""
+    """The base class of targets with a single logit: a number, or the score that gives a grade. A
+    larger logit means a larger number or a higher grade.
+    """
 
     is_error: ClassVar[bool] = True
 
@@ -186,7 +204,7 @@ class ScoreTarget(Target):
         return SIDES, np.concatenate([-weights, weights], 1)
 
     def name_groups(self, targets: np.ndarray) -> list[Any]:
-        """Returns for each text a frozenset of "lower", "higher" or both."""
+        """Returns for each text a frozenset of "lower", "higher" or, at the median, both."""
         middle = np.median(targets)
         return [
             frozenset(itertools.compress(SIDES, (value <= middle, value >= middle)))
@@ -204,7 +222,9 @@ def _standard_error(share: float, count: float) -> float:
 
 
 def select_text(readings: Readings, row: int) -> Readings:
-    """Returns the readings with the probabilities and logits of a single text only."""
+    """Returns the readings with the probabilities and logits of a single text; gates and flags
+    still belong to all texts.
+    """
     part = slice(row, row + 1)
     return readings._replace(
         probabilities=readings.probabilities[part], logits=readings.logits[part]
@@ -214,7 +234,9 @@ def select_text(readings: Readings, row: int) -> Readings:
 def predict_class(
     target: Target, readings: Readings, row: int, open_words: list[str], note: str
 ) -> Prediction:
-    """Returns the class or grade that `target` predicts for a text, as a `Prediction`."""
+    """Returns the predicted class or grade of a text, with the most probable class if it is
+    another.
+    """
     probabilities = readings.probabilities[row]
     predicted = int(target.decide(select_text(readings, row))[0])
     best = int(probabilities.argmax())
@@ -236,7 +258,7 @@ def list_shares(target: Target, readings: Readings, row: int, places: Sequence[i
 
 
 def list_probabilities(target: Target, readings: Readings, row: int, places: Sequence[int]) -> str:
-    """Returns the first class with its probability, and then all classes of `places` with theirs."""
+    """Returns the first class with its probability, and `list_shares` of all classes."""
     best = places[0]
     shares = list_shares(target, readings, row, places)
     return f"{target.classes[best]} {readings.probabilities[row, best]:.3f} (of {shares})"

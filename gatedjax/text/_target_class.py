@@ -25,9 +25,11 @@ from gatedjax.text._target_base import (
 
 @dataclasses.dataclass(frozen=True)
 class ClassTarget(Target):
-    """The target of a classifier, a class for each text, constructed from the tuple of the classes."""
+    """The target of a classifier, a class for each text. The most probable class is predicted, or
+    with a threshold the class `positive` if its probability is at least the threshold.
+    """
 
-    positive: int | None = None
+    positive: int | None = None  # a position in two classes; None: no threshold
     threshold: float = 0.5
 
     kind: ClassVar[str] = "text"
@@ -42,7 +44,7 @@ class ClassTarget(Target):
         return target if options.threshold is None else target.with_threshold(options.threshold)
 
     def with_threshold(self, threshold: Any) -> "ClassTarget":
-        """Returns a copy of the target with the threshold of one of two classes."""
+        """Returns a copy with the threshold of one of two classes, such as {"spam": 0.3}."""
         if len(self.classes) != 2:
             raise ValueError(
                 "threshold must be left out unless there are two classes, or several labels for "
@@ -76,7 +78,7 @@ class ClassTarget(Target):
     def choose_temperature(
         self, head: Head, bias: np.ndarray, readings: Readings, targets: np.ndarray
     ) -> tuple[float, float]:
-        """Returns the temperature to use, and the fitted temperature, chosen with smoothed targets."""
+        """Chooses the temperature with smoothed targets."""
         return choose_temperature(readings.probabilities, targets)
 
     def decide(self, readings: Readings) -> np.ndarray:
@@ -119,7 +121,7 @@ class ClassTarget(Target):
         return predict_class(self, readings, row, open_words, note)
 
     def rank_columns(self, readings: Readings, row: int) -> list[int]:
-        """Returns the positions of all classes: the predicted class, then by falling probability."""
+        """Returns the positions of the classes: the predicted, then by falling probability."""
         best = int(self.decide(select_text(readings, row))[0])
         # With a threshold the predicted class may have the smaller probability.
         order = np.argsort(-readings.probabilities[row], kind="stable").tolist()

@@ -32,7 +32,9 @@ def encode_corpus(corpus: Corpus, target: Target) -> np.ndarray:
 
 
 def stratify_corpus(corpus: Corpus, target: Target, targets: np.ndarray) -> Corpus:
-    """Returns the corpus with the stratum of each text in place of its class."""
+    """Returns the corpus with the stratum of each text in place of its class: a class, a grade, the
+    rarest label, or a tenth of the numbers. Texts are split in proportion to the strata.
+    """
     labels, classes = target.stratify(targets)
     return dataclasses.replace(corpus, labels=labels, classes=classes)
 
@@ -64,6 +66,7 @@ def join_strata(strata: Corpus) -> Corpus:
 
 def count_left_out(corpus: Corpus, target: Target) -> dict[Label, int]:
     """Returns the labels that training leaves out, with their numbers of texts."""
+    # The texts of rare classes are not in the corpus.
     if not isinstance(target, LabelTarget):
         return {}
     counts = dict.fromkeys(sorted(target.left_out, key=str), 0)
@@ -75,18 +78,13 @@ def count_left_out(corpus: Corpus, target: Target) -> dict[Label, int]:
 
 
 def note_joined_labels(labels: Iterable[Any]) -> str | None:
-    """Returns a sentence about labels that look like several labels in a cell, or None.
-
-    Such a label is a list as text, as "['a', 'b']", or other labels with ";", "," or "|" between
-    them.
+    """Returns a sentence about labels that look like several labels in a cell, or None: a list as
+    text, as "['a', 'b']", or other labels with ";", "," or "|" between them.
 
         >>> note_joined_labels(["a", "b", "a;b"]).split(":")[0]
         "labels with several labels in a cell ('a;b') count as single labels"
         >>> note_joined_labels(["a", "b", "c;d"]) is None
         True
-
-    Args:
-      labels: the different classes, or the different tuples of labels.
     """
     different = {name for names in labels for name in (names if type(names) is tuple else [names])}
     texts = {name.strip() for name in different if isinstance(name, str)}

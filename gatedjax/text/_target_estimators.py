@@ -152,7 +152,9 @@ class MultiLabelTextClassifier(_TargetModel):
         return super()._train(*tables, **arguments, has_columns=self._column_names is not None)
 
     def _take(self, trained: Any) -> None:
-        """Stores the trained model, its report and its labels in the attributes with "_"."""
+        """Stores the trained model, its report and its labels. With y in columns `classes_` has all
+        columns, and a warning names the columns without a text.
+        """
         names = self._column_names
         if names is not None:
             trained = dataclasses.replace(trained, columns=names)
@@ -375,7 +377,9 @@ class OrdinalTextClassifier(_TargetModel):
 
 
 def _read_label_lists(y: Any) -> tuple[list[list[Any]], tuple[Label, ...] | None]:
-    """Returns the list of the labels of each text."""
+    """Returns the list of the labels of each text, and the names of the columns of an array or a
+    frame, None for a list.
+    """
     names = None
     # Frames and sparse matrices are recognised by their attributes, so that no package is imported.
     if hasattr(y, "columns") and hasattr(y, "to_numpy"):
@@ -429,7 +433,9 @@ def _read_label_lists(y: Any) -> tuple[list[list[Any]], tuple[Label, ...] | None
 
 
 def _check_names(rows: list[list[Any]]) -> None:
-    """Raises ValueError if the lists of labels are the rows of an array of 0 and 1."""
+    """Raises ValueError if the lists of labels are the rows of an array of 0 and 1. In such lists,
+    with each label once, all texts would have the same labels.
+    """
     size = len(rows[0]) if rows else 0
     if size < 1 or not all(len(row) == size and is_zero_or_one(row) for row in rows):
         return

@@ -24,7 +24,9 @@ from gatedjax.text._target_metrics import ordinal_metrics
 
 @dataclasses.dataclass(frozen=True)
 class OrdinalTarget(ScoreTarget):
-    """The target of an ordinal regression, a grade for each text."""
+    """The target of an ordinal regression, a grade for each text. `classes` are the grades, the
+    lowest first.
+    """
 
     kind: ClassVar[str] = ORDINAL
     metrics: ClassVar[Mapping[str, str]] = {
@@ -37,7 +39,7 @@ class OrdinalTarget(ScoreTarget):
     def of_labels(
         cls, labels: Sequence[Any], counts: Sequence[int], options: TargetOptions
     ) -> "OrdinalTarget":
-        """Returns the target with the grades in the order of their numbers, or of `options.order`."""
+        """Returns the target with the grades by their numbers, or as in `options.order`."""
         return cls(_order_grades(labels, options.order))
 
     def make_head(self, targets: np.ndarray) -> OrdinalHead:
@@ -75,7 +77,7 @@ class OrdinalTarget(ScoreTarget):
         return predict_class(self, readings, row, open_words, note)
 
     def render_prediction(self, readings: Readings, row: int) -> str:
-        """Returns a line with the predicted grade, and the probabilities of the first eight grades."""
+        """Returns a line with the predicted grade, and the first eight grades' probabilities."""
         grade = int(self.decide(select_text(readings, row))[0])
         shares = list_shares(self, readings, row, range(min(len(self.classes), MOST_SHOWN)))
         return f"{self.classes[grade]} (of {shares})"
@@ -107,7 +109,7 @@ def _is_grade(label: Label) -> bool:
 
 
 def _order_grades(labels: Sequence[Label], order: Sequence[Label] | None) -> tuple[Label, ...]:
-    """Returns the labels in the order of their numbers, or of the names in `order`, if it is given."""
+    """Returns the labels in the order of their numbers, or of `order` if it is given."""
     if order is None:
         try:
             numbers = [_read_grade(label) for label in labels]

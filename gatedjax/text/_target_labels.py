@@ -28,9 +28,9 @@ from gatedjax.text._target_metrics import choose_thresholds, label_metrics
 class LabelTarget(Target):
     """The target of a model that predicts any number of labels for each text."""
 
-    thresholds: tuple[float, ...] = ()
-    is_fixed: bool = False
-    left_out: frozenset[Label] = frozenset()
+    thresholds: tuple[float, ...] = ()  # the least probability of each predicted label
+    is_fixed: bool = False  # True if the user gave the thresholds
+    left_out: frozenset[Label] = frozenset()  # rare labels, which training ignores
 
     kind: ClassVar[str] = LABELS
     metrics: ClassVar[Mapping[str, str]] = {
@@ -70,7 +70,7 @@ class LabelTarget(Target):
         return target if options.threshold is None else target.with_threshold(options.threshold)
 
     def with_threshold(self, threshold: Any) -> "LabelTarget":
-        """Returns a copy of the target with fixed thresholds."""
+        """Returns a copy with fixed thresholds; labels that a dict lacks keep their thresholds."""
         by_place = find_thresholds(threshold, self.classes)
         thresholds = tuple(by_place.get(i, old) for i, old in enumerate(self.thresholds))
         return dataclasses.replace(self, thresholds=thresholds, is_fixed=True)
@@ -85,13 +85,17 @@ class LabelTarget(Target):
         return LabelHead(len(self.classes))
 
     def find_unknown(self, labels: Sequence[Any]) -> list[Label]:
-        """Returns the labels of texts that the model does not have, by first occurrence."""
+        """Returns the labels of texts that the model does not have, by first occurrence. Labels
+        that training left out are not unknown.
+        """
         expected = self.left_out.union(self.classes)
         different = dict.fromkeys(name for names in labels for name in names)
         return [name for name in different if name not in expected]
 
     def encode(self, labels: Sequence[Any]) -> np.ndarray:
-        """Returns the labels of n texts as a bool [n, L + U], True where a text has a label."""
+        """Returns the labels of n texts as bool [n, L + U]: the labels of the model, then of
+        `find_unknown`. Labels that training left out have no column.
+        """
         names = [*self.classes, *self.find_unknown(labels)]
         place = {name: number for number, name in enumerate(names)}
         targets = np.zeros((len(labels), len(names)), bool)
@@ -100,7 +104,7 @@ class LabelTarget(Target):
         return targets
 
     def stratify(self, targets: np.ndarray) -> tuple[np.ndarray, tuple[Label, ...]]:
-        """Returns the rarest label of each text, so that both parts of the split have each label."""
+        """Returns the rarest label of each text, so that each label is in both parts of a split."""
         # A stratum for each set of labels would be too small, because most sets are rare.
         counts = targets.sum(0)
         rarity = np.where(targets, counts, len(targets) + 1)
@@ -145,6 +149,7 @@ class LabelTarget(Target):
 
     def allow_loss(self, scores: Json, metric: str) -> float:
         """Returns half a point of F1, 0.005, or the standard error of F1 if it is larger."""
+        # The micro F1 counts as a share among (2 TP + FP + FN) / 2 decisions.
         count = scores["decisions"] if metric == "micro_f1" else scores["n"]
         return allow_points(scores[metric], max(count, 1))
 
@@ -230,17 +235,11 @@ class LabelTarget(Target):
 
 
 class LabelSets:
-    """A table that numbers tuples of labels as they come.
+    """A table that numbers tuples of labels as they come; `places` has the number of each.
 
-        >>> sets = LabelSets(None)
-        >>> [sets.place(labels, "a.txt", 1) for labels in (("a", "b"), (), ("b", "a"))]
-        [0, 1, 0]
-
-    Args:
-      labels: the labels of the model, with which the labels are compared; None for training texts.
-
-    Attributes:
-      places: a dict from each tuple of labels to its number.
+    >>> sets = LabelSets(None)
+    >>> [sets.place(labels, "a.txt", 1) for labels in (("a", "b"), (), ("b", "a"))]
+    [0, 1, 0]
     """
 
     def __init__(self, labels: Sequence[Label] | None) -> None:
@@ -250,7 +249,9 @@ class LabelSets:
         self.places: dict[tuple[Label, ...], int] = {}
 
     def place(self, labels: tuple[Label, ...], where: str, line: int) -> int:
-        """Returns the number of a tuple of labels in any order."""
+        """Returns the number of a tuple of labels in any order. A label that only looks like
+        another, such as the text "1" and the number 1, is an error.
+        """
         for label in labels:
             if self._is_complete:
                 self._labels.find(label, where, line)

@@ -61,7 +61,7 @@ class RealTarget(ScoreTarget):
         return np.array(labels, np.float64)
 
     def stratify(self, targets: np.ndarray) -> tuple[np.ndarray, tuple[Label, ...]]:
-        """Returns for each text the tenth of the sorted numbers in which its number is: int32 [n]."""
+        """Returns the tenth of the sorted numbers in which each number is, int32 [n]."""
         # Equal numbers may fill several tenths, which then have the same bound.
         bounds = np.unique(np.quantile(targets, np.arange(1, _RANGES) / _RANGES))
         names, strata = np.unique(np.searchsorted(bounds, targets), return_inverse=True)
@@ -91,7 +91,7 @@ class RealTarget(ScoreTarget):
         return real_metrics(targets, self.decide(readings))
 
     def allow_loss(self, scores: Json, metric: str) -> float:
-        """Returns a hundredth of the RMSE of the best stage, or its standard error if it is larger."""
+        """Returns a hundredth of the RMSE, or its standard error if it is larger."""
         return max(_LEAST_RMSE * scores["rmse"], scores["rmse_error"])
 
     def predict(

@@ -110,16 +110,11 @@ class TargetExplanation:
 
 
 def count_decimals(parts: Sequence[float]) -> int:
-    """Returns the number of decimals of a table of shares.
-
-    It is 3, unless the largest share has less than three digits then, or is larger than 1,000,
-    because shares have the unit of the target.
+    """Returns the number of decimals of a table of shares, which have the unit of the target: 3,
+    unless the largest share then has less than three digits, or is larger than 1,000.
 
         >>> count_decimals([0.5, -2.0]), count_decimals([2e-6]), count_decimals([40_000.0])
         (3, 9, 0)
-
-    Args:
-      parts: the shares of words and pairs.
     """
     largest = max(map(abs, parts), default=0.0)
     if largest == 0 or 0.05 <= largest < 1000:
@@ -128,7 +123,9 @@ def count_decimals(parts: Sequence[float]) -> int:
 
 
 def target_page(explanations: Sequence[TargetExplanation], title: str) -> str:
-    """Makes an HTML page of explanations: a single file without scripts, in light and dark style."""
+    """Makes an HTML page without scripts, in light and dark style. Open words are underlined,
+    closed words are struck through, and texts are escaped.
+    """
     articles = "\n".join(_article(e, number) for number, e in enumerate(explanations, 1))
     page_title = printable(clean(title))
     body = f"""<main>

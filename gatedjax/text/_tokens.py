@@ -40,17 +40,10 @@ _PROBE = "It's 3.5 stars, isn't it? #fun @ann: Caf\u00e9 \u597d\u770b https://ex
 
 
 def split_words(text: str, most: int | None = None) -> tuple[str, ...]:
-    """Splits a text into tokens; invisible characters count as spaces.
+    """Splits a text into at most `most` tokens; invisible characters count as spaces.
 
-        >>> split_words("A dull, lifeless film!")
-        ('A', 'dull', ',', 'lifeless', 'film', '!')
-
-    Args:
-      text: the text.
-      most: largest number of tokens that are returned; None returns all.
-
-    Returns:
-      The tokens; punctuation marks are tokens too.
+    >>> split_words("A dull, lifeless film!")
+    ('A', 'dull', ',', 'lifeless', 'film', '!')
     """
     return Tokenizer().split(text, most)
 
@@ -59,26 +52,17 @@ def split_words(text: str, most: int | None = None) -> tuple[str, ...]:
 class Tokenizer:
     """A rule that splits texts into tokens.
 
-        >>> Tokenizer().split("A dull film!")
-        ('A', 'dull', 'film', '!')
-        >>> Tokenizer("social").split("#dull &amp; flat, isn't it")
-        ('#dull', '&', 'flat', ',', "isn't", 'it')
-
-    Attributes:
-      kind: "words" (words and marks as in the vocabulary of GloVe), "social" (links, names,
-        hashtags and emoji stay whole), "characters", "bpe" (learned pieces of words) or "custom".
-      units: the learned units of scripts without spaces, for words and social; None leaves a run of
-        such characters whole.
-      pieces: the byte-pair encoding, for bpe.
-      function: the function of a custom tokenizer.
-      lowercase: True encodes texts in lower case, for bpe, whose pieces were learned from them.
+    >>> Tokenizer().split("A dull film!")
+    ('A', 'dull', 'film', '!')
+    >>> Tokenizer("social").split("#dull &amp; flat, isn't it")
+    ('#dull', '&', 'flat', ',', "isn't", 'it')
     """
 
-    kind: str = "words"
-    units: Units | None = None
-    pieces: BytePairs | None = None
-    function: Function | None = None
-    lowercase: bool = False
+    kind: str = "words"  # "words" (as in GloVe), "social", "characters", "bpe" or "custom"
+    units: Units | None = None  # of scripts without spaces; None leaves their runs whole
+    pieces: BytePairs | None = None  # for bpe
+    function: Function | None = None  # for custom
+    lowercase: bool = False  # for bpe with pieces of texts in lower case
 
     def split(self, text: str, most: int | None = None) -> tuple[str, ...]:
         """Splits a text into tokens."""
@@ -132,7 +116,9 @@ class Tokenizer:
 
     @classmethod
     def from_json(cls, value: object, function: Function | None = None) -> "Tokenizer":
-        """Returns the tokenizer that `to_json` described."""
+        """Returns the tokenizer that `to_json` described. A function is never imported by its path,
+        because a model folder of a stranger could name any function; the caller passes it.
+        """
         if not isinstance(value, dict | None):
             raise ValueError(f"tokens must be a JSON object, got {value!r:.80}")
         value = value or {"kind": "words"}
@@ -182,18 +168,13 @@ def learn_units(rule: Tokenizer, texts: Iterable[str]) -> Tokenizer:
 
 @dataclasses.dataclass(frozen=True)
 class Splitter:
-    """A tokenizer whose tokens stay the same if some of them are left out.
-
-    With words, social and characters, each token of a text is also the only token of itself, so
-    that `split(" ".join(tokens))` returns the tokens again. A token that is split further when it
-    stands alone is replaced by its parts.
+    """A tokenizer with tokens that stay the same if some of them are left out. With words, social
+    and characters, each token of a text is also the only token of itself, so that the call
+    `split(" ".join(tokens))` returns the tokens again. A token that would be split further in a
+    text by itself is replaced by its parts.
 
         >>> Splitter(Tokenizer("social")).split("It's @ann")
         ["it's", '@ann']
-
-    Attributes:
-      tokenizer: the rule that splits texts.
-      lowercase: True ignores case.
     """
 
     tokenizer: Tokenizer
@@ -218,7 +199,10 @@ class Splitter:
         ]
 
     def split_again(self, tokens: Iterable[str]) -> list[str]:
-        """Joins tokens by spaces, and splits the result again as a new text."""
+        """Joins tokens by spaces, and splits the result again as a new text. Pieces of a byte-pair
+        encoding and tokens of a function are returned as they are, because joined by spaces they
+        are another text.
+        """
         return self.split(" ".join(tokens)) if self.is_repeatable else list(tokens)
 
     @property
@@ -259,6 +243,7 @@ class _Forms(dict[str, str]):
 
     def __init__(self, settle: Callable[[str], list[str]]) -> None:
         super().__init__()
+        # Tokens that none or several replace; the value of the dict for them is the token itself.
         self.parts: dict[str, list[str]] = {}
         self._settle = settle
 

@@ -82,6 +82,7 @@ class _Part:
         starts, owners = split_starts(np.cumsum([0, *lengths]), longest)
         if len(owners) == len(lengths):
             return self
+        # A text of several windows has the weight of several texts in training.
         return _Part((Windows(self.texts[0], starts, owners),), self.labels[owners], owners)
 
     def lengths(self) -> np.ndarray:
@@ -125,7 +126,9 @@ def train_model(
     progress: bool = False,
     max_aside: float = 1.0,
 ) -> TrainedModel:
-    """Trains a classifier or a tagger, or continues an interrupted training."""
+    """Trains a classifier or a tagger. If `folder` has checkpoints of the same run, training
+    continues from them, with the same result bit for bit.
+    """
     check_options(options, kind)
     check_share(max_aside)
     for source in (table, validation, test):
@@ -290,6 +293,7 @@ def _say_long(corpus: Corpus, max_len: int, say: Say) -> None:
 
 
 def _rare(texts: int, tagged: bool) -> int:
+    # Rare words, such as names, predict a class only by chance.
     if tagged or texts <= 5000:
         return 2 if tagged or texts > 1000 else 1
     return 5 if texts <= 20_000 else 10
@@ -372,7 +376,9 @@ def _start(
     train: _Part,
     classes: int,
 ) -> np.ndarray | None:
-    """Returns the initial word vectors [V, D]: those of a file, or random vectors."""
+    """Returns the initial word vectors [V, D]: from a file, or random, with the log-ratios of word
+    and class frequencies in the first columns if the network starts from them.
+    """
     width = getattr(config, "embedding_dim", None) or config.hidden
     if vectors is not None:
         if vectors.shape[1] != width:
@@ -405,7 +411,7 @@ def _fit(
     facts: Mapping[str, object],
     minutes: float | None,
 ) -> FitResult:
-    """Trains the network and returns the result of `fit`, with the trained parameters."""
+    """Trains the network; `minutes` includes the time of earlier parts of the run."""
     clock = folder / "seconds"
     watch = Stopwatch(_read_seconds(clock))
 
@@ -527,7 +533,9 @@ def _leak(model: TrainedModel, part: _Part, edges: Sequence[int]) -> Json | None
 def _probabilities(
     model: TrainedModel, part: _Part, edges: Sequence[int]
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Computes the predictions for n texts."""
+    """Computes the probabilities of texts in their order, and counts and gates of their words in
+    the order of the batches.
+    """
     probabilities = np.zeros((len(part.labels), len(model.classes)), np.float32)
     columns: dict[str, list[np.ndarray]] = {"kept": [], "words": [], "gates": []}
     for numbers, texts, out in _outputs(model, part, edges):
@@ -546,6 +554,7 @@ def _outputs(
     model: TrainedModel, part: _Part, edges: Sequence[int]
 ) -> Iterator[tuple[list[int], list[Ids], dict[str, Any]]]:
     for numbers, shape in group_texts(part.lengths().tolist(), _shapes(edges)):
+        # The output may have filler rows at its end.
         texts = part.ids(numbers)
         yield numbers, texts, model.run(pad_texts(texts, shape))
 
@@ -558,7 +567,9 @@ def _report_tags(
     edges: Sequence[int],
     say: Say,
 ) -> Json:
-    """Returns the report for a tagger: scores on the validation and test sentences by purpose."""
+    """Returns the scores of a tagger by purpose; the baseline reads `numbered`, with the numbers of
+    all words, so that it has no unknown words in training.
+    """
     classes = model.classes
     rule = TagRule(_sentences(numbered["train"]), len(numbers.ids), len(classes))
     report: Json = {"baseline": {"kind": RULE}}

@@ -19,7 +19,11 @@ from gatedjax.text._translator import Translator, translate_texts
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslateOptions:
-    """Translates the lines of standard input with a trained network."""
+    """Translates the lines of standard input with a trained network.
+
+    Only the folder of the network is required. The options of the search default to those of the
+    run.
+    """
 
     folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """Folder that gatedjax export wrote for a run of translation, or its work folder."""
@@ -47,7 +51,10 @@ def run(
     lines: TextIO,
     out: TextIO,
 ) -> int:
-    """Translates the lines of a text as a command; returns its exit status."""
+    """Translates the lines of a text as a command; returns its exit status. `open_model` is called
+    like `open_translator`, and `called` maps words of the library in messages, such as "average
+    must be None", to words for this command.
+    """
     options = parse(kind, args, prog)
     changes = {
         name: value

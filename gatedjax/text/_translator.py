@@ -29,7 +29,7 @@ from gatedjax.training.log import read_json
 @document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SearchConfig:
-    """Options of the beam search for translations, all with defaults and given by keyword."""
+    """Options of the beam search for translations."""
 
     beam_size: int = 4
     """Width of the beam; 1 is greedy search."""
@@ -55,7 +55,9 @@ class SearchConfig:
 # A function of the module, so that it is compiled only once for each network and search.
 @functools.partial(jax.jit, static_argnums=(0, 1), inline=True)
 def _decode(model: SSANTranslator, search: SearchConfig, params: Params, batch: Tree) -> jax.Array:
-    """Returns the ids of the best translation of each of B sentences, int [B, L]."""
+    """Returns the best translation of each sentence, int [B, L]; ids after the stop token have no
+    meaning.
+    """
     return translate(
         model,
         params,
@@ -76,7 +78,7 @@ class Translator:
     search: SearchConfig
 
     def decode(self, params: Params, batch: Tree) -> jax.Array:
-        """Returns the best translation of each of B sentences; a pure function."""
+        """Returns the best translation of each of B sentences, as `_decode`; a pure function."""
         return _decode(self.model, self.search, params, batch)
 
 
@@ -124,7 +126,9 @@ def translate_texts(translator: Translator, texts: Sequence[str]) -> list[str]:
 def open_translator(
     folder: Path, *, bpe: Path | None = None, average: int | None = None
 ) -> Translator:
-    """Opens the translator of a run, or of its export."""
+    """Opens the translator of a run, or of its export. `average` newest checkpoints of a run are
+    averaged; None takes the number in its configuration.
+    """
     run_folder = open_folder(folder, "translation", BYTE_PAIRS)
     if run_folder.is_export and average is not None:
         raise ValueError(

@@ -8,7 +8,9 @@ from gatedjax.training.lock import LOCK, WorkdirBusy, WorkdirLock
 
 
 class WorkFolder:
-    """A context manager that reserves a work folder for a training, from the reading of texts on."""
+    """A context manager that reserves a work folder for a training, from the reading of texts on. A
+    folder that it created is removed if training fails before the first checkpoint.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -42,7 +44,9 @@ class WorkFolder:
         self._leave()
 
     def remove(self) -> str:
-        """Removes the files of the run, and the folder if it is then empty."""
+        """Removes the files of the run, and the folder if it is then empty; returns why it is not,
+        or "".
+        """
         try:
             foreign = remove_run(self.path, (LOCK,))
         except WorkdirBusy as error:  # Another program calls `fit` with the folder.
