@@ -89,16 +89,7 @@ def _run(options: EvaluateOptions) -> None:
 
 
 def _of_texts(model: Any, options: EvaluateOptions) -> Json:
-    """Evaluates a classifier, prints its metrics and returns them.
-
-    Args:
-      model: the trained network or lexicon.
-      options: the options of the command, with the data and the columns.
-
-    Returns:
-      The dict of `evaluate_model`: accuracy, macro F1, calibration, density and, if the model has
-      them, the accuracy in each gate mode and the leak.
-    """
+    """Evaluates a classifier, prints its metrics and returns them."""
     # Imported here, so that `--help` does not wait for JAX.
     from gatedjax.text._evaluation import evaluate_model
     from gatedjax.text._leak import render_leak
@@ -170,15 +161,7 @@ def _say_target(model: Any, metrics: Json) -> None:
 
 
 def _of_tags(model: Any, options: EvaluateOptions) -> Json:
-    """Evaluates a tagger, prints its metrics and returns them.
-
-    Args:
-      model: the trained tagger.
-      options: the options of the command, with the data and the columns.
-
-    Returns:
-      The dict of `evaluate_tags`: the metrics of words, of unknown words and of spans.
-    """
+    """Evaluates a tagger, prints its metrics and returns them."""
     from gatedjax.text._metrics import render_metrics
     from gatedjax.text._tagging import evaluate_tags
     from gatedjax.text._tags import open_sentences
@@ -200,10 +183,7 @@ def _of_tags(model: Any, options: EvaluateOptions) -> Json:
 
 
 def main(args: list[str]) -> int:
-    """Runs the command and returns 0; errors exit with status 2.
-
-    `args` are the words of the command line after the name of the command.
-    """
+    """Runs the command and returns 0; errors exit with status 2."""
     options = parse(EvaluateOptions, args, f"{program()} evaluate")
     with refusals(_ARGUMENTS | RAW_FILES):
         _run(options)

@@ -84,15 +84,7 @@ def _run(options: ExplainOptions) -> None:
 
 
 def _check_texts(texts: Sequence[str], model: Any) -> Sequence[str]:
-    """Returns the texts of the command line, or for - the lines of standard input.
-
-    Args:
-      texts: the texts of the command line.
-      model: the loaded model, which reads a text or a pair of texts at once.
-
-    Raises:
-      ValueError: if a text cannot be used, or if a text of a pair is missing.
-    """
+    """Returns the texts of the command line, or for - the lines of standard input."""
     from gatedjax.text._table import fault
 
     if texts == (STANDARD_INPUT,):
@@ -121,11 +113,7 @@ def _check_texts(texts: Sequence[str], model: Any) -> Sequence[str]:
 
 
 def _list_words(model: Any, options: ExplainOptions) -> None:
-    """Prints the open words of each class of a lexicon, as a table or as JSON.
-
-    Raises:
-      ValueError: if `model` is a network, or `options` has a page for the output.
-    """
+    """Prints the open words of each class of a lexicon, as a table or as JSON."""
     from gatedjax.text._lexicon import LexiconModel
     from gatedjax.text._lexicon_explanation import list_open_words, render_open_words
 
@@ -145,10 +133,7 @@ def _list_words(model: Any, options: ExplainOptions) -> None:
 
 
 def main(args: list[str]) -> int:
-    """Runs the command and returns 0; errors exit with status 2.
-
-    `args` are the words of the command line after the name of the command.
-    """
+    """Runs the command and returns 0; errors exit with status 2."""
     options = parse(ExplainOptions, args, f"{program()} explain", words="texts")
     if options.json and options.html is not None:
         fail("--html or --json must be left out, got both: give one of the two")

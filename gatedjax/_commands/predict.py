@@ -82,11 +82,7 @@ class PredictOptions:
 
 
 def _sentences(options: PredictOptions) -> Iterable[Line]:
-    """Yields (words, "") for each sentence to tag, or (None, reason) if it cannot be used.
-
-    `options` has the file or the texts. The words are a sequence of texts for a file of tagged
-    sentences; else the sentence is a text.
-    """
+    """Yields (words, "") for each sentence to tag, or (None, reason) if it cannot be used."""
     from gatedjax.text._read import Aside, infer_task, open_tags, parse_header
 
     file, header = options.file, parse_header(options.columns)
@@ -100,14 +96,7 @@ def _sentences(options: PredictOptions) -> Iterable[Line]:
 
 
 def _lines(options: PredictOptions, kind: str) -> Iterable[Line]:
-    """Returns (texts, "") for each line to classify, or (None, reason) if it cannot be used.
-
-    The texts are a sequence of one text, or of both texts of a pair.
-
-    Args:
-      options: the options of the command.
-      kind: "text" for lines with a text, "pair" for lines with both texts of a pair.
-    """
+    """Returns (texts, "") for each line to classify, or (None, reason) if it cannot be used."""
     from gatedjax.text._prediction import COLUMNS, check_inputs
     from gatedjax.text._read import Columns, Record, open_table, parse_header
     from gatedjax.text._table import EMPTY, fault
@@ -146,22 +135,13 @@ def _lines(options: PredictOptions, kind: str) -> Iterable[Line]:
 
 
 def _without_dash(options: PredictOptions) -> PredictOptions:
-    """Returns the options without a - for standard input, which is read without TEXT and --file.
-
-    A - among other texts is a text.
-    """
     if options.texts == (STANDARD_INPUT,) or str(options.file) == STANDARD_INPUT:
         return dataclasses.replace(options, texts=None, file=None)
     return options
 
 
 def _abstain(prediction: Any, least: float | None) -> Json:
-    """Returns the line of a prediction, without its label if all probabilities are below `least`.
-
-    `prediction` is a prediction or a `Failure`. If its most probable class has a smaller
-    probability than `least`, "label" becomes None, and "note" has the reason; `least` None never
-    changes the line.
-    """
+    """Returns the line of a prediction, without its label if no probability reaches `least`."""
     line: Json = prediction.to_json()
     if least is None or "label" not in line:
         return line
@@ -261,10 +241,7 @@ def _run(options: PredictOptions) -> int:
 
 
 def main(args: list[str]) -> int:
-    """Runs the command; returns 0, or 1 if no line could be used; errors exit with status 2.
-
-    `args` are the words of the command line after the name of the command.
-    """
+    """Runs the command; returns 0, or 1 if no line could be used; errors exit with status 2."""
     options = parse(PredictOptions, args, f"{program()} predict", words="texts")
     with refusals(_ARGUMENTS):
         return _run(options)

@@ -24,15 +24,7 @@ T = TypeVar("T")
 
 
 def with_groups(kind: type[C]) -> type[C]:
-    """Lets a dataclass take and read the options of its groups by their ungrouped names.
-
-    For a field `gates: Gates` with an option `density`, `Config(density=0.3)` then means
-    `Config(gates=Gates(density=0.3))`. The class is changed in place and returned.
-
-    A group is a field whose type is a dataclass and that has a default. It may be given as a dict,
-    in which options that are left out have their defaults. `dataclasses.replace` refuses such a
-    dict, because it would silently set the other options of the group back to their defaults.
-    """
+    """Lets a dataclass take and read the options of its groups by their ungrouped names."""
     changed: Any = kind  # mypy lets nobody set attributes of a class
     hints, init = get_type_hints(kind), changed.__init__
     changed._groups = {n: hint for n, hint in hints.items() if dataclasses.is_dataclass(hint)}
@@ -61,10 +53,7 @@ def with_groups(kind: type[C]) -> type[C]:
 
 
 def _check_options(kind: Any, options: Mapping[str, Any]) -> None:
-    """Raises TypeError for an unknown option that resembles options of the dataclass `kind`.
-
-    The message lists these options. Python itself refuses all further unknown options.
-    """
+    """Raises TypeError for an unknown option that resembles options of the dataclass `kind`."""
     names = option_names(kind)
     for option in options.keys() - {*names, *groups_of(kind)}:
         similar = [name for name in names if option in name.split("_")]
@@ -77,19 +66,7 @@ def _check_options(kind: Any, options: Mapping[str, Any]) -> None:
 
 
 def _gather(kind: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a dict of the fields of a configuration for options by any of their names.
-
-    An option in a group is moved into the instance of the group, a field that is a dataclass.
-
-    Args:
-      kind: the dataclass of the configuration, with groups.
-      options: values by the name of a field, of a group (an instance or a dict of its options), or
-        of an option in a group.
-
-    Raises:
-      TypeError: for a group of another type, or a dict with some of its options where all fields
-        are given.
-    """
+    """Returns a dict of the fields of a configuration for options by any of their names."""
     values = _without_lists(options)
     # `dataclasses.replace` gives all fields, and does not tell which configuration it copies.
     is_complete = options.keys() >= {field.name for field in dataclasses.fields(kind)}
@@ -117,28 +94,13 @@ def _gather(kind: Any, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_lists(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a copy of the dict `options` with tuples in place of lists, which JSON has."""
     return {name: tuple(v) if isinstance(v, list) else v for name, v in options.items()}
 
 
 def with_changes(
     config: T, changes: Mapping[str, Any], unknown: Callable[[type, str, str], Exception]
 ) -> T:
-    """Returns a copy of a configuration with other values.
-
-    All new values of a dataclass are set together, because some of them must agree for its checks.
-
-    Args:
-      config: a dataclass; its fields may be dataclasses.
-      changes: new values by dotted path. An option of a group may be named without its group, as in
-        records. A dict for a group changes only the options in it. A list becomes a tuple where the
-        present value is a tuple.
-      unknown: returns the error for a path that leads to no field, from the class in which it is
-        looked up, the path from there, and the name that the class does not have.
-
-    Raises:
-      Exception: the result of `unknown`.
-    """
+    """Returns a copy with new values by dotted path; a dict changes only its entries of a group."""
     parts: dict[str, dict[str, Any]] = {}
     values: dict[str, Any] = {}
     kind: Any = type(config)
@@ -158,49 +120,30 @@ def with_changes(
     for name, inner in parts.items():
         values[name] = with_changes(values.get(name, getattr(config, name)), inner, unknown)
     copy: Any = config
+    # All values are set together, because some of them must agree for its checks.
     return dataclasses.replace(copy, **values) if values else config
 
 
 def groups_of(kind: Any) -> dict[str, Any]:
-    """Returns a dict from the name of each group of a dataclass to the class of the group.
-
-    A group is a field of `kind` with a dataclass as its type. A class without `with_groups` has
-    none: {}.
-    """
+    """Returns a dict from the name of each group of a dataclass to the class of the group."""
     return getattr(kind, "_groups", {})
 
 
 def option_names(kind: Any) -> list[str]:
-    """Returns the names of all options of a dataclass, with those of a group in its place.
-
-    A group is a field of `kind` with a dataclass of options as its type. The names of these options
-    have no prefix.
-    """
+    """Returns the names of all options of a dataclass; a group is replaced by its options."""
     groups, fields = groups_of(kind), dataclasses.fields(kind)
     inner = (option_names(groups[f.name]) if f.name in groups else [f.name] for f in fields)
     return [name for names in inner for name in names]
 
 
 def grouped_paths(kind: Any) -> dict[str, str]:
-    """Returns a dict from the name of each option in a group to its path "group.option".
-
-    A group is a field of the dataclass `kind` with a dataclass of options as its type.
-    """
+    """Returns a dict from the name of each option in a group to its path "group.option"."""
     groups = groups_of(kind).items()
     return {option: f"{name}.{option}" for name, group in groups for option in option_names(group)}
 
 
 def grouped_names(kind: Any, prefix: str = "--") -> Iterator[tuple[str, str]]:
-    """Yields pairs of the ungrouped and the grouped name of each option on a command line.
-
-    A group is a field with a dataclass of options as its type. An example is ("--density",
-    "--gates.density"). For each option there is also a pair for the flag that turns it off, such as
-    ("--no-density", "--gates.no-density").
-
-    Args:
-      kind: the dataclass of the options; an option that is a dataclass itself is included.
-      prefix: the first part of the names.
-    """
+    """Yields pairs of the ungrouped and the grouped name of each option on a command line."""
     for name, hint in get_type_hints(kind).items() if dataclasses.is_dataclass(kind) else ():
         yield from grouped_names(hint, f"{prefix}{name}.")
     for path in grouped_paths(kind).values():
@@ -210,14 +153,7 @@ def grouped_names(kind: Any, prefix: str = "--") -> Iterator[tuple[str, str]]:
 
 
 def with_grouped_names(args: Sequence[str], kind: Any) -> list[str]:
-    """Returns a command line with the grouped names of options in place of the ungrouped names.
-
-    For example, "--density=0.3" becomes "--gates.density=0.3" if the option is in a group "gates".
-
-    Args:
-      args: the words of the command line.
-      kind: the dataclass of its options; a group is a field with a dataclass as its type.
-    """
+    """Returns a command line with the grouped names of options in place of the ungrouped names."""
     names = dict(grouped_names(kind))
     parts = (arg.partition("=") for arg in args)
     return ["".join((names.get(n.replace("_", "-"), n), *rest)) for n, *rest in parts]

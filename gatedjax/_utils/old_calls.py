@@ -18,17 +18,7 @@ def accepts_positional(
     index: int,
     is_old: Callable[[Positional, Mapping[str, Any]], bool] = lambda args, options: True,
 ) -> Callable[[Function], Function]:
-    """Returns a decorator: the function accepts a keyword-only argument in its former position.
-
-    Args:
-      name: the name of the keyword-only argument.
-      index: its former position among the positional arguments, from 0.
-      is_old: is_old(args, options) is True if a call with an argument at `index`, and without the
-        keyword `name`, has the old form. It must be False for all valid calls of the new form.
-
-    Returns:
-      A decorator. An old call gives a DeprecationWarning and the result of the new call.
-    """
+    """Returns a decorator: the function accepts a keyword-only argument in its former position."""
 
     def decorate(function: Function) -> Function:
         @functools.wraps(function)
@@ -45,10 +35,7 @@ def accepts_positional(
 
 
 def accepts_old_name(old: str, new: str) -> Callable[[Function], Function]:
-    """Returns a decorator that makes a function accept a keyword argument under its former name.
-
-    A call with the name `old` gives a DeprecationWarning and the result of the call with `new`.
-    """
+    """Returns a decorator that makes a function accept a keyword argument under its former name."""
 
     def decorate(function: Function) -> Function:
         @functools.wraps(function)
@@ -77,7 +64,6 @@ def is_mask(value: object) -> bool:
 
 
 def _warn(function: Callable[..., Any], old_form: str) -> None:
-    """Gives the caller of `function` a DeprecationWarning about the form `old_form` of its call."""
     # Annotations of shapes would make the signature in the message several lines long.
     signature = inspect.signature(function)
     parameters = [p.replace(annotation=p.empty) for p in signature.parameters.values()]

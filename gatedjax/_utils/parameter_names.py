@@ -62,16 +62,7 @@ def current_name(name: str, separator: str = ".") -> str:
 
 
 def former_names(saved: Iterable[str], current: Iterable[str]) -> dict[str, str]:
-    """Returns the saved names that are former names, a dict from present name to saved name.
-
-    A former name is the name of a parameter in an earlier version of the library. A saved name
-    counts only if the network has no array of this name, and has an array of the present name that
-    was not saved. Names of the user's own networks therefore stay.
-
-    Args:
-      saved: the names of the arrays in a file or a checkpoint.
-      current: the names of the arrays of the network.
-    """
+    """Returns the saved names that are former names, a dict from present name to saved name."""
     saved, current = set(saved), set(current)
     renamed = {current_name(name): name for name in saved - current}
     return {new: old for new, old in renamed.items() if new in current - saved}
@@ -80,18 +71,7 @@ def former_names(saved: Iterable[str], current: Iterable[str]) -> dict[str, str]
 def with_current_names(
     arrays: Mapping[str, Value], current: Iterable[str]
 ) -> tuple[dict[str, Value], dict[str, str]]:
-    """Returns `arrays` with present names in place of former names, and the renamed names.
-
-    A former name is the name of a parameter in an earlier version of the library.
-
-    Args:
-      arrays: a dict from saved names to arrays, or to any other values.
-      current: the names of the arrays of the network.
-
-    Returns:
-      A dict from present names to the values; and a dict from the present name to the saved name of
-      each value that was renamed.
-    """
+    """Returns `arrays` with present names in place of former names, and the renamed names."""
     former = former_names(arrays, current)
     present = {old: new for new, old in former.items()}
     return {present.get(name, name): value for name, value in arrays.items()}, former

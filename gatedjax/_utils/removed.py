@@ -11,32 +11,14 @@ Kind = TypeVar("Kind", bound=type)
 
 
 def _internal_names(module: str, *names: str) -> dict[str, str]:
-    """Returns a dict from each removed name to a message that it is now internal to a module.
-
-    Args:
-      module: the module that now has the names, as the message shows it.
-      names: the removed names.
-    """
     return dict.fromkeys(names, f"it is in {module}")
 
 
 def _paper_names(module: str, *names: str) -> dict[str, str]:
-    """Returns a dict from each removed name to a message that only the tables of a paper use it.
-
-    Args:
-      module: the module that now has the names, as the message shows it.
-      names: the removed names.
-    """
     return dict.fromkeys(names, f"only one paper uses it, and it is in {module}")
 
 
 def _returned_classes(module: str, **functions: str) -> dict[str, str]:
-    """Returns a dict from each removed class to a message: users receive and do not create it.
-
-    Args:
-      module: the module of the classes, for annotations.
-      functions: for each class, by name, the function or network that returns it.
-    """
     return {
         name: f"{function} returns it; for annotations it is in {module}"
         for name, function in functions.items()
@@ -178,15 +160,7 @@ _REMOVED_OPTIONS = {"--train.optimizer.lazy-rows": _LAZY_ROWS}
 
 
 def without_removed_fields(kind: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a dict of the fields of a dataclass without removed fields that have their default.
-
-    Args:
-      kind: the name of the dataclass, a key of `REMOVED_FIELDS`, which lists its removed fields.
-      values: the fields by name, perhaps as an earlier version recorded them.
-
-    Raises:
-      ValueError: if a removed field has another value than its default.
-    """
+    """Returns the fields of a dataclass without removed fields that have their default."""
     removed = REMOVED_FIELDS[kind]
     for name, (default, reason) in removed.items():
         if values.get(name, default) != default:
@@ -197,10 +171,7 @@ def without_removed_fields(kind: str, values: Mapping[str, Any]) -> dict[str, An
 
 
 def accepts_removed_fields(kind: Kind) -> Kind:
-    """Makes a dataclass accept removed fields with their defaults, and explain other values.
-
-    The class is changed in place and returned. Other values raise a ValueError with the reason.
-    """
+    """Makes a dataclass accept removed fields with their defaults, and explain other values."""
     init: Any = kind.__init__  # type: ignore[misc]
 
     @functools.wraps(init)
@@ -212,10 +183,7 @@ def accepts_removed_fields(kind: Kind) -> Kind:
 
 
 def explain_removed_option(args: Sequence[str]) -> str | None:
-    """Returns a message if the command line `args` has a removed option; else None.
-
-    The message has the name of the option and the reason why it was removed.
-    """
+    """Returns a message if the command line `args` has a removed option; else None."""
     for arg in args:
         name = arg.partition("=")[0].replace("_", "-")
         if (reason := _REMOVED_OPTIONS.get(name)) is not None:
@@ -224,22 +192,13 @@ def explain_removed_option(args: Sequence[str]) -> str | None:
 
 
 def without_removed_options(args: Sequence[str]) -> list[str]:
-    """Returns a command line without options that switch off a removed flag, such as --no-NAME.
-
-    `args` are the words of the command line.
-    """
+    """Returns a command line without options that switch off a removed flag, such as --no-NAME."""
     off = {".no-".join(name.rsplit(".", 1)) for name in _REMOVED_OPTIONS}
     return [arg for arg in args if arg.replace("_", "-") not in off]
 
 
 def removed_from(package: str) -> Callable[[str], object]:
-    """Returns the `__getattr__` of the package `package`, for its removed and moved public names.
-
-    A removed name raises an ImportError with the reason. A moved name is imported on first use. A
-    former name gives a DeprecationWarning and the object with the present name.
-    A package assigns it outside of type checking, because a type checker would accept any name as
-    an attribute of a module with `__getattr__`.
-    """
+    """Returns the `__getattr__` of a package, for its removed and moved public names."""
 
     def explain(name: str) -> object:
         if (home := MOVED.get(package, {}).get(name)) is not None:

@@ -20,29 +20,7 @@ _GATE = "The gate of a token depends only on its vector."
 
 
 class StatesView(View):
-    """The view of a model of token vectors: the gate of each token, and its share in each class.
-
-    With an encoder the user types a text, which is encoded. Without one the user chooses a text
-    among those of a file of states. The sentences about the closed tokens are those of `explain`:
-    unless training has found that closed tokens have no effect, they state the leak.
-
-    Args:
-      model: the fitted model.
-      states: the tokens and vectors of the texts to choose from; None to type texts.
-
-    Attributes:
-      network: a description of the network.
-      fields: the input field, a dict: "name", its field of `State`; "label"; "empty", the text that
-        is shown in an empty field; and with `states` "options", the texts to choose from. The field
-        then has the number of a text, from 0.
-      title: the title of the page.
-      classes: the names of the classes.
-      layered: True if `layers` returns grids.
-
-    Raises:
-      ValueError: if there is neither an encoder nor a file of states, or the vectors have another
-        width than those of the training.
-    """
+    """The view of a model of token vectors: the gate of each token, and its share in each class."""
 
     layered = False
 
@@ -76,20 +54,14 @@ class StatesView(View):
         return {} if self._states is None else {"text": "0"}
 
     def _item(self, text: str) -> str | EncodedText | None:
-        """Returns the text to explain: `text`, or the text of the file with this number.
-
-        `text` is the field of a `State`. The result is None if the file has no such text.
-        """
         if self._states is None:
             return text
+        # The page sends the number of a text of the file.
         is_number = text.isascii() and text.isdigit() and len(text) < 8
         return self._states[int(text)] if is_number and int(text) < len(self._states) else None
 
     def _explain(self, text: str) -> Explanation | str:
-        """Returns the explanation of a text, or the reason why there is none.
-
-        `text` is the field of a `State`, a text or a number.
-        """
+        """Returns the explanation of a text, or the reason why there is none."""
         item = self._item(text)
         if item is None:
             return "Choose a text of the file."
@@ -99,12 +71,7 @@ class StatesView(View):
             return self._model.explain(item)
 
     def answer(self, state: State) -> Found:
-        """Computes the class of the text of a state, and the shares of its tokens.
-
-        Returns (notes, answer): a list of sentences for the user, and a dict for JSON with the keys
-        of `View.answer`, or None if there is no text. "lines" has the tokens with their
-        gates and their shares in each class.
-        """
+        """Computes the class of the text of a state, and the shares of its tokens."""
         explanation = self._explaining(state.text)
         if isinstance(explanation, str):
             return [explanation], None
@@ -170,6 +137,5 @@ class StatesView(View):
 
 
 def _name_text(number: int, text: EncodedText) -> str:
-    """Returns the name of a text of a file: its number, from 1, and its first tokens."""
     name = f"{number}: {' '.join(text.tokens[:_LONGEST_NAME])}"
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}\u2026"

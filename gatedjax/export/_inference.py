@@ -147,12 +147,6 @@ class Inference:
         return self._call(unflatten(flatten(params)), unflatten(inputs))
 
     def _cast(self, name: str, array: Tree) -> Tree:
-        """Returns the array `name` of a batch in the dtype of the exported program.
-
-        `array` is a NumPy or JAX array, and `name` is its path in the batch, such as "tokens".
-
-        Raises ValueError if the dtypes are of different kinds, such as float and integer.
-        """
         dtype = self._inputs[name].dtype
         # NumPy integers have 64 bits by default; casts to another kind would hide mistakes.
         if array.dtype.kind != np.dtype(dtype).kind:
@@ -201,10 +195,7 @@ def load_inference(data: bytes) -> Inference:
 
 
 def _field_fault(exported: export.Exported) -> str | None:
-    """Returns a message about the fields of an exported program, or None if they are allowed.
-
-    Faults are an unsupported calling convention, several devices, effects, and disabled checks.
-    """
+    """Returns a message about the fields of an exported program, or None if they are allowed."""
     lowest = export.minimum_supported_calling_convention_version
     highest = export.maximum_supported_calling_convention_version
     version = exported.calling_convention_version
@@ -223,25 +214,14 @@ def _field_fault(exported: export.Exported) -> str | None:
 
 
 def as_spec(array: Tree) -> jax.ShapeDtypeStruct:
-    """Returns the shape and dtype of an array, with the dtype in which JAX computes.
-
-    `array` has `shape` and `dtype`. The dtype of the result has 32 bits, float32 for float64,
-    unless JAX is configured for 64 bits.
-    """
+    """Returns the shape of an array and the dtype in which JAX computes with it."""
     # NumPy arrays have 64 bits by default, and JAX computes with 32 unless it is configured
     # otherwise.
     return jax.ShapeDtypeStruct(array.shape, jax.dtypes.canonicalize_dtype(array.dtype))
 
 
 def plain_outputs(output: Output) -> Tree:
-    """Converts the outputs of a model to nested dicts and tuples of arrays.
-
-    `output` is an array, or a dict, tuple, named tuple or dataclass of such outputs. A program that
-    reads the exported function therefore needs no classes of the model.
-
-    Fields of dataclasses and named tuples become entries of dicts; entries that are None are left
-    out.
-    """
+    """Converts dataclasses and named tuples to dicts, so that a reader needs no model classes."""
     if dataclasses.is_dataclass(output) and not isinstance(output, type):
         fields = {field.name: getattr(output, field.name) for field in dataclasses.fields(output)}
     elif isinstance(output, tuple) and hasattr(output, "_asdict"):

@@ -23,12 +23,7 @@ def target_platform() -> str:
 
 
 def exportable(kind: T) -> T:
-    """Registers a named tuple, or a dataclass that is a pytree, for serialization by `jax.export`.
-
-    `kind` is the class. It is returned unchanged, so that the function serves as a decorator. The
-    serialized name is "gatedjax." and the name of the class. A second import of a module keeps the
-    first registration.
-    """
+    """Registers a named tuple, or a dataclass that is a pytree, for `jax.export`; a decorator."""
     name = f"gatedjax.{kind.__name__}"
     try:
         if issubclass(kind, tuple):
@@ -42,6 +37,6 @@ def exportable(kind: T) -> T:
                 deserialize_auxdata=lambda _: (),
             )
     except ValueError as error:
-        if "Duplicate" not in str(error):
+        if "Duplicate" not in str(error):  # as at a second import of a module
             raise
     return kind

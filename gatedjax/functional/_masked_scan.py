@@ -85,11 +85,6 @@ def masked_scan(
     initial, xs, mask, resets, reset_to = rows_like((initial, xs, mask, resets, reset_to), *sharded)
 
     def check(name: str, carry: Carry) -> None:
-        """Raises unless a carry has the structure, the shapes and the dtypes of `initial`.
-
-        `initial` is the carry before the first step, a tree of arrays. Raises ValueError for
-        another shape, and TypeError otherwise; `name` is in the message.
-        """
         _check_like(initial, jax.tree.map(jnp.asarray, carry), name)
 
     begins = restarts(resets, reset_to, initial, mask, shape, reverse, check)
@@ -115,12 +110,7 @@ def masked_scan(
 def _first_real(
     reverse: bool, xs: Tree, mask: Array, initial: Carry, begins: Restarts
 ) -> tuple[Tree, Carry]:
-    """Returns the input and the carry of the first real step of each row, as constants.
-
-    A row without a real step has those of the first row with one. The step is the last one in time
-    if `reverse` is True. The arguments are those of `scan_steps`, and the results are trees of
-    arrays [B, ...].
-    """
+    """Returns the input and the carry of the first real step of each row, as constants."""
     ahead = mask[:, ::-1] if reverse else mask
     place, has_real = jnp.argmax(ahead, axis=1), jnp.any(mask, axis=1)
     place = mask.shape[1] - 1 - place if reverse else place
@@ -150,23 +140,10 @@ def scan_steps(
     reverse: bool = False,
     padding: Carry = None,
 ) -> tuple[Carry, Tree]:
-    """Runs `masked_scan` without checks of its inputs; its outputs at padding are not set to 0.
-
-    step maps (carry [B, ...], x [B, ...]) to (carry, output [B, ...]), initial is a tree of arrays
-    [B, ...], and xs is a tree of arrays [B, T, ...], for B rows of T steps. mask is bool [B, T],
-    True at real steps, or None for all steps; begins has goes_on, bool [B, T], False at the steps
-    that start with a new carry, and that carry; and reverse is True from the last step to the
-    first. padding is the carry at which step runs at padding, None for that of the row. Returns the
-    final carry and the outputs of all steps [B, T, ...].
-    """
+    """Runs `masked_scan` without checks of its inputs; its outputs at padding are not set to 0."""
 
     def body(carry: Carry, inputs: Tree) -> tuple[Carry, Tree]:
-        """Computes a step: (carry, (x, is real, goes on)) -> (carry, output), for all rows.
-
-        x is a tree of arrays [B, ...]. "is real" is bool [B] for B rows, or None for all rows.
-        "goes on" is bool [B], False in rows that start with a new carry, or None if no row does.
-        `inputs` has the three of them for the step.
-        """
+        """Computes a step: (carry, (x, is real, goes on)) -> (carry, output), for all rows."""
         x, real, goes_on = inputs
         if goes_on is not None:
             carry = _select_rows(goes_on, carry, begins.carry)
@@ -188,18 +165,11 @@ def scan_steps(
 
 
 def _select_rows(rows: Array, new: Carry, old: Carry) -> Carry:
-    """Returns the carry `new` in the rows where `rows` [B] is True, and `old` in the other rows.
-
-    new and old are trees of arrays [B, ...] with equal structure, for B rows.
-    """
     return jax.tree.map(lambda n, o: jnp.where(spread(rows, n), n, o), new, old)
 
 
 def _leading(xs: Tree) -> tuple[int, int]:
-    """Returns (B, T) for `xs`, a tree of arrays [B, T, ...].
-
-    Raises ValueError if the tree is empty or its arrays differ in B or T.
-    """
+    """Returns (B, T) for `xs`, a tree of arrays [B, T, ...]."""
     leaves = jax.tree.leaves(xs)
     if not leaves:
         raise ValueError(f"xs must have at least one array [B, T, ...], got {xs!r}")
@@ -212,11 +182,7 @@ def _leading(xs: Tree) -> tuple[int, int]:
 
 
 def _check_like(expected: Carry, carry: Carry, name: str) -> None:
-    """Raises unless a carry has the structure, the shapes and the dtypes of `expected`.
-
-    Raises ValueError for another shape, and TypeError otherwise. The message contains `name`, the
-    name of the carry.
-    """
+    """Raises unless a carry has the structure, the shapes and the dtypes of `expected`."""
     structure: Any = jax.tree.structure(expected)
     if (got := jax.tree.structure(carry)) != structure:
         raise TypeError(f"{name} must have the structure {structure}, got {got}")

@@ -74,61 +74,38 @@ def gumbel_noise(key: Key[Array, ""], shape: tuple[int, ...]) -> Float[Array, ".
 
 @jax.custom_jvp
 def _straight_through(hard: Array, soft: Array) -> Array:
-    """Returns `hard` with the derivative of `soft`, an array of the same shape.
-
-    The values are exact, whereas `hard + soft - soft` would round.
-    """
     del soft
+    # The value is exact, whereas hard + soft - soft would round.
     return hard
 
 
 @_straight_through.defjvp
 def _straight_through_jvp(primals, tangents):
-    """Returns (hard, tangent of soft), as `jax.custom_jvp` wants them.
-
-    `primals` are (hard, soft), gates of one shape, and `tangents` their tangents.
-    """
     return _straight_through(*primals), tangents[1]
 
 
 def binarize(perturbed: Array) -> Array:
-    """Returns the hard gates [x > 0] as 0.0 and 1.0 without a gradient; NaN stays NaN.
-
-    x = perturbed has any shape, such as the logits plus noise. All hard gates of this library come
-    from here, so that a network that diverged is noticed.
-    """
+    """Returns the hard gates [x > 0] as 0.0 and 1.0 without a gradient; NaN stays NaN."""
     perturbed = lax.stop_gradient(perturbed)
+    # All hard gates come from here, so that a network that diverged is noticed.
     return jnp.where(jnp.isnan(perturbed), perturbed, (perturbed > 0).astype(perturbed.dtype))
 
 
 def divide_by_temperature(perturbed: Array, temperature: Any) -> Array:
-    """Returns x / tau, for x = perturbed of any shape and a temperature tau.
-
-    The derivative with respect to tau is 0 where x is infinite. Log-odds are infinite at padding,
-    for example.
-    """
+    """Returns x / tau, with a derivative of 0 by tau where x is infinite."""
     return _divide(*promote(perturbed, temperature))
 
 
 @jax.custom_jvp
 def _divide(perturbed: Array, temperature: Array) -> Array:
-    """Returns perturbed / temperature; both have the same dtype.
-
-    perturbed has any shape, and temperature is a scalar. The derivative is custom, because a
-    compiled `where` changed the last bit.
-    """
+    # The derivative is custom, because a compiled `where` changed the last bit.
     return perturbed / temperature
 
 
 @_divide.defjvp
 def _divide_jvp(primals, tangents):
-    """Returns (quotient, its tangent), as `jax.custom_jvp` wants them.
-
-    `primals` are (perturbed, temperature), an array of any shape and its divisor, and `tangents`
-    their tangents.
-    """
     perturbed, temperature = primals
-    # -perturbed / tau^2 would be infinite there, and NaN after the product with a cotangent of 0.
+    # -x / tau^2 would be infinite at padding, and NaN after the product with a cotangent of 0.
     finite = jnp.where(jnp.isinf(perturbed), 0, perturbed)
     change = jax.jvp(jnp.divide, (finite, temperature), tangents)[1]
     return _divide(perturbed, temperature), change
@@ -137,14 +114,7 @@ def _divide_jvp(primals, tangents):
 def relax_or_limit(
     relax: Callable[[Array], Array], perturbed: Array, temperature: Any, limit: Array
 ) -> Array:
-    """Returns relax(perturbed / tau), or `limit` for a traced tau of 0 or less.
-
-    perturbed are logits plus noise, and limit is the hard draw that relax approaches as tau -> 0.
-
-    perturbed and limit have the same shape, and `relax` acts on each element; tau = temperature is
-    a number or a traced scalar. The limit has gradients of 0. The caller checks a tau that is known
-    while tracing.
-    """
+    """Returns relax(perturbed / tau), or `limit` for a traced tau of 0 or less."""
     if not is_traced(temperature):
         return relax(divide_by_temperature(perturbed, temperature))
     cold = temperature < _COLD

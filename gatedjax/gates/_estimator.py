@@ -19,12 +19,7 @@ Values: TypeAlias = Float[Array, " k"]
 
 
 def draw_gates(logits: Float[Array, " n"], noise: Float[Array, "*k n"]) -> Float[Array, "*k n"]:
-    """Draws hard gates b = [a + L > 0], like `functional.sample_gates`.
-
-    a are the logits [n] and L is logistic noise [n], or [k, n] for k draws. Returns gates of 0 and
-    1 with the shape of the noise and the dtype of the logits. The gate is NaN where the logit or
-    the noise is NaN.
-    """
+    """Draws hard gates b = [a + L > 0], like `functional.sample_gates`."""
     perturbed = jnp.add(*promote(jnp.broadcast_to(logits, noise.shape), noise))
     return binarize(perturbed).astype(logits.dtype)
 
@@ -216,11 +211,7 @@ _MEMBERS = ("unbiased", "needs_gradient", "rows", "evaluations", "surrogate")
 
 
 def check_estimator(estimator: object) -> None:
-    """Raises ValueError unless `estimator` is an object with the members of `Estimator`.
-
-    They are `unbiased`, `needs_gradient`, `rows`, `evaluations` and `surrogate`. A class in place
-    of an instance also raises.
-    """
+    """Raises ValueError unless `estimator` is an object with the members of `Estimator`."""
     if isinstance(estimator, type):
         name = estimator.__name__
         raise ValueError(f"estimator must be an instance, got the class {name}: write {name}()")

@@ -47,43 +47,20 @@ class EmptyLexicon(ValueError):
 
 
 class _Corpus(NamedTuple):
-    """The training texts: V different words by falling frequency, and their character n-grams.
-
-    Attributes:
-      types: the V words.
-      ids: int64 [T], the position in `types` of each of the T words of all texts.
-      rows: int64 [T], the index of the text of each word, sorted.
-      num_texts: the number of texts.
-      counts: int64 [V], how often each word occurs.
-      ngrams: the n-grams that at least two different words have.
-      spelling: the n-grams of each word, as positions in `ngrams`.
-    """
+    """The training texts: V different words by falling frequency, and their character n-grams."""
 
     types: list[str]
-    ids: np.ndarray
-    rows: np.ndarray
+    ids: np.ndarray  # int64 [T], the position of each word in `types`
+    rows: np.ndarray  # int64 [T], the text of each word, sorted
     num_texts: int
-    counts: np.ndarray
-    ngrams: list[str]
-    spelling: Spelling
+    counts: np.ndarray  # int64 [V]
+    ngrams: list[str]  # n-grams that at least two different words have
+    spelling: Spelling  # the positions in `ngrams`
 
 
 class _Stage(NamedTuple):
-    """The fitted weights of a stage, in which some of the V words are open.
-
-    The F columns are the open features: words, then pairs, then n-grams. K is the number of
-    classes, but 1 for two classes.
-
-    Attributes:
-      word_types: int [D], the positions in `_Corpus.types` of the open words that are features,
-        sorted.
-      pairs: int64 [P], the sorted keys a * V + b of the pairs of open neighbours (a, b).
-      ngrams: int [G], the positions in `_Corpus.ngrams` of the n-grams of open words.
-      scale: float64 [F], the weight r of each feature (see `compute_scale`).
-      weights: float32 [F, K], the coefficients W of the logistic regression.
-      bias: float32 [B], its biases b; for classes B is K.
-      logits: float64 [n, C], the logits of the n training texts for C classes.
-      factors: float64 [n], the factor 1 / |f| of the features f of each text.
+    """The fitted weights of a stage, in which some of the V words are open. The F columns are
+    words, then pairs, then n-grams; K is the number of classes, but 1 for two classes.
     """
 
     word_types: np.ndarray
@@ -174,11 +151,6 @@ def fit_lexicon(
 def _check_arguments(
     texts: Sequence[Sequence[str]], labels: np.ndarray, head: Head, densities: Sequence[float]
 ) -> None:
-    """Raises ValueError for arguments of `fit_lexicon` that do not fit.
-
-    `texts` has the words of each text, `labels` are their targets, which `head` checks, and
-    `densities` are shares of open words.
-    """
     if len(texts) != len(labels) or not len(texts):
         raise ValueError(
             f"texts and labels must have the same length of at least 1, got {len(texts)} and "
@@ -193,14 +165,10 @@ def _check_arguments(
 
 
 def scale_weights(weights: np.ndarray, num_texts: int) -> np.ndarray:
-    """Returns the weights of texts as float64 [n], divided by their mean, so that their mean is 1.
+    """Returns the weights of n texts as float64, divided by their mean.
 
-        >>> print(scale_weights(np.array([1, 3]), 2))
-        [0.5 1.5]
-
-    Args:
-      weights: [n], finite numbers of at least 0, and some above 0.
-      num_texts: the number n of texts.
+    >>> print(scale_weights(np.array([1, 3]), 2))
+    [0.5 1.5]
     """
     weights = np.asarray(weights, np.float64)
     if weights.shape != (num_texts,):
@@ -214,10 +182,7 @@ def scale_weights(weights: np.ndarray, num_texts: int) -> np.ndarray:
 
 
 def _count_words(texts: Sequence[Sequence[str]]) -> _Corpus:
-    """Returns the training texts as a `_Corpus`: the words by falling frequency, and their n-grams.
-
-    `texts` has the words of each text.
-    """
+    """Numbers the words by falling frequency, and finds their n-grams."""
     words = number_words(texts)
     counts = np.bincount(words.ids, minlength=len(words.types))
     # The most frequent words come first; equals stay in the order in which they first occur.
@@ -248,19 +213,7 @@ def _fit_stage(
     before: _Stage | None,
     sample_weight: np.ndarray | None,
 ) -> _Stage:
-    """Fits the weights of the features of the open words with the loss of the head.
-
-    Args:
-      corpus: the n training texts.
-      labels: the targets of the texts, such as int [n], the class of each text.
-      head: the loss and the prediction of the targets.
-      open_types: bool [V], True at the open words of `corpus.types`.
-      before: the stage before, whose weights are the start of the solver; None starts from 0.
-      sample_weight: [n], the weight of each text in the loss; None gives all texts the same weight.
-
-    Returns:
-      The weights, and the logits of the training texts under them.
-    """
+    """Fits the head to the features of the open words; the solver starts from the stage before."""
     from scipy.sparse import csr_matrix
 
     is_open = open_types[corpus.ids]
@@ -321,13 +274,8 @@ def _fit_stage(
 
 
 def _renumber(corpus: _Corpus, open_types: np.ndarray, ngrams: np.ndarray, first: int) -> Spelling:
-    """Returns the n-grams of the V words of a corpus as columns of the features of a stage.
-
-    The result is the `Spelling` of the words of `corpus`, in which closed words have no n-gram.
-    `open_types` is bool [V], True at open words. `ngrams` are the positions in `corpus.ngrams` of
-    the n-grams of the stage; they get the columns first, first + 1, ...
-    """
     column_of = np.full(len(corpus.ngrams), -1)
+    # Closed words have no n-gram, and the n-grams of the stage get the columns from `first` on.
     column_of[ngrams] = first + np.arange(len(ngrams))
     sizes = np.diff(corpus.spelling.starts)
     columns = column_of[corpus.spelling.columns[np.repeat(open_types, sizes)]]
@@ -338,11 +286,8 @@ def _renumber(corpus: _Corpus, open_types: np.ndarray, ngrams: np.ndarray, first
 def _warm_start(
     before: _Stage, word_types: np.ndarray, pairs: np.ndarray, ngrams: np.ndarray, scale: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the start (W, bias) of the solver, float64 [F, K] and [B], from the stage before.
-
-    `word_types`, `pairs` and `ngrams` are the features of this stage, as in `_Stage`, and `scale`
-    [F] is the weight r of each. The start has the products r W of the stage before, and 0 for new
-    features.
+    """Returns the start (W, bias) of the solver, with the products r W of the stage before, and 0
+    for new features.
     """
     old = before.weights * before.scale[:, None]
     parts, first = [], 0
@@ -365,19 +310,7 @@ def _compute_mean_gains(
     stage: _Stage,
     sample_weight: np.ndarray | None,
 ) -> np.ndarray:
-    """Returns the mean gain of each open word, and -inf for closed words: float64 [V].
-
-    The mean gain is the sum of the gains divided by the number of occurrences + 1 (see
-    `fit_lexicon`).
-
-    Args:
-      corpus: the n training texts.
-      labels: the targets of the texts, such as int [n], the class of each text.
-      head: the loss and the prediction of the targets.
-      open_types: bool [V], True at the words that are open now.
-      stage: the weights of the present stage.
-      sample_weight: [n], the weight of each text in the sums; None gives all texts the same weight.
-    """
+    """Returns sum of gains / (occurrences + 1) of each open word, -inf for closed words: [V]."""
     is_open = open_types[corpus.ids]
     ids, rows = corpus.ids[is_open], corpus.rows[is_open]
     weights = head.centre(stage.weights * stage.scale[:, None])
@@ -389,7 +322,6 @@ def _compute_mean_gains(
     sums = np.zeros(len(corpus.types))
 
     def compute_losses(logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """Returns the loss of each text, [n], from logits [n, C] and the targets of the texts."""
         return head.compute_losses(logits, stage.bias, targets)
 
     # The shares [T, C] of all words at once may need more memory than the texts.
@@ -420,14 +352,8 @@ def _make_lexicon(
     stage: _Stage,
     density: float,
 ) -> Lexicon:
-    """Makes the `Lexicon` of a stage, with the threshold for unknown words.
-
-    A word that training has not seen is open if the strength of its spelling (see `Lexicon`) is
-    above the threshold. About the share `density` of the rare training words is above it.
-
-    `corpus` has the training texts, `stage` the fitted weights, `head` the prediction, and `prior`
-    that of a text that is not read. `open_types` is bool [V], True at the open words of
-    `corpus.types`. `density` is the share of the words that the stage was asked to open.
+    """Makes the `Lexicon` of a stage. An unknown word is open if its strength is above the
+    threshold, as about the share `density` of the rare training words are.
     """
     scale, weights, num_words = stage.scale, stage.weights, len(stage.word_types)
     column_of = np.full(len(corpus.ngrams), -1)

@@ -490,7 +490,6 @@ class RealHead(Head):
 
     @staticmethod
     def _check_finite(targets: np.ndarray) -> None:
-        """Raises ValueError unless `targets` are finite floating-point numbers [n], n > 0."""
         is_real = targets.ndim == 1 and np.issubdtype(targets.dtype, np.floating)
         if not is_real or not len(targets) or not np.isfinite(targets).all():
             raise ValueError(f"targets must be finite numbers [n], got {targets[:5]}")
@@ -519,10 +518,6 @@ class RealHead(Head):
             raise ValueError(f"prior must be finite, got {prior}")
 
     def _standardise(self, values: np.ndarray) -> np.ndarray:
-        """Returns (values - m) / u, an array of the same shape as `values`.
-
-        m is the mean and u the standard deviation of the training targets.
-        """
         return (values - self.centre_of_targets) / self.unit
 
     def compute_slopes(
@@ -777,10 +772,7 @@ def head_from_json(value: dict[str, Any]) -> Head:
 
 
 def compute_sigmoid(values: np.ndarray) -> np.ndarray:
-    """Computes 1 / (1 + exp(-x)) without overflow; infinite values are allowed.
-
-    `values` is an array x of any shape.
-    """
+    """Computes 1 / (1 + exp(-x)) without overflow; infinite values are allowed."""
     return np.asarray(1 / (1 + np.exp(-np.clip(values, -_LARGEST, _LARGEST))))
 
 
@@ -790,13 +782,11 @@ def _take_log(values: np.ndarray) -> np.ndarray:
 
 
 def _check_count(name: str, count: object, least: int) -> None:
-    """Raises ValueError unless `count` is an int of at least `least`; `name` is its name."""
     if not isinstance(count, int) or isinstance(count, bool) or count < least:
         raise ValueError(f"{name} must be at least {least}, got {count}")
 
 
 def _check_integers(targets: np.ndarray, count: int) -> None:
-    """Raises ValueError unless `targets` are integers [n] in [0, count)."""
     is_integer = np.issubdtype(targets.dtype, np.integer) and targets.ndim == 1
     if not is_integer or (len(targets) and not 0 <= targets.min() <= targets.max() < count):
         raise ValueError(f"labels must be integers in [0, {count}), got {targets[:5]}")

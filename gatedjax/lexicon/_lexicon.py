@@ -102,16 +102,7 @@ class Shares(NamedTuple):
 
 
 class _Prepared(NamedTuple):
-    """Texts as numbers: T words of V types, and their gates.
-
-    Attributes:
-      ids: int64 [T], the type of each word, in 0 .. V - 1.
-      rows: int64 [T], the index of the text of each word, sorted.
-      is_open: bool [T], True at the words that are read.
-      is_known: bool [T], True at the words of the training texts.
-      is_prior: bool [n], True for the texts of which no known word is read.
-      types: the V types.
-    """
+    """Texts as numbers: T words of V types, and their gates."""
 
     ids: np.ndarray
     rows: np.ndarray
@@ -122,13 +113,7 @@ class _Prepared(NamedTuple):
 
 
 class _Types(NamedTuple):
-    """V different words that a lexicon has read.
-
-    Attributes:
-      numbers: int64 [V], the number of each in `Lexicon.words`, or -1.
-      is_open: bool [V], their gates.
-      spelling: the columns of the n-grams of each.
-    """
+    """V different words that a lexicon has read."""
 
     numbers: np.ndarray
     is_open: np.ndarray
@@ -136,13 +121,7 @@ class _Types(NamedTuple):
 
 
 class _Seen:
-    """The words that a lexicon has read so far, so that each word is looked up once.
-
-    Attributes:
-      numbers: word -> its number, in the order of the first occurrences.
-      types: the words with these numbers.
-      lock: is held while words are added, because a server reads texts in several threads.
-    """
+    """The words that a lexicon has read so far, so that each word is looked up once."""
 
     def __init__(self) -> None:
         self.numbers = Numbers()
@@ -165,7 +144,6 @@ class _Seen:
         )
 
     def add(self, new: _Types) -> None:
-        """Adds words behind those that are there."""
         n, size = self._count, int(self._starts[self._count])
         self._word_numbers = _write(self._word_numbers, n, new.numbers)
         self._is_open = _write(self._is_open, n, new.is_open)
@@ -175,7 +153,6 @@ class _Seen:
 
 
 def _write(array: np.ndarray, start: int, values: np.ndarray) -> np.ndarray:
-    """Returns `array` with `values` from the position `start`, copied to twice the size if full."""
     end = start + len(values)
     if end > len(array):
         larger = np.zeros(2 * end, array.dtype)
@@ -281,24 +258,20 @@ class Lexicon:
 
     @functools.cached_property
     def _number_of(self) -> dict[str, int]:
-        """Word -> its position in the field `words`."""
         return {word: number for number, word in enumerate(self.words)}
 
     @functools.cached_property
     def _column_of(self) -> dict[str, int]:
-        """Character n-gram -> its column in the matrix of features [texts, F]."""
         first = len(self.counts) + len(self.pairs)
         return {ngram: first + number for number, ngram in enumerate(self.ngrams)}
 
     @functools.cached_property
     def _ngram_keys(self) -> tuple[NgramKeys, np.ndarray]:
-        """The keys of the n-grams, and the column of each key in the matrix of features."""
         keys = NgramKeys(list(self._column_of))
         return keys, np.fromiter(self._column_of.values(), np.int64)[keys.order]
 
     @functools.cached_property
     def _columns(self) -> Columns:
-        """The columns of the stored words and pairs in the matrix of features."""
         width = max(len(self.words), 1)
         of_word = np.full(len(self.words), -1)
         of_word[: len(self.counts)] = np.arange(len(self.counts))
@@ -307,30 +280,19 @@ class Lexicon:
 
     @functools.cached_property
     def _scale(self) -> np.ndarray:
-        """The field `scale` as float64 [F]: the weight r by which each feature is multiplied."""
         return self.scale.astype(np.float64)
 
     @functools.cached_property
     def _weights(self) -> np.ndarray:
-        """The field `weights`, transposed, as float64 [K, F]: K coefficients of each of F features.
-
-        K is the number of scores of a text.
-        """
         # A row for each class, because sums over features are taken class by class.
         return np.ascontiguousarray(self.weights.T.astype(np.float64))
 
     @functools.cached_property
     def _spelling_weights(self) -> np.ndarray:
-        """The products [F, C] of the weights r and the coefficients of the F features.
-
-        A feature adds this number times 1 + log count to each of the C logits, before the division
-        by |f| and the temperature. For classes their mean over the classes is subtracted.
-        """
         return self.head.centre(self._scale[:, None] * self._weights.T)
 
     @functools.cached_property
     def _seen(self) -> _Seen:
-        """The words of the texts so far, emptied when they are more than 200,000."""
         return _Seen()
 
     def read(self, texts: Sequence[Sequence[str]]) -> Readings:
@@ -470,15 +432,7 @@ class Lexicon:
         return drop_columns(np.where(places >= 0, np.append(columns, -1)[places], -1), sizes)
 
     def _number(self, texts: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray, _Types]:
-        """Returns the numbers of the words of texts, the text of each word, and the types.
-
-        Args:
-          texts: the words of each text.
-
-        Returns:
-          int64 [T], the types of all words, as positions in the types so far; int64 [T], the index
-          of the text of each word; and all types so far.
-        """
+        """Returns the numbers of the words, int64 [T], the text of each, and all types so far."""
         seen = self._seen
         # A server reads texts without end, so that the memory of words must not grow with them.
         # Another thread may still use the old memory, so that it is replaced and not cleared.
@@ -498,10 +452,7 @@ class Lexicon:
             return ids, rows, seen.types
 
     def _prepare(self, texts: Sequence[Sequence[str]]) -> _Prepared:
-        """Returns texts as numbers, for `_score`: words, gates, features of open words.
-
-        `texts` has the words of each text. A text without an open word that is known is not read.
-        """
+        """Numbers texts; in a text of which no known word is open, no word is read."""
         ids, rows, types = self._number(texts)
         is_open, is_known = types.is_open[ids], (types.numbers >= 0)[ids]
         is_prior = np.bincount(rows, is_open & is_known, len(texts)) == 0
@@ -510,25 +461,13 @@ class Lexicon:
     def _weigh(
         self, ids: np.ndarray, rows: np.ndarray, num_texts: int, types: _Types
     ) -> tuple[Cells, np.ndarray]:
-        """Returns the features of the open words of texts, and the value of each, float64 [N].
-
-        Args:
-          ids: int64 [T], the types of the open words.
-          rows: int64 [T], the text of each, sorted.
-          num_texts: the number of texts.
-          types: the types.
-        """
         cells = count_features(
             ids, rows, self._columns, types.numbers, types.spelling, len(self.scale)
         )
         return cells, weigh_cells(cells, self._scale, num_texts)[0]
 
     def _score(self, prepared: _Prepared) -> np.ndarray:
-        """Computes the scores W f / |f| of the n texts of `prepared`, float64 [n, K].
-
-        W are the coefficients of the features, and f the features of a text. K is the number of
-        classes, but 1 for two classes.
-        """
+        """Computes the scores W f / |f| of texts, float64 [n, K]; K is 1 for two classes."""
         scores = np.zeros((len(prepared.is_prior), len(self._weights)))
         ids, rows = prepared.ids[prepared.is_open], prepared.rows[prepared.is_open]
         for begin, end in itertools.pairwise(split_rows(rows, PART)):
@@ -557,12 +496,7 @@ def _split_texts(values: np.ndarray, texts: Sequence[Sequence[str]]) -> list[np.
 
 
 def sum_spellings(spelling: Spelling, weights: np.ndarray) -> np.ndarray:
-    """Returns the sum of the weights of the n-grams of each word: [words, C].
-
-    Args:
-      spelling: the columns of the n-grams of each word.
-      weights: [F, C], the weights of the columns.
-    """
+    """Returns the sum of the weights [F, C] of the n-grams of each word: [words, C]."""
     sizes = np.diff(spelling.starts)
     word = np.repeat(np.arange(len(sizes)), sizes)
     sums = [np.bincount(word, column[spelling.columns], len(sizes)) for column in weights.T]
@@ -571,12 +505,7 @@ def sum_spellings(spelling: Spelling, weights: np.ndarray) -> np.ndarray:
 
 
 def measure_strengths(spelling: Spelling, weights: np.ndarray) -> np.ndarray:
-    """Computes the strength max_c |sum_i w_ic| of each word: [words].
-
-    The sum is over the n-grams i of the word, w are their weights, and c is a class.
-
-    Args:
-      spelling: the columns of the n-grams of each word.
-      weights: [F, C], the centred weights of the columns.
+    """Computes the strength max_c |sum_i w_ic| of each word with n-grams i: [words]. The weights w,
+    [F, C], are centred over the classes.
     """
     return np.asarray(np.abs(sum_spellings(spelling, weights)).max(1))

@@ -12,31 +12,18 @@ from gatedjax.lexicon._lexicon import Lexicon, Readings, Shares, note_priors
 
 
 class Neighbours(NamedTuple):
-    """The words of texts with their left and right neighbours, as rows of a table of words.
+    """The words of texts with their left and right neighbours, as rows of a table of words."""
 
-    Attributes:
-      words: int64 [T], the row of each of the T words of all texts.
-      left_words: int64 [T], the row of the word before it. At the start of a text it is a further
-        row, which stands for the edge of a text.
-      right_words: int64 [T], the row of the word after it, or the row of the edge at the end of a
-        text.
-    """
-
-    words: np.ndarray
-    left_words: np.ndarray
-    right_words: np.ndarray
+    words: np.ndarray  # int64 [T]
+    left_words: np.ndarray  # int64 [T]; before the first word of a text the row of the edge
+    right_words: np.ndarray  # int64 [T]; after the last word of a text the row of the edge
 
 
 def find_neighbours(words: np.ndarray, rows: np.ndarray, edge: int) -> Neighbours:
-    """Returns the words of texts with their neighbours.
+    """Returns the words of texts with their neighbours; `edge` is the row for the edge of a text.
 
-        >>> print(*find_neighbours(np.array([5, 6, 7]), np.array([0, 0, 1]), 9))
-        [5 6 7] [9 5 9] [6 9 9]
-
-    Args:
-      words: int64 [T], the words of all texts, as rows of a table.
-      rows: int64 [T], the index of the text of each word, sorted.
-      edge: the row that stands for the edge of a text.
+    >>> print(*find_neighbours(np.array([5, 6, 7]), np.array([0, 0, 1]), 9))
+    [5 6 7] [9 5 9] [6 9 9]
     """
     starts = np.diff(rows, prepend=-1) != 0
     ends = np.diff(rows, append=-1) != 0
@@ -45,12 +32,8 @@ def find_neighbours(words: np.ndarray, rows: np.ndarray, edge: int) -> Neighbour
 
 
 def add_logits(gates: np.ndarray, neighbours: Neighbours) -> np.ndarray:
-    """Computes z_t = a[x_t] + l[x_{t-1}] + r[x_{t+1}] for each word: [T], the logits of the gates.
-
-    Args:
-      gates: [G, 3], the numbers a, l and r of each of the G rows of the table of words: the parts
-        of a word in its own logit, in that of the word after it, and in that of the word before it.
-      neighbours: the T words x and their neighbours, as rows of the table.
+    """Computes z_t = a[x_t] + l[x_{t-1}] + r[x_{t+1}] for each word: [T]. The columns of `gates`,
+    [G, 3], are a, l and r.
     """
     words, left_words, right_words = neighbours
     return np.asarray(gates[words, 0] + gates[left_words, 1] + gates[right_words, 2])
@@ -101,7 +84,6 @@ class WindowLexicon:
 
     @functools.cached_property
     def _row_of(self) -> dict[str, int]:
-        """Word -> its row in `gates`."""
         return {word: row for row, word in enumerate(self.words)}
 
     def score(self, texts: Sequence[Sequence[str]]) -> list[np.ndarray]:
@@ -171,10 +153,6 @@ class WindowLexicon:
 def _select_words(
     texts: Iterable[Sequence[str]], is_open: Iterable[np.ndarray]
 ) -> Iterator[list[str]]:
-    """Yields the open words of each text.
-
-    `texts` has the words of each text, and `is_open` for each a bool [T], True at open words.
-    """
     for words, gates in zip(texts, is_open, strict=True):
         yield [words[i] for i in np.flatnonzero(gates).tolist()]
 

@@ -85,11 +85,7 @@ class Prediction:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Failure:
-    """The reason why there is no prediction for a text.
-
-    Attributes:
-      error: the reason.
-    """
+    """The reason why there is no prediction for a text."""
 
     error: str
 
@@ -186,15 +182,7 @@ def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 def usable(results: Iterable[T | Failure], noun: str = "text") -> Iterator[T]:
-    """Yields the results of texts in order, and raises an error at the first `Failure`.
-
-    A `Failure` has the reason why there is no result for a text; `noun` names a text in the
-    message.
-
-    Raises:
-      ValueError: at a `Failure`; the message has `noun`, the number of the text from 0, and the
-        reason.
-    """
+    """Yields the results of texts in order, and raises an error at the first `Failure`."""
     for number, result in enumerate(results):
         if isinstance(result, Failure):
             raise ValueError(f"{noun} {number}: {result.error}")
@@ -202,19 +190,12 @@ def usable(results: Iterable[T | Failure], noun: str = "text") -> Iterator[T]:
 
 
 def inputs_of(kind: str) -> int:
-    """Returns the number of texts in an example: 2 for the kind "pair", 1 for other kinds.
-
-    `kind` is the kind of the model, such as "text", "pair" or "tags".
-    """
+    """Returns the number of texts in an example: 2 for the kind "pair", 1 for other kinds."""
     return 2 if kind == "pair" else 1
 
 
 def check_inputs(columns: Columns, kind: str) -> None:
-    """Raises ValueError if `columns` has a wrong number of text columns for a kind of model.
-
-    `columns` has the names of the columns that are read. The kind "pair" requires two text columns,
-    the kinds "text" and "tags" require a single column.
-    """
+    """Raises ValueError if `columns` has a wrong number of text columns for a kind of model."""
     if len(columns.inputs) != inputs_of(kind):
         expected = "two columns for pairs" if kind == "pair" else "one column for texts"
         raise ValueError(

@@ -258,19 +258,8 @@ def explain_open_words(
     reasons: Reasons,
     unknown: tuple[bool, ...] = (),
 ) -> Explanation:
-    """Returns the explanation of a model that reads only the T tokens with an open gate.
-
-    Args:
-      text: the text.
-      tokens: its tokens.
-      classes: the C classes.
-      probabilities: [C], their probabilities.
-      is_open: bool [T], True at the tokens that the model reads.
-      best: the position of the predicted class, from 0.
-      removed: for each token the position of the class that is predicted without it, and the
-        probabilities [C] without it.
-      reasons: the parts of the tokens in the logits.
-      unknown: for each token True if it is in no training text; () if tokens have no spelling.
+    """Returns the explanation of a model that reads only the T tokens with an open gate. `removed`
+    has for each token the predicted class without it, and the probabilities [C].
     """
     return Explanation(
         text=text,
@@ -292,18 +281,9 @@ def explain_open_words(
 
 
 def html_page(explanations: Sequence[Explanation], title: str) -> str:
-    """Makes an HTML page of explanations: a single file without scripts, in light and dark style.
-
-    Open words are underlined, on a blue that grows with attention; closed words are struck through.
-    A table below each text has the numbers and the changes of the prediction. Texts are escaped;
-    control characters, including marks of the direction of writing, are shown as Python escapes.
-
-    Args:
-      explanations: the explanations, in the order of the page.
-      title: title of the page.
-
-    Returns:
-      The page; `gatedjax.analysis.write_html` writes it to a file.
+    """Makes an HTML page without scripts, in light and dark style. Open words are underlined, on a
+    blue that grows with attention; closed words are struck through. Texts are escaped, and control
+    characters, such as marks of the direction of writing, are shown as Python escapes.
     """
     gated = any(e.gates is not None for e in explanations)
     left_out = gated or not all(flag for e in explanations for flag in e.kept)
@@ -347,10 +327,7 @@ def html_page(explanations: Sequence[Explanation], title: str) -> str:
 
 
 def _article(e: Explanation, number: int) -> str:
-    """Returns the part of a page about the explanation `e` as HTML.
-
-    `number` is the number of the text on the page, from 1.
-    """
+    """Returns the part of a page about the explanation `e` as HTML."""
     parts = [
         f'<article aria-labelledby="e{number}">',
         f'<h2 id="e{number}"><bdi>{_escape(str(e.label))}</bdi> '
@@ -381,14 +358,8 @@ def _article(e: Explanation, number: int) -> str:
 
 
 def describe_open_words(reasons: Reasons, noun: str = "probabilities") -> Iterator[str]:
-    """Yields a sentence about the output of the text without its closed words.
-
-    The sentence is `leak`, or states whether the output is the same. A remark about the text, if
-    there is any, comes first.
-
-    Args:
-      reasons: the reasons of a lexicon or of a model of states.
-      noun: the output that is compared, "probabilities" or "prediction".
+    """Yields a remark about the text, if there is any, and a sentence that compares the output, the
+    `noun`, with the output without the closed words.
     """
     if reasons.note:
         yield f"{reasons.note[0].upper()}{reasons.note[1:]}."
@@ -409,23 +380,13 @@ def describe_open_words(reasons: Reasons, noun: str = "probabilities") -> Iterat
 
 
 def _effect(e: Explanation, parts: Sequence[float]) -> float:
-    """Returns the part for the predicted class minus the mean of the parts for all classes.
-
-    Args:
-      e: an explanation with reasons.
-      parts: the parts [C] of a word or of a pair of words in the logits of the C classes.
-    """
     assert e.reasons is not None
     # A number that is added to the logits of all classes changes no probability.
     return parts[e.reasons.classes.index(e.label)] - sum(parts) / len(parts)
 
 
 def _list_reasons(e: Explanation) -> list[tuple[str, tuple[float, ...]]]:
-    """Returns pairs (words, parts) of the open words and pairs, the largest effects first.
-
-    They come from the reasons of the explanation `e`. The words are printable, and the parts are
-    numbers [C] in the logits of the C classes.
-    """
+    """Returns pairs (words, parts) of the open words and pairs, the largest effects first."""
     assert e.reasons is not None
     items = [
         (_word(e.tokens[i]) + UNKNOWN * any(e.unknown[i : i + 1]), e.reasons.words[i])
@@ -440,12 +401,6 @@ def _list_reasons(e: Explanation) -> list[tuple[str, tuple[float, ...]]]:
 
 
 def _reason_rows(e: Explanation) -> tuple[list[str], list[list[str]]]:
-    """Returns the header and the rows of the table of the reasons of an explanation `e`.
-
-    The header is a list of texts, and the rows are lists of texts. The header has the names of the
-    most probable classes. A row has a word or a pair and its part for each of these classes; the
-    last two rows have the bias and the sum.
-    """
     assert e.reasons is not None
     shown = [label for label, _ in _rank_classes(e)[:_MOST_SHARES]]
     places = [e.reasons.classes.index(label) for label in shown]
@@ -464,10 +419,7 @@ def _render_reasons(e: Explanation) -> str:
 
 
 def _words(e: Explanation) -> Iterator[str]:
-    """Yields the words of the explained text in HTML, marked as open or closed.
-
-    The shade of a word is its attention.
-    """
+    """Yields the words of the explained text in HTML, marked as open or closed."""
     top = max(e.attention or (0.0,))
     for i, token in enumerate(e.tokens):
         # A word of a language written from right to left must not turn the order of its neighbours.
@@ -543,10 +495,6 @@ def _classes(e: Explanation) -> str:
 
 
 def _bar(number: float, share: float) -> str:
-    """Returns a cell of a table in HTML with a number and a bar.
-
-    `share`, a number in [0, 1], is the share of the bar that is filled.
-    """
     width = min(max(share, 0.0), 1.0)
     return (
         f'<td class="n">{number:.3f}'
@@ -555,11 +503,8 @@ def _bar(number: float, share: float) -> str:
 
 
 def name_open_words(e: Explanation) -> str:
-    """Returns the word for the words that `kept` marks in an explanation.
-
-    It is "read" only if the prediction does not depend on the remaining, closed words; otherwise it
-    is "open". The reasons of a sum of parts state whether there is a leak. For a network the
-    removals of the explanation show it.
+    """Returns "read" for the open words if the prediction is the same without the closed words, and
+    "open" otherwise.
     """
     if e.reasons is not None:
         return OPEN if e.reasons.leak or e.reasons.has_windows else READ
@@ -568,14 +513,12 @@ def name_open_words(e: Explanation) -> str:
 
 
 def _list_closed_changes(e: Explanation) -> dict[int, float]:
-    """Returns a dict: position of each closed word -> change of the probability without it."""
     return {
         i: change.probability - e.probability for i, change in enumerate(e.removed) if not e.kept[i]
     }
 
 
 def _describe_leak(e: Explanation) -> Iterator[str]:
-    """Yields a sentence about the closed words that the prediction depends on, if there are any."""
     if name_open_words(e) == OPEN:
         changes = _list_closed_changes(e)
         i = max(changes, key=lambda i: abs(changes[i]))
@@ -613,10 +556,7 @@ def describe_unknown(count: int) -> str:
 
 
 def _deciding(e: Explanation) -> Iterator[str]:
-    """Yields sentences about the words with the largest effects on the prediction of `e`.
-
-    The first is about flipped gates, if there are any, and the last about removed words.
-    """
+    """Yields sentences about the words with the largest effects on the prediction of `e`."""
     for entries, deed in ((e.flips or (), "Flipping the gate of"), (e.removed, "Removing")):
         # A missing change belongs to a gate that the network does not let close.
         changes = {i: change for i, change in enumerate(entries) if change is not None}
@@ -657,7 +597,6 @@ def _percent(share: float) -> str:
 
 
 def _word(token: str) -> str:
-    """Returns a word in a single line, with visible escapes for invisible characters."""
     return printable(token).replace("\n", "\\n").replace("\t", "\\t") or "(empty)"
 
 

@@ -103,11 +103,7 @@ class TargetExplanation:
         return target_page([self], clean(self.headline))
 
     def _list_rows(self) -> tuple[list[str], list[list[str]]]:
-        """Returns the names of the columns and the rows of the table of shares.
-
-        There are up to four columns, each with the name of a logit. A row has the word or pair and
-        its signed shares as text; the last rows are the bias and the sum.
-        """
+        """Returns the names of the columns and the rows of the table of shares."""
         # A text may have hundreds of labels, and a terminal has room for a few columns.
         shown = self.columns[:_MOST_SHARES]
         # The name of a pair has a space, and is no unknown word.
@@ -126,16 +122,11 @@ class TargetExplanation:
 
 
 def count_decimals(parts: Sequence[float]) -> int:
-    """Returns the number of decimals of a table of shares.
-
-    It is 3, unless the largest share has less than three digits then, or is larger than 1,000,
-    because shares have the unit of the target.
+    """Returns the number of decimals of a table of shares, which have the unit of the target: 3,
+    unless the largest share then has less than three digits, or is larger than 1,000.
 
         >>> count_decimals([0.5, -2.0]), count_decimals([2e-6]), count_decimals([40_000.0])
         (3, 9, 0)
-
-    Args:
-      parts: the shares of words and pairs.
     """
     largest = max(map(abs, parts), default=0.0)
     if largest == 0 or 0.05 <= largest < 1000:
@@ -144,16 +135,8 @@ def count_decimals(parts: Sequence[float]) -> int:
 
 
 def target_page(explanations: Sequence[TargetExplanation], title: str) -> str:
-    """Makes an HTML page of explanations: a single file without scripts, in light and dark style.
-
-    Open words are underlined, closed words are struck through. Texts are escaped.
-
-    Args:
-      explanations: the explanations, in the order of the page.
-      title: title of the page.
-
-    Returns:
-      The text of the HTML file.
+    """Makes an HTML page without scripts, in light and dark style. Open words are underlined,
+    closed words are struck through, and texts are escaped.
     """
     articles = "\n".join(_article(e, number) for number, e in enumerate(explanations, 1))
     unknown = f"{UNKNOWN_LEGEND} " * any(any(e.unknown) for e in explanations)
@@ -168,10 +151,7 @@ not read. {unknown}The tables have the parts of the open words.</p>
 
 
 def _article(e: TargetExplanation, number: int) -> str:
-    """Returns the HTML of an explanation: its text with marked words, and the table of shares.
-
-    `e` is the explanation, and `number` its number on the page, from 1.
-    """
+    """Returns the HTML of an explanation: its text with marked words, and the table of shares."""
     names, rows = e._list_rows()
     columns = "".join(f'<th scope="col">For {_escape(name)}</th>' for name in names)
     cells = []
