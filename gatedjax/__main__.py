@@ -30,11 +30,7 @@ _OPTIONS = {
 
 
 def main(args: list[str] | None = None) -> int:
-    """Runs a command and returns its exit status.
-
-    Args:
-      args: the name of the command and its arguments (default: the command line).
-    """
+    """Runs a command and returns its exit status."""
     args, uses_cache = take_cache_option(sys.argv[1:] if args is None else args)
     try:
         name, command_args = choose(COMMANDS, args, program(), options=_OPTIONS), args[1:]

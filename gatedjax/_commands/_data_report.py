@@ -9,11 +9,7 @@ from gatedjax.data.account._compare import QUANTILES
 
 
 def print_report(report: Report, limit: int) -> None:
-    """Prints the report of a data set, with at most `limit` of the quarantined lines.
-
-    A `Report` has the account of the lines of each file, and the statistics and overlaps of the
-    splits. Quarantined lines could not be used; each has a reason.
-    """
+    """Prints the report of a data set, with at most `limit` of the quarantined lines."""
     say(f"{report.name}: {report.origin}\n")
     _print_files(report)
     _print_quarantine(report, limit)
@@ -24,10 +20,7 @@ def print_report(report: Report, limit: int) -> None:
 
 
 def _print_files(report: Report) -> None:
-    """Prints a table of the files of a data set with the uses of their lines, and notes about them.
-
-    `report` has for each file the numbers of lines that are used, left out and quarantined.
-    """
+    """Prints a table of the files of a data set, with the uses of their lines and notes."""
     # Each reason for which lines are left out becomes a column, because files differ in them.
     reasons = list(dict.fromkeys(reason for file in report.files for reason in file.skipped))
     rows, notes = [], []

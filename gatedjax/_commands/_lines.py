@@ -18,13 +18,7 @@ STANDARD_INPUT = "-"
 
 
 def read_piped(encoding: str) -> Iterator[Line]:
-    """Yields ([text], "") for each line of standard input, or (None, reason).
-
-    The reason says why the line cannot be used. `encoding` is the encoding of standard input.
-
-    Raises:
-      ValueError: if Python does not have the encoding.
-    """
+    """Yields ([text], "") for each line of standard input, or (None, reason)."""
     from gatedjax.text._lines import check_encoding, limited_lines, line_fault
 
     codec = check_encoding(encoding)
@@ -36,11 +30,7 @@ def read_piped(encoding: str) -> Iterator[Line]:
 
 
 def json_line(value: Any, encoding: str = "utf-8") -> str:
-    """Returns the value as JSON on a single line; NaN becomes null.
-
-    `value` is a text, a number or None, or dicts, lists and dataclasses of such values. Control
-    characters, and characters that the encoding lacks, are escaped in the form of JSON.
-    """
+    """Returns a value as a line of JSON; what a terminal or the encoding cannot show is escaped."""
     text = to_json(value, ensure_ascii=False)
     # JSON allows some characters that a terminal obeys, such as U+009B.
     if not text.isprintable():
@@ -53,20 +43,12 @@ def json_line(value: Any, encoding: str = "utf-8") -> str:
 
 
 def say_json(value: Any, *, flush: bool = True) -> None:
-    """Prints a value as a line of JSON, in the encoding of standard output.
-
-    `value` is a text, a number or None, or dicts, lists and dataclasses of such values. `flush` is
-    True to show the line at once.
-    """
+    """Prints a value as a line of JSON, in the encoding of standard output."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     say(json_line(value, encoding), flush=flush)
 
 
 def _escape(character: str) -> str:
-    """Returns a character as JSON escapes it, such as "\\u00e9".
-
-    A character outside of the basic plane needs two escapes, the halves of a surrogate pair.
-    """
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
 
@@ -78,11 +60,7 @@ def in_turns(texts: Sequence[str], count: int) -> list[tuple[str, ...]]:
 
 @contextlib.contextmanager
 def lines_to(path: Path | None) -> Iterator[Write]:
-    """Yields a function that writes a value as a line of JSON.
-
-    Args:
-      path: the file, which is written in UTF-8 with `open_atomic`; None is standard output.
-    """
+    """Yields a function that writes a value as a line of JSON."""
     if path is None:
         # A pipe is flushed when its buffer is full, because a flush for each line takes longer than
         # the line; a user at a terminal waits for each line.

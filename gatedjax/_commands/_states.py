@@ -5,17 +5,7 @@ from typing import Any
 
 
 def check_states(model: Any, folder: object, states: Path | None, *, has_texts: bool) -> bool:
-    """Returns True if the model reads the vectors of the file --states, and False for texts.
-
-    Args:
-      model: the loaded model.
-      folder: its folder, for messages.
-      states: the path in --states, a file of token vectors; None without the option.
-      has_texts: True if the command also has texts.
-
-    Raises:
-      ValueError: if the model needs --states and it is missing, or the other way round.
-    """
+    """Returns True if the model reads --states, False for texts; refuses the other input."""
     from gatedjax.text._prediction import STATES
 
     reads_states = getattr(model, "network", None) == STATES

@@ -17,15 +17,8 @@ THRESHOLD_ARGUMENTS = {"threshold must ": "--threshold must ", "as threshold ": 
 def parse_thresholds(values: Sequence[str] | None) -> Any:
     """Returns the number, or the dict from labels to numbers, of the option --threshold.
 
-        >>> parse_thresholds(["0.3"]), parse_thresholds(["spam=0.3", "ham=0.4"])
-        (0.3, {'spam': 0.3, 'ham': 0.4})
-
-    Args:
-      values: the words of the option, each a number or LABEL=NUMBER; None returns None.
-
-    Raises:
-      ValueError: if a word is neither a number in (0, 1) nor LABEL=NUMBER, or a label has two
-        numbers.
+    >>> parse_thresholds(["0.3"]), parse_thresholds(["spam=0.3", "ham=0.4"])
+    (0.3, {'spam': 0.3, 'ham': 0.4})
     """
     if values is None:
         return None
@@ -53,15 +46,7 @@ def parse_thresholds(values: Sequence[str] | None) -> Any:
 
 
 def set_thresholds(model: Any, values: Sequence[str] | None) -> Any:
-    """Returns the model with the thresholds of the option --threshold.
-
-    Args:
-      model: a model of texts, such as a `LexiconModel` or a network.
-      values: the words of the option, each a number or LABEL=NUMBER; None returns the model itself.
-
-    Raises:
-      ValueError: if the model has no thresholds.
-    """
+    """Returns the model with the thresholds of the option --threshold."""
     threshold = parse_thresholds(values)
     if threshold is None:
         return model

@@ -6,8 +6,5 @@ from gatedjax.text._reader import Reader
 
 
 def main(args: list[str]) -> int:
-    """Runs the command and returns its exit status, 0; errors exit with status 2.
-
-    `args` are the words of the command line after the name of the command.
-    """
+    """Runs the command and returns its exit status, 0; errors exit with status 2."""
     return run(AnswerOptions, args, f"{program()} answer", Reader.open)

@@ -59,10 +59,6 @@ COMMANDS = {"ls": Ls, "verify": Verify, "diff": Diff}
 
 
 def _open(workdir: Path) -> CheckpointStore:
-    """Opens the checkpoints of a work folder; raises FileNotFoundError if it has none.
-
-    The result is a `CheckpointStore`, which lists and reads the checkpoints by their step.
-    """
     store = CheckpointStore(workdir / "checkpoints")
     if not store.directory.is_dir():
         hint = f" Did you mean {workdir.parent}?" if workdir.name == "checkpoints" else ""
@@ -79,15 +75,10 @@ def _show(headers: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
 
 
 def _gone(store: CheckpointStore, step: int) -> bool:
-    """Returns True if the folder of a step no longer exists, because a run has removed it."""
     return not store.folder(step).exists()
 
 
 def _best(record: dict[str, Tree]) -> str:
-    """Returns the best value of the metric of a run and its step, as text; "-" without a value.
-
-    `record` is the JSON record of a checkpoint: its facts about the run ("run") and settings.
-    """
     run = flatten(record.get("run", {}))
     name = saved_settings(record).get("train", {}).get("best_metric")
     value = run.get(f"best_metrics.{name}")
@@ -97,10 +88,7 @@ def _best(record: dict[str, Tree]) -> str:
 
 
 def _ls(store: CheckpointStore) -> int:
-    """Prints a table of the checkpoints of a run; returns the exit status 0.
-
-    `store` has the checkpoints of the work folder.
-    """
+    """Prints a table of the checkpoints of a run; returns the exit status 0."""
     rows = []
     for step in store.found():
         saved = size = best = "-"
@@ -123,7 +111,6 @@ def _ls(store: CheckpointStore) -> int:
 
 
 def _problems(error: Exception) -> list[str]:
-    """Returns the faults of a damaged checkpoint, or the message of another error, as a list."""
     return error.problems if isinstance(error, CheckpointDamaged) else [str(error)]
 
 
@@ -141,7 +128,7 @@ def _verify(store: CheckpointStore) -> int:
                 continue
             rows.append((step, "-", "-", "damaged"))
             damaged += [f"checkpoint {step}: {problem}" for problem in _problems(error)]
-    # A script must not take a folder without checkpoints for a run whose checkpoints are good.
+    # A script must not take a folder without checkpoints for a run with good checkpoints.
     if not rows:
         say(f"no checkpoints in {store.directory}", file=sys.stderr)
         return 1
@@ -152,15 +139,7 @@ def _verify(store: CheckpointStore) -> int:
 
 
 def _compare(a: np.ndarray | None, b: np.ndarray | None) -> tuple[str, str, str] | None:
-    """Compares two arrays; returns None if their bits are equal.
-
-    Args:
-      a: the first array, or None if it is missing.
-      b: the second array, or None if it is missing.
-
-    Returns:
-      Texts for the first array, the second array and the greatest difference.
-    """
+    """Returns texts for both arrays and their greatest difference; None if the bits are equal."""
     first = "nothing" if a is None else describe(a)
     second = "nothing" if b is None else describe(b)
     if a is None or b is None or first != second:
@@ -177,14 +156,7 @@ def _compare(a: np.ndarray | None, b: np.ndarray | None) -> tuple[str, str, str]
 
 
 def _diff(stores: list[CheckpointStore], steps: Sequence[int] | None, part: Any) -> int:
-    """Prints the arrays and settings in which two checkpoints differ; returns 0.
-
-    Args:
-      stores: the checkpoints of a run, or of two runs.
-      steps: the steps of the two checkpoints; None takes the newest of each run, or the last two of
-        a single run.
-      part: "state" or "best", the arrays that are compared.
-    """
+    """Prints the arrays and settings in which two checkpoints differ; returns 0."""
     if steps is None:
         newest = [store.steps()[-2:] for store in stores]
         steps = newest[0] if len(stores) == 1 else [s for two in newest for s in two[-1:]]
@@ -223,10 +195,7 @@ def _diff(stores: list[CheckpointStore], steps: Sequence[int] | None, part: Any)
 
 
 def main(args: list[str]) -> int:
-    """Runs the command and returns its exit status: 0, 1 (damaged checkpoints) or 2 (an error).
-
-    `args` are the words of the command line after the name of the command.
-    """
+    """Runs the command and returns its exit status: 0, 1 (damaged checkpoints) or 2 (an error)."""
     about = "Lists, verifies and compares the checkpoints of a work folder."
     options: Ls | Verify | Diff = parse_command(COMMANDS, args, f"{program()} checkpoints", about)
     # Orbax starts a backend of JAX. It must not be the GPU, because the run may be using it.

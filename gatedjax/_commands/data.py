@@ -73,10 +73,7 @@ COMMANDS = {"prepare": Prepare, "check": Check, "list": List}
 
 
 def main(args: list[str]) -> int:
-    """Runs the command and returns its exit status: 0, 1 (a check failed) or 2 (an error).
-
-    `args` are the words of the command line after the name of the command.
-    """
+    """Runs the command and returns its exit status: 0, 1 (a check failed) or 2 (an error)."""
     # TFDS would log a warning for each data set that is not prepared yet.
     logging.getLogger("absl").setLevel(logging.ERROR)
     options: Prepare | Check | List = parse_command(
@@ -94,7 +91,6 @@ def main(args: list[str]) -> int:
 
 @contextlib.contextmanager
 def _unpack_limit(size: str | None) -> Iterator[None]:
-    """Sets the limit for unpacked files in its block from a text, such as "8GiB"; None is 1 GiB."""
     from gatedjax.data.files import _unpack
 
     try:
@@ -109,11 +105,7 @@ def _unpack_limit(size: str | None) -> Iterator[None]:
 
 
 def prepare(options: Prepare) -> int:
-    """Prepares a data set unless it is prepared already, and prints its contents; returns 0.
-
-    To prepare means to write the examples of the raw files in the format of TFDS. `options` has the
-    name of the data set and its folders.
-    """
+    """Prepares a data set unless it is prepared already, and prints its contents; returns 0."""
     from gatedjax.data.sets._all import resolve
     from gatedjax.data.sets._declaration import Embedded
     from gatedjax.data.tfds import _prepared
@@ -146,11 +138,7 @@ def prepare(options: Prepare) -> int:
 
 
 def _need_tensorflow(declared: "DataSet", options: Prepare) -> None:
-    """Raises ValueError if TensorFlow, with which TFDS prepares the data set, is not installed.
-
-    `declared` is the declaration of the data set, and `options` are the options of the command;
-    both are for the message.
-    """
+    """Raises ValueError if TensorFlow, with which TFDS prepares the data set, is not installed."""
     name = declared.name
     if importlib.util.find_spec("tensorflow") is not None:
         if options.manual_dir is not None:
@@ -166,16 +154,7 @@ def _need_tensorflow(declared: "DataSet", options: Prepare) -> None:
 
 
 def _read_first(declared: "DataSet", folder: Path) -> None:
-    """Reads the raw files of all parts of a data set, and refuses them if they cannot be used.
-
-    Args:
-      declared: the data set.
-      folder: the folder of its raw files.
-
-    Raises:
-      FileNotFoundError: if a file is missing.
-      ValueError: if a file cannot be read, or has no usable line.
-    """
+    """Reads the raw files of all parts of a data set, and refuses them if they cannot be used."""
     from gatedjax.data.sets._all import not_there
 
     again = f". Get it again from {declared.where}."
@@ -194,11 +173,7 @@ def _read_first(declared: "DataSet", folder: Path) -> None:
 
 @contextlib.contextmanager
 def _no_empty_folders(path: str) -> Iterator[None]:
-    """Removes new folders that are still empty if its block raises an error.
-
-    They are `path`, the folder of the prepared data set, with the folders above it, and the folders
-    of TFDS for downloads.
-    """
+    """Removes new folders that are still empty if its block raises an error."""
     # data_path is data_dir/name/version, because the data sets here have no config of TFDS.
     downloads = Path(path).parents[1] / "downloads"
     folders = (downloads / "extracted", downloads, Path(path), *Path(path).parents)
@@ -214,12 +189,7 @@ def _no_empty_folders(path: str) -> Iterator[None]:
 
 
 def _print_prepared(builder: "DatasetBuilder", declared: "DataSet") -> None:
-    """Prints a table of the splits of a prepared data set, with the counts of their lines.
-
-    Args:
-      builder: the builder of TFDS for the prepared data set.
-      declared: the declaration of the data set in gatedjax.
-    """
+    """Prints a table of the splits of a prepared data set, with the counts of their lines."""
     from gatedjax.analysis import render_table
 
     metadata = builder.info.metadata or {}
@@ -244,11 +214,7 @@ def _print_prepared(builder: "DatasetBuilder", declared: "DataSet") -> None:
 
 
 def check(options: Check) -> int:
-    """Prints the report of a data set; returns 1 if a check failed, else 0.
-
-    `options` has the name of the data set, its folders, and whether lines that cannot be used count
-    as a failure.
-    """
+    """Prints the report of a data set; returns 1 if a check failed, else 0."""
     from gatedjax._commands._data_report import print_report
     from gatedjax.data.account import _check
 

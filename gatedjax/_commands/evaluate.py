@@ -89,20 +89,11 @@ def _run(options: EvaluateOptions) -> None:
 
 
 def _of_texts(model: Any, options: EvaluateOptions) -> Json:
-    """Evaluates a classifier, prints its metrics and returns them.
-
-    Args:
-      model: the trained network or lexicon.
-      options: the options of the command, with the data and the columns.
-
-    Returns:
-      The dict of `evaluate_model`: accuracy, macro F1, calibration, density and, if the model has
-      them, the accuracy in each gate mode and the leak.
-    """
+    """Evaluates a classifier, prints its metrics and returns them."""
     # Imported here, so that `--help` does not wait for JAX.
     from gatedjax.text._evaluation import evaluate_model
     from gatedjax.text._leak import render_leak
-    from gatedjax.text._lexicon_report import render_equal, render_window_leak
+    from gatedjax.text._lexicon_report import render_equal, render_priors, render_window_leak
     from gatedjax.text._metrics import render_metrics
     from gatedjax.text._prediction import COLUMNS, TARGETS
     from gatedjax.text._read import Columns, open_table, parse_header
@@ -130,6 +121,7 @@ def _of_texts(model: Any, options: EvaluateOptions) -> Json:
     if "same_answer" in metrics:
         n, share = metrics["n"], metrics["density"]
         say(f"{n:,} texts: accuracy {metrics['accuracy']:.4f} from {share:.0%} of the words")
+        say(render_priors(metrics))
         say(f"{render_equal(metrics['same_answer'])}\n")
     say(render_metrics(metrics).rstrip())
     if "states_leak" in metrics:
@@ -154,11 +146,12 @@ def _of_texts(model: Any, options: EvaluateOptions) -> Json:
 
 def _say_target(model: Any, metrics: Json) -> None:
     """Prints the metrics of labels, numbers or grades."""
-    from gatedjax.text._lexicon_report import render_equal, render_metric_list
+    from gatedjax.text._lexicon_report import render_equal, render_metric_list, render_priors
     from gatedjax.text._target_metrics import render_grade_table, render_label_table
 
     n, share, names = metrics["n"], metrics["density"], model.target.metrics
     say(f"{n:,} texts: {render_metric_list(metrics, names)} from {share:.0%} of the words")
+    say(render_priors(metrics))
     say(render_equal(metrics["same_answer"]))
     if "labels" in metrics:
         say(f"\n{render_label_table(metrics)}")
@@ -168,15 +161,7 @@ def _say_target(model: Any, metrics: Json) -> None:
 
 
 def _of_tags(model: Any, options: EvaluateOptions) -> Json:
-    """Evaluates a tagger, prints its metrics and returns them.
-
-    Args:
-      model: the trained tagger.
-      options: the options of the command, with the data and the columns.
-
-    Returns:
-      The dict of `evaluate_tags`: the metrics of words, of unknown words and of spans.
-    """
+    """Evaluates a tagger, prints its metrics and returns them."""
     from gatedjax.text._metrics import render_metrics
     from gatedjax.text._tagging import evaluate_tags
     from gatedjax.text._tags import open_sentences
@@ -198,10 +183,7 @@ def _of_tags(model: Any, options: EvaluateOptions) -> Json:
 
 
 def main(args: list[str]) -> int:
-    """Runs the command and returns 0; errors exit with status 2.
-
-    `args` are the words of the command line after the name of the command.
-    """
+    """Runs the command and returns 0; errors exit with status 2."""
     options = parse(EvaluateOptions, args, f"{program()} evaluate")
     with refusals(_ARGUMENTS | RAW_FILES):
         _run(options)

@@ -84,15 +84,7 @@ def _run(options: ExplainOptions) -> None:
 
 
 def _check_texts(texts: Sequence[str], model: Any) -> Sequence[str]:
-    """Returns the texts of the command line, or for - the lines of standard input.
-
-    Args:
-      texts: the texts of the command line.
-      model: the loaded model, which reads a text or a pair of texts at once.
-
-    Raises:
-      ValueError: if a text cannot be used, or if a text of a pair is missing.
-    """
+    """Returns the texts of the command line, or for - the lines of standard input."""
     from gatedjax.text._table import fault
 
     if texts == (STANDARD_INPUT,):
@@ -103,9 +95,8 @@ def _check_texts(texts: Sequence[str], model: Any) -> Sequence[str]:
                 "have no columns: give both texts as TEXT"
             )
         for number, (line, problem) in enumerate(read_piped("utf-8"), 1):
-            if line is None or not line[0].strip():
-                reason = problem or "the line is empty"
-                raise ValueError(f"line {number:,} of standard input must be a text: {reason}")
+            if line is None:
+                raise ValueError(f"line {number:,} of standard input must be a text: {problem}")
             lines += line
         if not lines:
             raise ValueError(
@@ -118,17 +109,11 @@ def _check_texts(texts: Sequence[str], model: Any) -> Sequence[str]:
     for number, text in enumerate(texts, 1):
         if why := fault(text, "utf-8"):
             raise ValueError(f"text {number} must be a text in UTF-8, got {text!r:.40}: {why}")
-        if not text.strip():
-            raise ValueError(f"text {number} must have a word, got {text!r:.40}")
     return texts
 
 
 def _list_words(model: Any, options: ExplainOptions) -> None:
-    """Prints the open words of each class of a lexicon, as a table or as JSON.
-
-    Raises:
-      ValueError: if `model` is a network, or `options` has a page for the output.
-    """
+    """Prints the open words of each class of a lexicon, as a table or as JSON."""
     from gatedjax.text._lexicon import LexiconModel
     from gatedjax.text._lexicon_explanation import list_open_words, render_open_words
 
@@ -148,10 +133,7 @@ def _list_words(model: Any, options: ExplainOptions) -> None:
 
 
 def main(args: list[str]) -> int:
-    """Runs the command and returns 0; errors exit with status 2.
-
-    `args` are the words of the command line after the name of the command.
-    """
+    """Runs the command and returns 0; errors exit with status 2."""
     options = parse(ExplainOptions, args, f"{program()} explain", words="texts")
     if options.json and options.html is not None:
         fail("--html or --json must be left out, got both: give one of the two")

@@ -79,10 +79,7 @@ class ExploreOptions:
 
 
 def _models(options: ExploreOptions) -> tuple[list[Any], list[str]]:
-    """Opens the models; returns a list of them, and a list of their different names on the page.
-
-    There are two models with --against, or if a run has another run with soft gates in its folder.
-    """
+    """Opens the models; returns a list of them, and a list of their different names on the page."""
     folders = [*filter(None, (options.model, options.workdir))]
     if len(folders) != 1:
         raise ValueError(
@@ -148,13 +145,7 @@ def _run(options: ExploreOptions) -> None:
 
 
 def _read_states(options: ExploreOptions, models: list[Any], names: list[str]) -> Any:
-    """Returns the tokens and vectors in the file --states, or None for models that read texts.
-
-    Args:
-      options: the options of the command.
-      models: the models of the page.
-      names: their names, for messages.
-    """
+    """Returns the tokens and vectors in the file --states, or None for models that read texts."""
     has_texts = options.text is not None
     reads_states = [
         check_states(model, name, options.states, has_texts=has_texts)
@@ -168,10 +159,7 @@ def _read_states(options: ExploreOptions, models: list[Any], names: list[str]) -
 
 
 def _table(options: ExploreOptions) -> Any:
-    """Opens the labelled texts to browse, from --file or of the demo; None if there are none.
-
-    The result is a `Table`, which can be read several times.
-    """
+    """Opens the labelled texts to browse, from --file or of the demo; None if there are none."""
     from gatedjax.text._read import Columns, open_table
 
     name = options.file
@@ -187,13 +175,7 @@ def _table(options: ExploreOptions) -> Any:
 
 
 def _serve(options: ExploreOptions, explorer: Any, table: Any) -> None:
-    """Serves the page until Ctrl-C.
-
-    Args:
-      options: the options of the command.
-      explorer: the `Explorer` of the models.
-      table: the `Table` of labelled sentences, or None.
-    """
+    """Serves the page until Ctrl-C."""
     from gatedjax.explore._sentences import first_sentence, read_sentences
     from gatedjax.explore._server import Server
     from gatedjax.explore._session import Session
@@ -227,10 +209,7 @@ def _serve(options: ExploreOptions, explorer: Any, table: Any) -> None:
 
 
 def make_fragment(text: str | None) -> str:
-    """Returns the end of an address with which the page shows a text first.
-
-    An example is "#text=a%20film". It is "" if the text is None.
-    """
+    """Returns the end of an address, "#text=a%20film", with which the page opens; "" for None."""
     from urllib.parse import quote
 
     return "" if text is None else f"#text={quote(text, safe='')}"
@@ -238,11 +217,9 @@ def make_fragment(text: str | None) -> str:
 
 @contextlib.contextmanager
 def _open_browser(address: str) -> Iterator[None]:
-    """Opens a browser with a file that leads to the address, and removes the file at the end.
-
-    The address has a secret token, and all users of the machine can read the command line of the
-    browser. The command line therefore names a file that only its owner can read.
-    """
+    """Opens a browser with a file that leads to the address, and removes the file at the end."""
+    # The address has a secret token, and all users of the machine can read the command line of the
+    # browser, which therefore names a file that only its owner can read.
     handle, name = tempfile.mkstemp(prefix="gatedjax-", suffix=".html")
     try:
         with open(handle, "w", encoding="utf-8") as file:
@@ -264,7 +241,6 @@ _REDIRECT = """<!doctype html>
 
 
 def _show(address: str) -> None:
-    """Opens an address in a browser, or prints that there is no browser."""
     try:
         has_browser = webbrowser.open(address)
     except webbrowser.Error:
@@ -274,10 +250,7 @@ def _show(address: str) -> None:
 
 
 def main(args: list[str]) -> int:
-    """Runs the command and returns 0; errors exit with status 2.
-
-    `args` are the words of the command line after the name of the command.
-    """
+    """Runs the command and returns 0; errors exit with status 2."""
     options = parse(ExploreOptions, args, f"{program()} explore")
     with refusals({"columns.inputs must": "--column must"}):
         _run(options)

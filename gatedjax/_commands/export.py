@@ -54,14 +54,7 @@ class ExportOptions:
 
 
 def _results(workdir: Path, best_step: int) -> dict[str, Tree]:
-    """Returns the content of results.json, the record of a finished run with its metrics.
-
-    It is {} if the file is missing or belongs to parameters of another step.
-
-    Args:
-      workdir: the work folder of the run.
-      best_step: the step of the best parameters.
-    """
+    """Returns the content of results.json; {} if it is missing or of parameters of another step."""
     path = workdir / "results.json"
     if not path.is_file():
         return {}
@@ -74,14 +67,8 @@ def _results(workdir: Path, best_step: int) -> dict[str, Tree]:
 
 
 def _card(options: ExportOptions, record: dict[str, Tree], step: int) -> ModelCard:
-    """Returns the model card of a run, with its metrics.
-
-    Args:
-      options: the options of the command.
-      record: the JSON record of the checkpoint, a dict with its settings and metrics.
-      step: the step of training at which the checkpoint was written.
-    """
-    # Without an evaluation no parameters are best, and those of the checkpoint are exported.
+    """Returns the model card of a run, with its metrics."""
+    # Without an evaluation no parameters are best, so the last ones are exported.
     run = record.get("run", {})
     best_step = run.get("best_step") if run.get("best_metrics") else step
     results = _results(options.workdir, best_step)
@@ -138,13 +125,7 @@ def _export(options: ExportOptions) -> None:
 
 
 def _average_count(options: ExportOptions, kind: str, about: dict[str, Tree]) -> int:
-    """Returns the number of checkpoints to average; 1 means the best parameters.
-
-    Args:
-      options: the options of the command.
-      kind: the kind of the model; for "translation" the default is in the configuration of the run.
-      about: a dict of facts about the run, with its configuration, a dict, as "config".
-    """
+    """Returns the number of checkpoints to average; 1 means the best parameters."""
     if options.average is not None and options.average < 1:
         raise ValueError(f"--average must be at least 1, got {options.average}")
     if options.step is not None:
@@ -157,10 +138,7 @@ def _average_count(options: ExportOptions, kind: str, about: dict[str, Tree]) ->
 
 
 def main(args: list[str]) -> int:
-    """Runs the command and returns its exit status: 0, 1 (a damaged checkpoint) or 2 (an error).
-
-    `args` are the words of the command line after the name of the command.
-    """
+    """Runs the command and returns its exit status: 0, 1 (a damaged checkpoint) or 2 (an error)."""
     options = parse(ExportOptions, args, f"{program()} export")
     # Orbax starts a backend of JAX. It must not be the GPU, because the run may be using it.
     jax.config.update("jax_platforms", "cpu")

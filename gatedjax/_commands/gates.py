@@ -105,12 +105,7 @@ def _check(options: Report) -> None:
 
 
 def _open_network(options: Report) -> tuple[Any, Path]:
-    """Opens the network with its texts, which the options of the command name.
-
-    Returns:
-      A `GatedTexts` (the network, its parameters and the texts), and the default folder of the
-      report: the work folder of a run, else `_PLACE`.
-    """
+    """Opens the network with its texts, which the options of the command name."""
     from gatedjax.text._gated import is_run, open_own, open_run
 
     (folder,) = filter(None, (options.model, options.workdir))
@@ -149,15 +144,7 @@ def _open_network(options: Report) -> tuple[Any, Path]:
 
 
 def _study(network: Any, options: Report) -> Any:
-    """Measures the gate modes for all texts, and the estimators for some of them.
-
-    Args:
-      network: a `GatedTexts`: the network, its parameters and the texts.
-      options: the options of the command.
-
-    Returns:
-      A `gatedjax.gates.Study`, the tables of the gate modes and of the estimators.
-    """
+    """Measures the gate modes for all texts, and the estimators for some of them."""
     import sys
 
     import jax
@@ -210,14 +197,7 @@ def _study(network: Any, options: Report) -> Any:
 
 
 def _write(studies: Sequence[Any], folder: Path, title: str | None) -> None:
-    """Writes the JSON file and the figure, each atomically.
-
-    Args:
-      studies: for each model or problem a `gatedjax.gates.Study`, the tables of its gate modes and
-        of its estimators.
-      folder: the folder of both files.
-      title: the title of the figure, or None.
-    """
+    """Writes the JSON file and the figure, each atomically."""
     from gatedjax import analysis
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -255,10 +235,7 @@ def _run(options: Report) -> None:
 
 
 def main(args: list[str]) -> int:
-    """Runs the command and returns 0; errors exit with status 2.
-
-    `args` are the words of the command line after the name of the command.
-    """
+    """Runs the command and returns 0; errors exit with status 2."""
     about = "Measures what gates do, and whether it can be trusted."
     options: Report = parse_command({"report": Report}, args, f"{program()} gates", about)
     names = {

@@ -79,12 +79,7 @@ class LookOptions:
 
 
 def _survey(options: LookOptions) -> Json:
-    """Returns the survey of the data as a dict for JSON.
-
-    It has "task" ("text", "pair" or "tags"), "model" (the name of the model that would be trained),
-    and the keys of `survey_texts` or `survey_tags`: counts, lengths, scripts, copies, the split and
-    the problems for which a training would stop.
-    """
+    """Returns the survey of the data as a dict for JSON."""
     from gatedjax.text._asides import check_share
     from gatedjax.text._prediction import COLUMNS, LEXICON
     from gatedjax.text._read import Columns, infer_task, open_table, parse_header
@@ -144,7 +139,6 @@ def _survey(options: LookOptions) -> Json:
 
 
 def _choose_model(task: str, options: LookOptions) -> str:
-    """Returns the name of the model that the survey is for, by the task and the options."""
     from gatedjax.text._prediction import LEXICON, TARGETS
 
     if task in TARGETS:
@@ -155,11 +149,7 @@ def _choose_model(task: str, options: LookOptions) -> str:
 
 
 def _train_command(options: LookOptions, report: Json) -> str:
-    """Returns the command `gatedjax train` for the same data.
-
-    It has the options of `options` that differ from their defaults, and the model of `report`, the
-    result of `_survey`.
-    """
+    """Returns the command `gatedjax train` for the same data."""
     words = [*program().split(), "train", options.data, "--out", "model"]
     if report["model"] == "ganet":
         words += ["--model", "ganet"]
@@ -174,10 +164,7 @@ def _train_command(options: LookOptions, report: Json) -> str:
 
 
 def main(args: list[str]) -> int:
-    """Runs the command; returns 0, or 1 if training would stop; errors exit with status 2.
-
-    `args` are the words of the command line after the name of the command.
-    """
+    """Runs the command; returns 0, or 1 if training would stop; errors exit with status 2."""
     from gatedjax.text._survey import render_survey
 
     options = parse(LookOptions, args, f"{program()} look")

@@ -35,9 +35,9 @@ class PredictOptions:
     """Predicts the classes of texts.
 
     It writes a line of JSON for each text, with its label, its probability, the words with open
-    gates and the density, or with an error. For a tagger the line has words, tags and
-    probabilities, for several labels "labels" and "probabilities", and for a number "value". The
-    exit status is 1 if all lines have an error.
+    gates, the density and, if there are any, a note and unknown words, or with an error. For a
+    tagger the line has words, tags and probabilities, for several labels "labels" and
+    "probabilities", and for a number "value". The exit status is 1 if all lines have an error.
 
     For example:
     $ gatedjax predict model "a dull film"
@@ -82,11 +82,7 @@ class PredictOptions:
 
 
 def _sentences(options: PredictOptions) -> Iterable[Line]:
-    """Yields (words, "") for each sentence to tag, or (None, reason) if it cannot be used.
-
-    `options` has the file or the texts. The words are a sequence of texts for a file of tagged
-    sentences; else the sentence is a text.
-    """
+    """Yields (words, "") for each sentence to tag, or (None, reason) if it cannot be used."""
     from gatedjax.text._read import Aside, infer_task, open_tags, parse_header
 
     file, header = options.file, parse_header(options.columns)
@@ -100,17 +96,10 @@ def _sentences(options: PredictOptions) -> Iterable[Line]:
 
 
 def _lines(options: PredictOptions, kind: str) -> Iterable[Line]:
-    """Returns (texts, "") for each line to classify, or (None, reason) if it cannot be used.
-
-    The texts are a sequence of one text, or of both texts of a pair.
-
-    Args:
-      options: the options of the command.
-      kind: "text" for lines with a text, "pair" for lines with both texts of a pair.
-    """
+    """Returns (texts, "") for each line to classify, or (None, reason) if it cannot be used."""
     from gatedjax.text._prediction import COLUMNS, check_inputs
-    from gatedjax.text._read import Aside, Columns, open_table, parse_header
-    from gatedjax.text._table import fault
+    from gatedjax.text._read import Columns, Record, open_table, parse_header
+    from gatedjax.text._table import EMPTY, fault
 
     inputs = COLUMNS[kind].inputs
     if options.texts:
@@ -127,7 +116,16 @@ def _lines(options: PredictOptions, kind: str) -> Iterable[Line]:
         columns = Columns(options.text or inputs, None, parse_header(options.columns))
         check_inputs(columns, kind)
         table = open_table(options.file, columns, encoding=options.encoding)
-        return ((None, row.reason) if isinstance(row, Aside) else (row.inputs, "") for row in table)
+        # A text without a word has a prediction too, unless the model says that it has none.
+        is_empty = {EMPTY, f"no {columns.inputs[0]}"} if kind != "pair" else set()
+        return (
+            (row.inputs, "")
+            if isinstance(row, Record)
+            else (("",), "")
+            if row.reason in is_empty
+            else (None, row.reason)
+            for row in table
+        )
     if len(inputs) > 1:
         raise ValueError(
             "pairs of texts must be given as TEXT or in a --file, got standard input, whose lines "
@@ -137,22 +135,13 @@ def _lines(options: PredictOptions, kind: str) -> Iterable[Line]:
 
 
 def _without_dash(options: PredictOptions) -> PredictOptions:
-    """Returns the options without a - for standard input, which is read without TEXT and --file.
-
-    A - among other texts is a text.
-    """
     if options.texts == (STANDARD_INPUT,) or str(options.file) == STANDARD_INPUT:
         return dataclasses.replace(options, texts=None, file=None)
     return options
 
 
 def _abstain(prediction: Any, least: float | None) -> Json:
-    """Returns the line of a prediction, without its label if all probabilities are below `least`.
-
-    `prediction` is a prediction or a `Failure`. If its most probable class has a smaller
-    probability than `least`, "label" becomes None, and "note" has the reason; `least` None never
-    changes the line.
-    """
+    """Returns the line of a prediction, without its label if no probability reaches `least`."""
     line: Json = prediction.to_json()
     if least is None or "label" not in line:
         return line
@@ -252,10 +241,7 @@ def _run(options: PredictOptions) -> int:
 
 
 def main(args: list[str]) -> int:
-    """Runs the command; returns 0, or 1 if no line could be used; errors exit with status 2.
-
-    `args` are the words of the command line after the name of the command.
-    """
+    """Runs the command; returns 0, or 1 if no line could be used; errors exit with status 2."""
     options = parse(PredictOptions, args, f"{program()} predict", words="texts")
     with refusals(_ARGUMENTS):
         return _run(options)

@@ -222,10 +222,6 @@ _WITH_VALUE = {
 
 
 def _value_of(args: Sequence[str], option: str) -> str | None:
-    """Returns the value of an option on a command line; None without it.
-
-    `args` are the words of the command line, and `option` is a name such as "--model".
-    """
     # The options depend on this value, so they cannot be parsed before it is known.
     for place, arg in enumerate(args):
         name, equals, value = arg.partition("=")
@@ -235,11 +231,6 @@ def _value_of(args: Sequence[str], option: str) -> str | None:
 
 
 def _option_names(args: Sequence[str], prefix: str) -> list[str]:
-    """Returns the dotted names of the options on a command line that begin with --PREFIX.
-
-    For the prefix "model", "--model.gates.density=0.3" gives "gates.density". "no-" is removed,
-    and hyphens become underscores.
-    """
     start = f"--{prefix}."
     names = [arg.partition("=")[0].replace("_", "-") for arg in args]
     dotted = [name.removeprefix(start) for name in names if name.startswith(start)]
@@ -248,10 +239,6 @@ def _option_names(args: Sequence[str], prefix: str) -> list[str]:
 
 
 def _at(config: Any, name: str) -> Any:
-    """Returns the value of a configuration at a dotted name, such as "gates.density".
-
-    `config` is a dataclass; its fields may be dataclasses.
-    """
     for part in name.split("."):
         config = getattr(config, part)
     return config
@@ -273,12 +260,7 @@ def _task(args: Sequence[str]) -> str:
 
 
 def _infer_task(args: Sequence[str]) -> str:
-    """Infers the task ("text", "pair" or "tags") from the data on a command line.
-
-    The data are the first positional argument that exists as a file or folder. If none exists, the
-    first positional argument is used, which may be the name of a data set. If the task is unclear,
-    it is "text".
-    """
+    """Infers the task ("text", "pair" or "tags") from the data on a command line."""
     words = [
         arg
         for before, arg in zip(("", *args), args, strict=False)
@@ -298,11 +280,7 @@ def _infer_task(args: Sequence[str]) -> str:
 
 
 def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, TextOptions]:
-    """Parses a command line, the words `args` after the name of the command.
-
-    Returns:
-      The options of the command; the task, one of `_TASKS`; and the options of training.
-    """
+    """Returns the options of the command, the task, and the options of model and training."""
     for name in _option_names(args, "train"):
         if name in _SEVERAL:
             option = f"--train.{name.replace('_', '-')}"
@@ -362,18 +340,7 @@ def _print_line(line: str) -> None:
 
 
 def _open_data(command: TrainOptions, kind: str, data: str, split: str) -> Data:
-    """Opens labelled texts or tagged sentences.
-
-    Args:
-      command: the options of the command, with the names of the columns.
-      kind: "text", "pair" or "tags".
-      data: the path or the name of a data set.
-      split: the part of a data set by name, such as "train".
-
-    Returns:
-      A `Table` of labelled texts, or a `SentenceTable` of tagged sentences, which can be read
-      several times.
-    """
+    """Opens labelled texts or tagged sentences."""
     if kind == "tags":
         if command.text or command.label != "label" or command.columns is not None:
             raise ValueError(
@@ -397,17 +364,7 @@ def _open_data(command: TrainOptions, kind: str, data: str, split: str) -> Data:
 
 
 def _train(command: TrainOptions, kind: str, options: TextOptions) -> int:
-    """Trains a model, writes it to a folder and returns the exit status.
-
-    It is 0, or after Ctrl-C or SIGTERM the status of a stopped run, such as 130. A signal while
-    texts are read, or while a model without a network is fitted, raises KeyboardInterrupt or
-    `Terminated`, and the files of the run are removed.
-
-    Args:
-      command: the options of the command, with the data and the folder of the model.
-      kind: "text", "pair" or "tags".
-      options: the options of the model and of the training.
-    """
+    """Trains a model, writes it to a folder and returns the exit status."""
     # Everything that can be refused is checked before the texts are read.
     check_options(options, kind)
     check_share(command.max_aside)
@@ -468,14 +425,7 @@ def _train(command: TrainOptions, kind: str, options: TextOptions) -> int:
 
 
 def _card(command: TrainOptions, kind: str, report: Any, options: TextOptions) -> ModelCard:
-    """Returns the model card, the description that is written to the README of the model.
-
-    Args:
-      command: the options of the command.
-      kind: "text", "pair" or "tags".
-      report: the report of the model, a dict.
-      options: the options of the model.
-    """
+    """Returns the model card, the description that is written to the README of the model."""
     metrics = {
         f"{part} {name}": float(report[part][name])
         for part in ("validation", "test")
@@ -516,12 +466,8 @@ def _card(command: TrainOptions, kind: str, report: Any, options: TextOptions) -
 
 
 def main(args: list[str]) -> int:
-    """Runs the command and returns its exit status; errors exit with status 2.
-
-    It is 0, or after Ctrl-C 130. SIGTERM gives 0 for a network, whose run is saved and can be
-    continued, and raises `Terminated` if there is nothing to continue.
-
-    `args` are the words of the command line after the name of the command.
+    """Runs the command and returns its exit status: 0, or 130 after Ctrl-C. SIGTERM gives 0 for a
+    network, which can continue its run, and raises `Terminated` if there is nothing to continue.
     """
     command, kind, options = _parse(args)
     check_devices(command.cpu_devices)

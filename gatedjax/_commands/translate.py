@@ -12,10 +12,7 @@ CALLED = {" (--search.extra)": "", "average must be None": "--average must be le
 
 
 def main(args: list[str]) -> int:
-    """Runs the command and returns its exit status, 0; errors exit with status 2.
-
-    `args` are the words of the command line after the name of the command.
-    """
+    """Runs the command and returns its exit status, 0; errors exit with status 2."""
     prog = f"{program()} translate"
     streams = {"lines": sys.stdin, "out": sys.stdout}
     return run(TranslateOptions, args, prog, open_translator, called=CALLED, **streams)

@@ -54,20 +54,7 @@ class VerifyOptions:
 
 
 def kill_points(last: int, every: int, count: int, seed: int) -> list[str]:
-    """Returns the moments at which a run is killed, after a step or during a save.
-
-    They ascend, so that a run that continues after a kill reaches the next moment.
-
-    Args:
-      last: the number of steps of the run.
-      every: the number of steps between checkpoints.
-      count: the number of kills.
-      seed: the seed of the moments.
-
-    Returns:
-      Texts for the environment variable `KILL_AT`: "step:STEP" for a kill after a step, and
-      "save:STEP:SECONDS" for a kill so many seconds after the begin of a save.
-    """
+    """Returns ascending moments for `KILL_AT`: "step:STEP", or "save:STEP:SECONDS" in a save."""
     choose = random.Random(seed)
     # The last step is always saved.
     saves = sorted({*range(every, last + 1, every), last})
@@ -81,14 +68,7 @@ def kill_points(last: int, every: int, count: int, seed: int) -> list[str]:
 
 
 def _run(command: list[str], workdir: Path, log: Path, **variables: str) -> int:
-    """Runs a command and returns its exit status.
-
-    Args:
-      command: the words of the command, to which --workdir is added.
-      workdir: the work folder of the run.
-      log: the file to which its output is appended.
-      **variables: environment variables for the command.
-    """
+    """Runs a command, with --workdir added and its output in `log`; returns its exit status."""
     # Variables of an outer test would kill this run at other moments, too.
     environment = {k: v for k, v in os.environ.items() if k not in (DIGESTS, KILL_AT, RESUMES)}
     with log.open("ab") as file:
@@ -102,13 +82,6 @@ def _run(command: list[str], workdir: Path, log: Path, **variables: str) -> int:
 
 
 def _report_failure(run_name: str, status: int, log: Path) -> int:
-    """Prints the end of the log of a run that failed; returns the exit status 2.
-
-    Args:
-      run_name: the noun for the run in the message.
-      status: the exit status of the run.
-      log: the file with the output of the run.
-    """
     tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:]
     say(f"error: {run_name} ended with status {status}:", file=sys.stderr)
     say("\n".join(f"  {line}" for line in tail), file=sys.stderr)
@@ -116,15 +89,7 @@ def _report_failure(run_name: str, status: int, log: Path) -> int:
 
 
 def _differences(first: Any, second: Any, name: str = "") -> list[str]:
-    """Returns the paths of the leaves in which two JSON values differ.
-
-    An example of a path is "record.history[0].loss". Lists of different lengths count as leaves.
-
-    Args:
-      first: a JSON value.
-      second: another JSON value.
-      name: the path of both values; "" for the whole.
-    """
+    """Returns the paths, such as "record.history[0].loss", at which two JSON values differ."""
     if isinstance(first, dict) and isinstance(second, dict):
         keys = sorted(first.keys() | second.keys())
         nested = (_differences(first.get(k), second.get(k), f"{name}.{k}".strip(".")) for k in keys)
@@ -138,18 +103,12 @@ def _differences(first: Any, second: Any, name: str = "") -> list[str]:
 
 
 def _leaves(value: Tree) -> int:
-    """Returns the number of values in nested dicts and lists."""
     if isinstance(value, dict | list):
         return sum(_leaves(v) for v in (value.values() if isinstance(value, dict) else value))
     return 1
 
 
 def _digests(path: Path) -> list[dict[str, Tree]]:
-    """Returns the digests of the runs that ended: a dict for each line of the file `path`.
-
-    It maps the name of a part of the state of a run, such as "data position", to hashes and
-    numbers. The list is empty if there is no file.
-    """
     # A run that was killed before its end has written no line.
     if not path.exists():
         return []
@@ -157,17 +116,7 @@ def _digests(path: Path) -> list[dict[str, Tree]]:
 
 
 def _verify(command: list[str], kills: int, seed: int, folder: Path) -> int:
-    """Runs a command without and with kills, and compares the results.
-
-    Returns the exit status: 0 if the bits are equal, 1 if they differ, 2 if a run fails or the
-    test proves nothing, because no run continued from a checkpoint.
-
-    Args:
-      command: the words of the command.
-      kills: the number of kills.
-      seed: the seed of their moments.
-      folder: an empty folder for the work folders and logs.
-    """
+    """Runs a command without and with kills; returns 2 if no run continued, 1 if bits differ."""
     began = time.monotonic()
     target = folder / "unbroken.jsonl"
     log = folder / "unbroken.log"
@@ -229,10 +178,7 @@ def _verify(command: list[str], kills: int, seed: int, folder: Path) -> int:
 
 
 def main(args: list[str]) -> int:
-    """Runs the command and returns 0 (the bits are equal), 1 (they differ) or 2 (an error).
-
-    `args` are the words of the command line after the name of the command.
-    """
+    """Runs the command and returns 0 (the bits are equal), 1 (they differ) or 2 (an error)."""
     options = parse(VerifyOptions, args, f"{program()} verify-resume")
     command = list(options.command)
     if not command:

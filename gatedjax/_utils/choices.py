@@ -13,14 +13,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 @functools.cache
 def choices_of(kind: type) -> dict[str, tuple[Any, ...]]:
-    """Returns the allowed values of each field with a `Literal` type, by the name of the field.
-
-    A field of type `Literal[...] | None` also has the value None. A field "dtype" also has
-    "float64", for tests.
-
-    Args:
-      kind: a dataclass.
-    """
+    """Returns the allowed values of each field with a `Literal` type, by the name of the field."""
     choices = {}
     for name, hint in get_type_hints(kind).items():
         parts = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
@@ -33,13 +26,9 @@ def choices_of(kind: type) -> dict[str, tuple[Any, ...]]:
 
 
 def check_choices(config: object) -> None:
-    """Raises ValueError unless each field with a `Literal` type has an allowed value.
-
-    The message has the allowed values. Without the check a misspelt value would count as another
-    choice, because programs often compare a field with only some of its values.
-
-    Args:
-      config: a dataclass.
+    """Raises ValueError unless each field with a `Literal` type has an allowed value. A misspelt
+    value would count as another choice, because programs compare a field with only some of its
+    values.
     """
     kind: Any = type(config)  # because mypy takes a metaclass for unhashable
     for name, choices in choices_of(kind).items():
@@ -51,12 +40,6 @@ def check_choices(config: object) -> None:
 
 
 def suggestion(name: object, names: Iterable[str], cutoff: float = 0.6) -> str:
-    """Returns " Did you mean ...?" with the nearest of `names` to `name`, or "" if none is near.
-
-    Args:
-      name: the name that was given.
-      names: the allowed names.
-      cutoff: the least similarity in [0, 1] of the nearest name, see `difflib.get_close_matches`.
-    """
+    """Returns " Did you mean ...?" with the nearest of `names` to `name`, or "" if none is near."""
     matches = difflib.get_close_matches(str(name), list(names), n=1, cutoff=cutoff)
     return f" Did you mean {matches[0]!r}?" if matches else ""

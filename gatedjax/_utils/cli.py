@@ -24,18 +24,12 @@ _HELP = ("-h", "--help", "--help-all")
 
 
 def program() -> str:
-    """Returns the words before the name of a command: "gatedjax" or "python -m gatedjax".
-
-    They are the words that the user typed.
-    """
+    """Returns the words before the name of a command: "gatedjax" or "python -m gatedjax"."""
     return "gatedjax" if Path(sys.argv[0]).stem == "gatedjax" else "python -m gatedjax"
 
 
 def reason(error: BaseException) -> str:
-    """Returns the message of an error as text.
-
-    For an OSError with a file it is "FILE: message", without the number of the error.
-    """
+    """Returns the message of an error as text, "FILE: message" for an OSError with a file."""
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         places = [str(p) for p in (error.filename, error.filename2) if p is not None]
         return f"{' and '.join(places)}: {error.strerror}"
@@ -50,13 +44,7 @@ def fail(message: str) -> NoReturn:
 
 @contextlib.contextmanager
 def refusals(options: Mapping[str, str]) -> Iterator[None]:
-    """Catches errors of the library in the block and prints them with `fail`.
-
-    Args:
-      options: replacements in the messages, a dict from words of the library's messages, such as
-        the name of an argument, to the options of the command in their place. Words that end with
-        ": " are replaced only at the start of a message.
-    """
+    """Prints errors of the library in the block with `fail`, with its words replaced by options."""
     try:
         yield
     except BrokenPipeError:
@@ -74,10 +62,7 @@ def refusals(options: Mapping[str, str]) -> Iterator[None]:
 
 
 def check_devices(count: int | None) -> None:
-    """Prints an error and exits if the value `count` of `--cpu-devices` is out of range.
-
-    None, the value without the option, is allowed.
-    """
+    """Ends the command with an error if the value of `--cpu-devices` is out of range."""
     if count is not None and count < 1:
         fail(f"--cpu-devices must be at least 1, got {count}")
     if count is not None and count > _MOST_DEVICES:
@@ -87,20 +72,7 @@ def check_devices(count: int | None) -> None:
 def parse(
     kind: type[C], args: Sequence[str], prog: str, *, words: str | None = None, **tyro_options: Any
 ) -> C:
-    """Parses the options of a command, or prints its help or the version and exits.
-
-    A wrong command line ends in `fail`.
-
-    Args:
-      kind: a dataclass of options. Its docstring and the docstrings of its fields are the help.
-      args: the arguments after the name of the command.
-      prog: the name of the command in the help.
-      words: the name of the field of positional words, if they are also allowed after options.
-      **tyro_options: `default` and `description`, passed on to `tyro.cli`.
-
-    Returns:
-      An instance of `kind` with the options.
-    """
+    """Parses the options of a command; `words` is the field of words allowed after options."""
     # These are imported here, because `gatedjax --version` needs none of them and they load slowly.
     import dataclasses
 
@@ -153,17 +125,7 @@ def parse(
 
 
 def parse_command(commands: Mapping[str, type], args: Sequence[str], prog: str, about: str) -> Any:
-    """Parses the options of the command that the first argument names.
-
-    Args:
-      commands: the dataclass of options of each command, by the name of the command.
-      args: the name of the command and the arguments after it.
-      prog: the words before the name of the command in the help.
-      about: a description of the commands.
-
-    Returns:
-      An instance of the dataclass of the command.
-    """
+    """Parses the options of the command that the first argument names."""
     from gatedjax._utils.cli_errors import option_names
 
     texts = {}
@@ -183,18 +145,7 @@ def choose(
     *,
     options: Mapping[str, str] | None = None,
 ) -> str:
-    """Returns the first argument, the name of a command.
-
-    For --help it prints a list of the commands, for --version the version, and exits. An unknown
-    command ends in `fail`.
-
-    Args:
-      commands: the name and a description of each command.
-      args: the name of the command and the arguments after it.
-      prog: the words before the name of the command in the help.
-      about: a description of the commands.
-      options: the name and a description of each option that all commands have.
-    """
+    """Returns the first argument, the name of a command, or prints help, version or an error."""
     name = args[0] if args else ""
     if name in commands:
         return name
@@ -223,23 +174,12 @@ def show_version() -> NoReturn:
 
 
 def _split(args: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Splits a command line at the first "--"; returns the list of words before it, and the rest.
-
-    `args` are the words of the command line. The rest is a list, too, and begins with "--". No word
-    after "--" is an option. Without "--" the rest is empty.
-    """
     end = args.index("--") if "--" in args else len(args)
     return list(args[:end]), list(args[end:])
 
 
 def _on_parse_error(hook: Callable[[Any], None]) -> contextlib.AbstractContextManager[None]:
-    """Returns a context in which tyro calls `hook` with each parse error before it prints it.
-
-    The argument of `hook` is a `tyro._errors.ParseErrorEvent`, which describes the error.
-
-    This is not part of the public interface of tyro. A version without it prints its message in a
-    frame and exits with the same status.
-    """
+    # It is not public: a tyro without it prints its message in a frame, with the same status.
     try:
         from tyro._errors import on_parse_error
     except ImportError:
@@ -248,11 +188,7 @@ def _on_parse_error(hook: Callable[[Any], None]) -> contextlib.AbstractContextMa
 
 
 def _attach_values(words: Sequence[str]) -> list[str]:
-    """Returns a command line in which values that begin with "-" are attached to their options.
-
-    `words` are the words of the command line. "--text" and "-a film" become "--text=-a film", so
-    that tyro accepts the value. This applies to values with a space.
-    """
+    """Returns a command line in which values that begin with "-" are attached to their options."""
     out: list[str] = []
     for word in words:
         # A value with a space cannot be an option, so a dash at its beginning belongs to the text.
@@ -265,12 +201,7 @@ def _attach_values(words: Sequence[str]) -> list[str]:
 
 
 def _with_words_last(text: str, kind: Any) -> str:
-    """Moves the positional words of the usage, such as "-- COMMAND ...", behind the options.
-
-    Args:
-      text: the help as tyro prints it.
-      kind: the dataclass of the options.
-    """
+    """Moves the positional words of the usage, such as "-- COMMAND ...", behind the options."""
     from gatedjax._utils.cli_errors import positional_names
 
     lines, blank, remainder = text.partition("\n\n")
@@ -283,12 +214,7 @@ def _with_words_last(text: str, kind: Any) -> str:
 
 
 def _wrap_lines(text: str, indent: int = 0) -> str:
-    """Returns a help text with the lines wrapped that are wider than the terminal.
-
-    Args:
-      text: the help text.
-      indent: the number of spaces at the start of the lines that continue a wrapped line.
-    """
+    """Returns a help text with the lines wrapped that are wider than the terminal."""
     width = shutil.get_terminal_size().columns
     lines: list[str] = []
     # tyro puts two empty lines before a paragraph that does not begin with a letter.

@@ -15,20 +15,12 @@ _TYPES = {"INT": "an integer", "FLOAT": "a number"}
 
 
 def is_option(word: str) -> bool:
-    """Returns True for a word that looks like an option, such as "--text" or "-h".
-
-    "-5" and "-a film" are values.
-    """
+    """Returns True for a word like "--text" or "-h"; "-5" and "-a film" are values."""
     return word.startswith("-") and word.lstrip("-")[:1].isalpha() and len(word.split()) == 1
 
 
 def option_names(kind: Any, prefix: str = "--") -> Iterator[str]:
-    """Yields the names of the options that the help of a dataclass shows, also of its groups.
-
-    Args:
-      kind: the dataclass.
-      prefix: the first part of all names.
-    """
+    """Yields the names of the options that the help of a dataclass shows, also of its groups."""
     hints = typing.get_type_hints(kind, include_extras=True)
     for field in dataclasses.fields(kind):
         hint = hints[field.name]
@@ -46,11 +38,7 @@ def option_names(kind: Any, prefix: str = "--") -> Iterator[str]:
 
 
 def positional_names(kind: Any) -> Iterator[str]:
-    """Yields the words that stand for positional arguments of a dataclass in its usage line.
-
-    `kind` is the dataclass of options. They are the words that it sets for its fields, such as
-    "MODEL".
-    """
+    """Yields the words that stand for positional arguments of a dataclass in its usage line."""
     for hint in typing.get_type_hints(kind, include_extras=True).values():
         marks = getattr(hint, "__metadata__", ())
         if tyro.conf.Positional in marks:
@@ -59,12 +47,7 @@ def positional_names(kind: Any) -> Iterator[str]:
 
 
 def unknown_option(kind: Any, word: str) -> str:
-    """Returns the message about an option that a command does not have.
-
-    Args:
-      kind: the dataclass of the options of the command.
-      word: the option as the user typed it, perhaps with "=VALUE".
-    """
+    """Returns the message about an option that a command does not have."""
     name = _name_in(word)
     names = [*option_names(kind), *_COMMON]
     last = name.lstrip("-").rpartition(".")[2]
@@ -75,16 +58,7 @@ def unknown_option(kind: Any, word: str) -> str:
 
 
 def message_of(event: Any, kind: Any, args: Sequence[str]) -> str | None:
-    """Returns the message about an error of a command line, or None for an unknown event.
-
-    Args:
-      event: the error that tyro is about to print, a `tyro._errors.ParseErrorEvent`.
-      kind: the dataclass of the options.
-      args: the command line.
-
-    Raises:
-      AttributeError: if an event has other fields than in tyro 1.0.17.
-    """
+    """Returns the message about a parse error of tyro, or None if the event is unknown."""
     names = {*option_names(kind), *_COMMON}
     unknown = [word for word in args if is_option(word) and _name_in(word) not in names]
     if unknown:  # because it may be a misspelt name of a missing option
@@ -115,38 +89,21 @@ def _name_in(word: str) -> str:
 
 
 def _shown_name(argument: Any) -> str:
-    """Returns the name of `argument`, an argument of tyro, as the help shows it."""
     lowered = argument.lowered
     return str(lowered.metavar if argument.is_positional() else lowered.name_or_flags[0])
 
 
 def _in_order_of_help(choices: Sequence[str], value_type: str) -> list[str]:
-    """Sorts the choices of an option like the help, because tyro keeps some of them in a set.
-
-    Args:
-      choices: the choices in any order.
-      value_type: the choices as the help shows them, such as "{None}|{sample,threshold}".
-
-    Returns:
-      The choices that the help shows, or all in the order of the alphabet if it shows none.
-    """
     shown = re.split(r"[{}|,]+", value_type)
     return [choice for choice in shown if choice in choices] or sorted(choices)
 
 
 def _join_names(names: Sequence[str], conjunction: str) -> str:
-    """Returns names as a list in words, such as "a, b or c" for the conjunction "or"."""
     *early, last = names
     return f"{', '.join(early)} {conjunction} {last}" if early else last
 
 
 def _values(args: Sequence[str], option: str) -> list[str]:
-    """Returns the values of the last occurrence of an option on a command line; [] without it.
-
-    Args:
-      args: the words of the command line.
-      option: the name of the option, such as "--text".
-    """
     values: list[str] = []
     for place, word in enumerate(args):
         if _name_in(word) == option:

@@ -24,11 +24,7 @@ _MOST = {
 
 
 def check_range(name: str, value: float, least: float) -> None:
-    """Raises ValueError unless a number is at least `least` and does not exceed its upper limit.
-
-    `name` is the name of the field. It decides the limit, see `gatedjax._utils.limits`: 1,000 for
-    the number of layers, for example, and 65,536 for widths.
-    """
+    """Raises ValueError unless a number is at least `least` and at most the limit of its name."""
     # The comparison in this form also refuses NaN.
     if not value >= least:
         raise ValueError(f"{name} must be at least {least}, got {value}")
@@ -36,27 +32,16 @@ def check_range(name: str, value: float, least: float) -> None:
 
 
 def check_size(**sizes: Any) -> None:
-    """Raises unless each argument is an integer of at least 1; the keyword is its name.
-
-    Raises TypeError for another type, and ValueError for a number below 1 or above its limit.
-    """
+    """Raises unless each argument is an integer of at least 1; the keyword is its name."""
     for name, size in sizes.items():
         check_type(name, size, int)
         check_range(name, size, 1)
 
 
 def check_fields(module: object, **least: int) -> None:
-    """Raises unless the fields of a module of this library have values that it can use.
-
-    A field of type int is an integer of at least 1, a rate of dropout is in [0, 1), any other field
-    of type float is finite, a field of type bool is True or False, and the field `config` has the
-    class of its annotation. Fields of other types are not checked, nor are the fields that a
-    subclass of a user adds. Raises TypeError for a value of another type, and ValueError for a
-    number out of range.
-
-    Args:
-      module: the module, a dataclass.
-      **least: by field, the least number: of an integer if it is not 1, of a float if it has one.
+    """Raises unless the fields of a module have values that it can use: an int of at least 1 (or
+    `least`), a dropout in [0, 1), another float finite, `config` of its class. Other types are not
+    checked, nor are the fields that a subclass of a user adds.
     """
     kind = next(c for c in type(module).__mro__ if c.__module__.startswith("gatedjax."))
     config_class, config = _config_class(kind), getattr(module, "config", None)
@@ -80,17 +65,12 @@ def check_fields(module: object, **least: int) -> None:
 
 @functools.cache
 def _config_class(kind: Any) -> type | None:
-    """Returns the class of the field `config` of the class `kind`; None without such a field."""
     hint = get_type_hints(kind).get("config")
     return hint if isinstance(hint, type) else None
 
 
 @functools.cache
 def _number_fields(kind: Any) -> dict[str, tuple[type, bool]]:
-    """Returns (type, whether it may be None) of each field of type int, float or bool by its name.
-
-    `kind` is the class of a module.
-    """
     numbers = (int, float, bool)
     return {
         name: (field_type, is_optional)

@@ -14,31 +14,16 @@ _WIDTH = 92
 
 
 def document_fields(kind: Kind) -> Kind:
-    """Adds the docstrings of the fields of a dataclass to its docstring, as section "Attributes:".
-
-    A field has its docstring below it, where editors and `--help` look for it. Python does not keep
-    the docstrings of fields, so they are read from the source when `__doc__` is first read:
-    parsing at import would take 0.1 seconds for all configurations.
-
-    Args:
-      kind: the dataclass.
-
-    Returns:
-      The same class.
-    """
+    """Adds a section "Attributes:" with the docstrings of the fields to that of a dataclass."""
+    # Python keeps no docstrings of fields. Their source is parsed when `__doc__` is first read,
+    # because it takes 0.1 seconds for all configurations.
     changed: Any = kind  # because mypy allows only a string as a docstring
     changed.__doc__ = _Docstring(inspect.cleandoc(kind.__doc__ or ""))
     return kind
 
 
 class _Docstring:
-    """A descriptor for `__doc__` that adds the section "Attributes:" when it is first read.
-
-    The section has the docstrings of the fields of the class.
-
-    Args:
-      text: the docstring of the class without this section.
-    """
+    """A descriptor for `__doc__` that adds the section "Attributes:" when it is first read."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -50,10 +35,7 @@ class _Docstring:
 
 @functools.cache
 def _field_lines(kind: Any) -> list[str]:
-    """Returns the lines of the section "Attributes:" of the dataclass `kind`, without its title.
-
-    There is an entry "NAME: DESCRIPTION", in one or more lines, for each field with a docstring.
-    """
+    """Returns the lines of the section "Attributes:" of the dataclass `kind`, without its title."""
     texts = field_docstrings(kind)
     lines: list[str] = []
     for name in (field.name for field in dataclasses.fields(kind) if field.name in texts):
@@ -65,19 +47,12 @@ def _field_lines(kind: Any) -> list[str]:
 
 
 def field_docstrings(kind: type) -> dict[str, str]:
-    """Returns the docstring of each field of a dataclass that has one, by the name of the field.
-
-    A docstring of a field is the text below it in the class `kind`. The fields of base classes are
-    included. Without the source, as in a zipped package of compiled files, the dict is empty.
-    """
+    """Returns the docstring of each field of a dataclass that has one, by the name of the field."""
     return {name: text for base in reversed(kind.__mro__) for name, text in _own(base)}
 
 
 def _own(kind: type) -> Iterator[tuple[str, str]]:
-    """Yields (name, docstring) for each documented field of the class `kind`.
-
-    The fields of its base classes are left out.
-    """
+    """Yields (name, docstring) for each documented field of the class `kind`."""
     if not dataclasses.is_dataclass(kind):
         return
     try:

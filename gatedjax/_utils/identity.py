@@ -4,13 +4,7 @@ from typing import Any
 
 
 class ByIdentity:
-    """A wrapper of a model, equal to a wrapper of the same class with the same model object.
-
-    A program that has it as a static argument therefore compiles only once per model object.
-
-    Attributes:
-      model: the model.
-    """
+    """A wrapper of a model, equal to a wrapper of the same class with the same model object."""
 
     def __init__(self, model: Any) -> None:
         self.model = model

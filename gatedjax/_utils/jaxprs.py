@@ -6,24 +6,18 @@ from jax.extend.core import ClosedJaxpr
 
 
 def as_closed(program: Any) -> Any:
-    """Returns a program with its constants, a `ClosedJaxpr`.
-
-    `program` is such a program, or a `Jaxpr` without constants, as in a scan since jax 0.11.
-    """
+    """Returns a program with its constants, a `ClosedJaxpr`."""
     return program if isinstance(program, ClosedJaxpr) else ClosedJaxpr(program, ())
 
 
 def count_scan_operands(equation: Any) -> tuple[int, int]:
-    """Returns the numbers of constants and of carries among the operands of a `jax.lax.scan`.
-
-    The remaining operands are the scanned arrays. `equation` is the equation of the scan. Its
-    parameters with these numbers differ between versions of JAX, so the numbers come from the
-    shapes: only scanned arrays have an axis of steps that the body does not have.
+    """Returns the numbers of constants and of carries of a `jax.lax.scan`. Its parameters differ
+    between versions of JAX, its shapes do not: only scanned arrays have an axis of steps that the
+    body lacks.
     """
     body = as_closed(equation.params["jaxpr"]).jaxpr
 
     def count_same(outside: Any, inside: Any) -> int:
-        """Counts the arrays that have the same number of axes outside and inside the body."""
         pairs = zip(outside, inside, strict=True)
         return sum(a.aval.ndim == b.aval.ndim for a, b in pairs)
 

@@ -11,15 +11,7 @@ from gatedjax._utils.numbers import plain
 
 
 def to_json(value: Any, **layout: Any) -> str:
-    """Returns a value as JSON; NaN and infinities become null.
-
-    Python would write NaN and Infinity, which are not allowed in JSON: browsers, jq and most other
-    readers refuse such a text.
-
-    Args:
-      value: a text, a number or None, or lists, mappings and dataclasses of such values.
-      **layout: further arguments of `json.dumps`, such as `indent`.
-    """
+    """Returns a value as JSON; NaN and infinities, which JSON does not allow, become null."""
     try:
         # Most values are finite, so the slow copy is made only if this fails.
         return json.dumps(value, allow_nan=False, default=_convert, **layout)
@@ -28,18 +20,7 @@ def to_json(value: Any, **layout: Any) -> str:
 
 
 def to_json_values(value: Any, name: str = "the value") -> Any:
-    """Converts a configuration, or any other value, to the types of JSON.
-
-    Dataclasses become dictionaries, tuples become lists, and numbers of NumPy and JAX become
-    Python numbers. NaN and infinities stay.
-
-    Args:
-      value: a text, a number or None, or lists, mappings and dataclasses of such values.
-      name: the name of the value in a message.
-
-    Raises:
-      TypeError: if the value, or a value in it, has another type.
-    """
+    """Converts dataclasses, mappings, tuples and NumPy numbers to the types of JSON; NaN stays."""
 
     def convert(inner: Any) -> Any:
         try:
@@ -52,11 +33,7 @@ def to_json_values(value: Any, name: str = "the value") -> Any:
 
 
 def _convert(value: Any) -> Any:
-    """Converts a value that `json` does not know to a dict or a number.
-
-    It is the argument `default` of `json.dumps`: dataclasses and mappings become dicts, and numbers
-    of NumPy and JAX become Python numbers.
-    """
+    """Converts a value that `json` does not know to a dict or a number."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):
@@ -71,7 +48,6 @@ def _convert(value: Any) -> Any:
 
 
 def _finite(value: Any) -> Any:
-    """Returns a copy of `value`, nested dicts and lists, with None for each NaN and infinity."""
     if isinstance(value, dict):
         return {name: _finite(inner) for name, inner in value.items()}
     if isinstance(value, list):

@@ -40,12 +40,7 @@ def check_most(name: str, value: float, most: int) -> None:
 
 
 def read_limited(path: str | Path, most: int = MOST_JSON_BYTES) -> bytes:
-    """Reads a file of at most `most` bytes and returns its content.
-
-    Raises:
-      OSError: if the file cannot be read.
-      ValueError: if it has more than `most` bytes; then at most `most` + 1 bytes are read.
-    """
+    """Reads a file; raises ValueError, after `most` + 1 bytes, if it has more than `most`."""
     with Path(path).open("rb") as file:
         # The size of a device or a pipe is unknown before it is read.
         if os.fstat(file.fileno()).st_size <= most and len(content := file.read(most + 1)) <= most:

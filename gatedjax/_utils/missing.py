@@ -2,15 +2,9 @@
 
 
 def missing(need: str, package: str) -> str:
-    """Returns a message that names an optional package and the command that installs it.
-
-    The message never names an extra of gatedjax, because gatedjax is not on the index. An attacker
-    could register the name there and run code on the machines of users who follow the message.
-
-    Args:
-      need: the subject and the verb of the message, such as "plots need".
-      package: the name on the Python Package Index, or several names with spaces between them.
-    """
+    """Returns a message that names an optional package and the command that installs it."""
+    # Never an extra of gatedjax, which is not on the index: an attacker could register the name and
+    # run code on the machines of users who follow the message.
     return f"{need} {' and '.join(package.split())}: pip install {package}"
 
 

@@ -14,11 +14,7 @@ from gatedjax._utils.nested import with_changes
 
 
 def plain(value: Any) -> Any:
-    """Converts a number or text of NumPy or JAX to Python; returns other values unchanged.
-
-    An array with one axis becomes a tuple of Python numbers, and the values in a tuple are
-    converted. Options may therefore come from `np.arange` or `np.logspace`.
-    """
+    """Converts numbers, texts and arrays with one axis of NumPy and JAX to Python, for options."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, tuple) and type(value) is tuple:
@@ -42,14 +38,8 @@ def _is_array(value: Any) -> bool:
 
 
 def make_plain(config: object) -> None:
-    """Converts the numbers in the fields of a dataclass from NumPy or JAX to Python, in place.
-
-    Args:
-      config: the dataclass, which may be frozen.
-
-    Raises:
-      TypeError: if a field of type int, float, bool or tuple has a value of another type. A whole
-        number such as 1e3 is an integer. A field that is a dataclass takes a dict of its options.
+    """Converts the numbers in the fields of a dataclass to Python, in place; 1e3 is an integer. A
+    field that is a dataclass itself takes a dict of its options.
     """
     config_class: Any = type(config)  # because mypy takes a metaclass for unhashable
     for name, kind, is_optional in field_types(config_class):
@@ -87,11 +77,7 @@ def _no_option(kind: type, name: str, _: str) -> Exception:
 
 
 def check_type(name: str, value: Any, kind: type | None) -> None:
-    """Raises TypeError unless a value has the type `kind`; `name` is the name of the field.
-
-    An integer or a number must not be a bool, a number may be an array without axes, a bool may be
-    0 or 1, and a tuple may be a list. Only int, float, bool and tuple are checked.
-    """
+    """Raises TypeError unless a value has the type `kind`; `name` is the name of the field."""
     is_bool = isinstance(value, bool | np.bool_)
     fits, expected = True, ""
     if kind is int:
@@ -110,18 +96,13 @@ def check_type(name: str, value: Any, kind: type | None) -> None:
 
 @functools.cache
 def field_types(kind: Any) -> tuple[tuple[str, type | None, bool], ...]:
-    """Returns a tuple of (name, type, is_optional) for each field of the dataclass `kind`.
-
-    The type is int, float, bool or tuple, and None for any other. `is_optional` is True if the
-    field may be None, such as a field of type `int | None`.
-    """
+    """Returns (name, type, is_optional) of each field; other types than numbers are None."""
     hints = get_type_hints(kind)
     names = [field.name for field in dataclasses.fields(kind)]
     return tuple((name, *_simplify(hints[name])) for name in names)
 
 
 def _simplify(hint: Any) -> tuple[type | None, bool]:
-    """Returns (type, is_optional) of a type hint, see `field_types`."""
     is_union = get_origin(hint) in (Union, types.UnionType)
     parts = set(get_args(hint)) if is_union else {hint}
     is_optional = types.NoneType in parts

@@ -23,11 +23,7 @@ Several = Annotated[tuple[T, ...], tyro.conf.arg(help_behavior_hint="")]
 
 
 def joined_docstrings() -> tyro.constructors.ConstructorRegistry:
-    """Returns rules for `tyro.cli` that join the lines of the docstring of a field.
-
-    Without them tyro prints each indented line as a separate paragraph. The rules also leave out
-    the hint "(default: )" for an empty text and an empty tuple.
-    """
+    """Returns rules for tyro that join the lines of a field's docstring and hide empty defaults."""
     registry = tyro.constructors.ConstructorRegistry()
     in_rule = False
 
@@ -51,11 +47,6 @@ def joined_docstrings() -> tyro.constructors.ConstructorRegistry:
 def _shown_field(
     field: tyro.constructors.StructFieldSpec,
 ) -> tyro.constructors.StructFieldSpec:
-    """Returns a field of tyro, the description of an option, with the text that its help shows.
-
-    The type of the field hides the default of an empty text or tuple. The lines of the docstring of
-    the field are joined to a single line.
-    """
     kind: Any = field.type
     if isinstance(field.default, (str, tuple)) and not field.default:
         kind = Annotated[kind, tyro.conf.arg(help_behavior_hint="")]

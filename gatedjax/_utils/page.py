@@ -23,16 +23,7 @@ h1 { font-size: 1.4rem; line-height: 1.3; overflow-wrap: anywhere; }
 def render_page(
     title: str, body: str, style: str, *, script: str = "", css_class: str = "", lang: str = "en"
 ) -> str:
-    """Returns an HTML page that a browser shows without a network.
-
-    Args:
-      title: the title as text, which is escaped.
-      body: the HTML of the body. It may have `style` attributes only if there is no script.
-      style: the CSS of the page.
-      script: a module of JavaScript that runs after the body is read.
-      css_class: the class of the body element.
-      lang: the language of the page.
-    """
+    """Returns an HTML page; with a `script` its `body` must not have `style` attributes."""
     # A policy can allow style attributes only if it allows all style elements as well.
     styles = f"'{_digest(style)}'" if script else "'unsafe-inline'"
     scripts = f"script-src '{_digest(script)}'; " if script else ""

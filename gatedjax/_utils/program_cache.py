@@ -22,16 +22,10 @@ _SETTINGS = {
 
 
 def take_cache_option(args: list[str]) -> tuple[list[str], bool]:
-    """Removes `--no-cache` from a command line.
+    """Removes `--no-cache` from a command line, before "--"; returns False if it was there.
 
-        >>> take_cache_option(["train", "--no-cache", "--", "--no-cache"])
-        (['train', '--', '--no-cache'], False)
-
-    Args:
-      args: the words of the command line. Words after "--" are no options.
-
-    Returns:
-      The remaining words, and False if the option was there.
+    >>> take_cache_option(["train", "--no-cache", "--", "--no-cache"])
+    (['train', '--', '--no-cache'], False)
     """
     end = args.index("--") if "--" in args else len(args)
     options = [word for word in args[:end] if word != "--no-cache"]
@@ -39,11 +33,7 @@ def take_cache_option(args: list[str]) -> tuple[list[str], bool]:
 
 
 def machine_key() -> str:
-    """Returns a hash of the type of the processor.
-
-    A program that was compiled for one processor may not run on another, and a home folder may be
-    shared by several machines.
-    """
+    """Returns a hash of the processor, as another one may not run the same compiled programs."""
     facts = [platform.machine(), platform.processor()]
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
@@ -59,17 +49,10 @@ def jax_versions() -> str:
 
 
 def use_program_cache(*, enabled: bool = True) -> None:
-    """Lets JAX keep compiled programs in `~/.cache/gatedjax`, if it was not imported yet.
-
-    The settings are environment variables, so that a command that needs no JAX does not import it,
-    and that further processes of the command use the same folder. A folder that the user chose by
-    JAX_COMPILATION_CACHE_DIR stays.
-
-    Args:
-      enabled: False neither reads nor writes compiled programs.
-    """
+    """Lets JAX keep compiled programs in `~/.cache/gatedjax`, if it was not imported yet."""
     if "jax" in sys.modules:
         return
+    # Environment variables need no import of JAX and reach further processes of the command.
     if not enabled:
         os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
         return
@@ -90,19 +73,13 @@ def use_program_cache(*, enabled: bool = True) -> None:
 
 
 def _is_private(folder: Path) -> bool:
-    """Returns True if only this user may write to the folder; its files are executed."""
     facts = folder.stat()
     mine = not hasattr(os, "getuid") or facts.st_uid == os.getuid()
     return mine and not facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def remove_oldest(folder: Path, most: int) -> None:
-    """Removes the files that were not used for the longest time, until a folder is small enough.
-
-    Args:
-      folder: the folder; its subfolders count too.
-      most: the number of bytes that may remain.
-    """
+    """Removes the files that were not used for the longest time, until a folder is small enough."""
     entries = []
     for path in folder.rglob("*"):
         # Another process may remove a file at any time.

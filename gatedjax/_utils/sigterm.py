@@ -17,11 +17,8 @@ class Terminated(SystemExit):
 
 @contextlib.contextmanager
 def raise_on_sigterm() -> Iterator[None]:
-    """Makes SIGTERM raise `Terminated` in the block, as Ctrl-C raises KeyboardInterrupt.
-
-    A second SIGTERM ends the process at once. A handler of the caller stays, and in a thread other
-    than the main thread SIGTERM keeps its effect, because Python allows no handler there.
-    """
+    """Makes SIGTERM raise `Terminated` in the block, as Ctrl-C raises KeyboardInterrupt."""
+    # Python allows no handler in other threads.
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
         yield
@@ -35,11 +32,8 @@ def raise_on_sigterm() -> Iterator[None]:
 
 @contextlib.contextmanager
 def default_sigterm() -> Iterator[None]:
-    """Undoes `raise_on_sigterm` in the block, in which SIGTERM ends the process at once.
-
-    Python runs a handler only between two instructions, so that a process in a long compilation
-    would not end.
-    """
+    """Undoes `raise_on_sigterm` in the block, in which SIGTERM ends the process at once."""
+    # Python runs a handler only between two instructions, so a long compilation would not end.
     if signal.getsignal(signal.SIGTERM) != _terminate:
         yield
         return
@@ -51,7 +45,6 @@ def default_sigterm() -> Iterator[None]:
 
 
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:
-    """Handles SIGTERM, a signal `number` at `frame`: a later one ends the process at once."""
     del frame
     signal.signal(number, signal.SIG_DFL)
     raise Terminated(STATUS)

@@ -24,10 +24,7 @@ _JOINERS = "\u200c\u200d"
 
 
 def clean(word: str) -> str:
-    """Returns the word on a single line, with U+FFFD in place of each control character.
-
-    Runs of white space become a space.
-    """
+    """Returns the word on a single line, with U+FFFD in place of each control character."""
     # White space comes first, because a line break is a control character too.
     flat = " ".join(str(word).split())
     return "".join("\ufffd" if _bad(c) else c for c in flat)
@@ -58,11 +55,7 @@ def _escape(character: str) -> str:
 
 
 def escape_unencodable(stream: object) -> None:
-    r"""Makes a stream escape characters that its encoding lacks, as Python does ("\xef").
-
-    A program must not fail because its output goes to a file or a terminal in another encoding. An
-    error handler that the user has set, as with PYTHONIOENCODING=ascii:replace, stays.
-    """
+    r"""Makes a stream escape characters that its encoding lacks, as Python does ("\xef")."""
     if not isinstance(stream, io.TextIOWrapper):
         return
     # In the C locale Python uses a handler that passes bytes of file names on and refuses letters.
@@ -77,16 +70,7 @@ UNREAD = 141
 
 @contextlib.contextmanager
 def while_read(stream: TextIO | None) -> Iterator[None]:
-    """Flushes a stream after the block, and ends the program if the reader of a pipe has gone.
-
-    The program then ends without a message, because `head` and `less` close pipes in normal use.
-
-    Args:
-      stream: standard output or standard error; None in a program without it (`>&-`).
-
-    Raises:
-      SystemExit: with status `UNREAD`, if the reader of the stream has gone.
-    """
+    """Flushes a stream after the block, and ends the program if the reader of a pipe has gone."""
     if stream is None:
         yield
         return
@@ -104,7 +88,6 @@ def while_read(stream: TextIO | None) -> Iterator[None]:
 
 
 def _name_stream(error: OSError, stream: IO[str]) -> None:
-    """Adds the name of a stream to an error of the system, as of a full disk, that has no name."""
     if error.filename is None and error.errno is not None:
         error.filename = "standard error" if stream is sys.stderr else "standard output"
 
@@ -118,17 +101,7 @@ def _end_unread(stream: IO[str]) -> NoReturn:
 def say(
     *values: Any, file: TextIO | EllipsisType | None = ..., end: str = "\n", flush: bool = True
 ) -> None:
-    """Prints values like `print`, with control characters escaped by `printable`.
-
-    Characters that the encoding of the stream lacks are escaped. If the reader of a pipe has gone,
-    the program ends, see `while_read`.
-
-    Args:
-      *values: the values to print, which are converted with `str`.
-      file: the stream (default: standard output). None, which `sys.stderr` may be, prints no text.
-      end: the text after the values.
-      flush: True flushes the stream at once. False is faster for very many lines.
-    """
+    """Prints values like `print`, escaped; ends the program if the reader of the pipe has gone."""
     stream = sys.stdout if isinstance(file, EllipsisType) else file
     if stream is None:
         return
@@ -143,11 +116,7 @@ def say(
 
 
 def new_console(*, stderr: bool = False) -> "Console":
-    """Returns a rich console that prints strings without markup, emoji codes and escape codes.
-
-    Args:
-      stderr: True prints to standard error.
-    """
+    """Returns a rich console that prints strings without markup, emoji codes and escape codes."""
     escape_unencodable(sys.stderr if stderr else sys.stdout)
     return _console_class()(stderr=stderr, markup=False, emoji=False)
 

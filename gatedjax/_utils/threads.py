@@ -4,12 +4,8 @@ import contextlib
 
 
 def limit_to_one_thread() -> contextlib.AbstractContextManager[object]:
-    """Limits BLAS to one thread if threadpoolctl is installed; this changes only the time.
-
-    Returns a context manager; the limit holds in its block.
-
-    The vectors of a solver are short: with several threads a step takes ten times as long.
-    """
+    """Limits BLAS to one thread in a block, if threadpoolctl is installed."""
+    # The vectors of a solver are short: with several threads a step takes ten times as long.
     try:
         from threadpoolctl import threadpool_limits
     except ImportError:

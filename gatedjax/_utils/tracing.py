@@ -11,10 +11,7 @@ import numpy as np
 
 
 def is_traced(value: Any) -> bool:
-    """Returns True for an array that JAX is tracing, whose numbers are not known.
-
-    A tree of arrays is not searched and gives False.
-    """
+    """Returns True for an array that JAX is tracing, with numbers that are not known."""
     return isinstance(value, jax.core.Tracer)
 
 
@@ -25,11 +22,7 @@ def is_typed_or_raw_key(value: object) -> bool:
 
 
 def check_key(**keys: Any) -> None:
-    """Raises unless each argument is a single PRNG key; its keyword is its name in the message.
-
-    A key is typed, from `jax.random.key`, or raw, from `jax.random.PRNGKey`. Both may be traced.
-    Raises TypeError for a value that is no key, and ValueError for an array of keys.
-    """
+    """Raises unless each argument is a single PRNG key; its keyword is its name in the message."""
     for name, key in keys.items():
         shape = _key_shape(key)
         if shape is None:
@@ -44,11 +37,7 @@ def check_key(**keys: Any) -> None:
 
 
 def check_keys(rows: int | None = None, **keys: Any) -> None:
-    """Raises unless each argument is an array [rows] of PRNG keys; its keyword is its name.
-
-    The keys may be typed or raw, as for `check_key`. `rows` is the number of keys; None allows any
-    number. Raises TypeError for a value that is no key, and ValueError for another shape.
-    """
+    """Raises unless each argument is an array [rows] of PRNG keys; its keyword is its name."""
     count = rows if isinstance(rows, int) else "B"  # jax.export may leave the number open
     example = f"jax.random.split(jax.random.key(0), {count})"
     for name, key in keys.items():
@@ -63,15 +52,10 @@ def check_keys(rows: int | None = None, **keys: Any) -> None:
 
 
 def _is_typed(value: Any) -> bool:
-    """Returns True if an array, which may be traced, has the dtype of typed PRNG keys."""
     return bool(jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key))
 
 
 def _key_shape(value: Any) -> tuple[int, ...] | None:
-    """Returns the shape of an array of PRNG keys, () for a single key, and None for another value.
-
-    The last axis of raw keys, which holds the words of a key, is not in the shape.
-    """
     if not (hasattr(value, "dtype") and hasattr(value, "shape")):
         return None
     shape = tuple(value.shape)
@@ -83,13 +67,11 @@ def _key_shape(value: Any) -> tuple[int, ...] | None:
 
 @functools.cache
 def _count_words(implementation: str) -> int:
-    """Returns the number of words of 32 bits in a raw key of an implementation like "rbg"."""
     key = jax.eval_shape(lambda: jax.random.key_data(jax.random.key(0, impl=implementation)))
     return int(key.shape[0])
 
 
 def _describe(value: Any) -> str:
-    """Describes a value in a message: an array by its shape and dtype, other values by `repr`."""
     shape = getattr(value, "shape", None)
     if isinstance(shape, tuple) and hasattr(value, "dtype") and (shape or is_traced(value)):
         return f"an array of shape {shape} and dtype {value.dtype}"

@@ -5,19 +5,10 @@ from pathlib import Path
 
 
 def decode_text(content: bytes, path: str | Path) -> str:
-    """Decodes the content of a file in UTF-8, without a byte-order mark.
+    """Decodes a file in UTF-8; a byte-order mark would become a part of its first word.
 
-    The mark would become a part of the first word.
-
-        >>> decode_text(b"\\xef\\xbb\\xbfAnna saw Emil.", "story.txt")
-        'Anna saw Emil.'
-
-    Args:
-      content: the bytes of the file.
-      path: the path of the file, for the message.
-
-    Raises:
-      ValueError: if the bytes are not UTF-8.
+    >>> decode_text(b"\\xef\\xbb\\xbfAnna saw Emil.", "story.txt")
+    'Anna saw Emil.'
     """
     try:
         return content.removeprefix(codecs.BOM_UTF8).decode()

@@ -31,19 +31,9 @@ _SPACE = 64
 def check_place(
     path: Path | None, *, inputs: Iterable[str | Path | None] = (), begins: bytes = b""
 ) -> None:
-    """Checks that a file can be written, before the work that computes its content.
-
-    Args:
-      path: the file; None is allowed.
-      inputs: the files that the command reads, which it must not replace. None, names that are no
-        files, and folders are allowed.
-      begins: the first bytes of the new content, in lower case. A file that begins otherwise is not
-        the result of an earlier command, and must stay.
-
-    Raises:
-      FileNotFoundError: if the folder of the file, or of the file that a link leads to, is missing.
-      IsADirectoryError: if the path is a folder.
-      FileExistsError: if the file is one of `inputs`, or does not begin with `begins`.
+    """Raises OSError if a file cannot be written, before its content is computed: if its folder is
+    missing, it is one of `inputs`, or it does not begin with `begins`, so that no such command
+    wrote it.
     """
     if path is None:
         return
@@ -72,14 +62,8 @@ def check_place(
 
 @contextlib.contextmanager
 def open_atomic(path: Path) -> Iterator[BinaryIO]:
-    """Opens a file that is replaced at the end of the block; after an error the old file stays.
-
-    The block gets the file, open for writing of bytes. For a link the file that it leads to is
-    replaced. A device, a pipe and the file of standard output or standard error are not replaced:
-    the content is written into them.
-
-    Args:
-      path: the file, for which `check_place` must pass.
+    """Opens a file that is replaced at the end of the block; after an error the old file stays. A
+    link leads to its file; into a device, a pipe or the file of standard output it is written.
     """
     target = _replaceable(path)
     if target is None:
@@ -108,15 +92,8 @@ def write_atomic(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
-    """Yields the path of an empty folder that replaces `target` at the end of the block.
-
-    The two folders are exchanged in a single step if the system can do it. Otherwise the old folder
-    is moved away first. If the process is killed before the new folder is in place, `recover`
-    restores the old folder.
-
-    Args:
-      target: the folder, not a link. If it exists, its files are removed at the end; the caller
-        must make sure that they are not needed.
+    """Yields an empty folder that replaces `target` and its files at the end of the block. Without
+    an exchange in one step the old folder is moved away first; after a kill `recover` restores it.
     """
     recover(target)
     partial, descriptor = _new(target, _open_new_folder)
@@ -132,11 +109,7 @@ def new_folder(target: Path) -> Iterator[Path]:
 
 
 def recover(target: Path) -> None:
-    """Restores a folder that a killed process had moved away, and removes leftover files.
-
-    Args:
-      target: the path of the folder, not a link.
-    """
+    """Restores a folder that a killed process had moved away, and removes leftover files."""
     for place in _leftovers(target, _OLD):
         with _unless_in_use(place) as is_free:
             if is_free and not target.exists():
@@ -146,14 +119,7 @@ def recover(target: Path) -> None:
 
 
 def remove_leftovers(target: Path) -> None:
-    """Removes the hidden files and folders that killed processes left next to a target.
-
-    They are the temporary files of `open_atomic` and folders of `new_folder` for the same target.
-    Files and folders that a process still writes stay.
-
-    Args:
-      target: the file or folder that these processes were going to write.
-    """
+    """Removes the hidden files and folders that killed processes left next to a target."""
     for place in (*_leftovers(target, _PARTIAL), *_leftovers(target, _OLD)):
         with _unless_in_use(place) as is_free:
             if is_free:
@@ -162,26 +128,17 @@ def remove_leftovers(target: Path) -> None:
 
 @contextlib.contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Adds the name of a file or folder to an OSError of the block that has no name.
-
-    The system gives no name for a write, for example on a full disk.
-    """
     try:
         yield
     except OSError as error:
+        # The system gives no name for a write, for example on a full disk.
         if error.filename is None and error.errno is not None:
             error.filename = str(path)
         raise
 
 
 def _replaceable(path: Path) -> Path | None:
-    """Resolves links and returns the file to replace; None for a device, a pipe or an open stream.
-
-    The file need not exist.
-
-    Raises:
-      IsADirectoryError: if the path is a folder.
-    """
+    """Returns the file to replace, links resolved; None for a device, a pipe or an open stream."""
     target = Path(os.path.realpath(path))
     try:
         status = path.stat()
@@ -196,10 +153,6 @@ def _replaceable(path: Path) -> Path | None:
 
 
 def _standard_stream(status: os.stat_result) -> int | None:
-    """Returns 1 or 2 if the file is open as standard output or standard error; else None.
-
-    `status` is the result of `Path.stat` for the file.
-    """
     for descriptor in (1, 2):
         with contextlib.suppress(OSError):
             if os.path.samestat(os.fstat(descriptor), status):
@@ -220,15 +173,6 @@ def _open_existing(path: Path) -> BinaryIO:
 
 
 def _new(target: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
-    """Creates a hidden file or folder next to `target` and locks it.
-
-    Args:
-      target: the file or folder that it is going to replace.
-      make: creates a file or folder at a path and returns an open descriptor of it.
-
-    Returns:
-      The path of the hidden file or folder, and its locked descriptor.
-    """
     while True:
         place = _beside(target, _PARTIAL)
         descriptor = make(place)
@@ -239,21 +183,11 @@ def _new(target: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
 
 
 def _beside(target: Path, kind: str) -> Path:
-    """Returns a new hidden path next to a target, with random digits in its name.
-
-    `kind` is "partial" for a file or folder that will replace the target, or "old" for the folder
-    that was replaced.
-    """
     # Next to the target, because only within a file system can a file be renamed in a single step.
     return target.with_name(f".{target.name}.{kind}-{secrets.token_hex(8)}")
 
 
 def _leftovers(target: Path, kind: str) -> list[Path]:
-    """Returns the paths of the hidden files and folders next to a target that `_beside` named.
-
-    `kind` is "partial" for files and folders that were to replace the target, or "old" for folders
-    that were replaced.
-    """
     name = re.compile(rf"\.{re.escape(target.name)}\.{kind}-[0-9a-f]{{16}}")
     with contextlib.suppress(OSError), os.scandir(target.parent) as entries:
         return [Path(entry.path) for entry in entries if name.fullmatch(entry.name)]
@@ -271,12 +205,6 @@ def _open_new_folder(place: Path) -> int:
 
 
 def _lock(descriptor: int, *, wait: bool = False) -> bool:
-    """Locks an open file or folder; returns False if it is locked or cannot be locked, else True.
-
-    Args:
-      descriptor: the descriptor of the file or folder.
-      wait: True waits until another process releases its lock.
-    """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except OSError:
@@ -285,7 +213,6 @@ def _lock(descriptor: int, *, wait: bool = False) -> bool:
 
 
 def _leads_to(place: Path, descriptor: int) -> bool:
-    """Returns True if the path `place` still names the file that is open as `descriptor`."""
     try:
         return os.path.samestat(place.stat(follow_symlinks=False), os.fstat(descriptor))
     except FileNotFoundError:
@@ -294,10 +221,7 @@ def _leads_to(place: Path, descriptor: int) -> bool:
 
 @contextlib.contextmanager
 def _unless_in_use(place: Path) -> Iterator[bool]:
-    """Yields True if no process writes the hidden file or folder `place`, else False.
-
-    If it yields True, the file or folder is locked during the block.
-    """
+    """Yields True if no process writes the hidden file or folder `place`, else False."""
     try:
         # O_NONBLOCK is set, because a pipe of this name would block until it has a writer.
         descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -311,7 +235,6 @@ def _unless_in_use(place: Path) -> Iterator[bool]:
 
 
 def _remove(place: Path) -> None:
-    """Removes a file, or a folder with its files; a folder with subfolders stays."""
     with contextlib.suppress(OSError):
         if place.is_dir() and not place.is_symlink():
             for file in place.iterdir():
@@ -337,7 +260,6 @@ def _put(partial: Path, target: Path) -> None:
 
 
 def _exchange(first: Path, second: Path) -> None:
-    """Exchanges the names of two files or folders in one step, with renameat2 of Linux."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
@@ -348,10 +270,7 @@ def _exchange(first: Path, second: Path) -> None:
 
 
 def _put_in_turns(partial: Path, target: Path) -> None:
-    """Moves the old folder `target` away, then renames the folder `partial` to `target`.
-
-    After an error the old folder is moved back.
-    """
+    """Moves the old folder `target` away, then renames the folder `partial` to `target`."""
     old = _beside(target, _OLD)
     # The lock stays on the folder when it is renamed.
     descriptor = os.open(target, os.O_RDONLY | os.O_DIRECTORY)

@@ -93,11 +93,7 @@ def distance_counts(weights: ArrayLike, lengths: ArrayLike) -> DistanceCounts:
 
 
 def check_weights(weights: ArrayLike, lengths: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Returns attention weights as float64 [B, N, N] and a mask bool [B, N], True at real words.
-
-    `weights` are [B, N, N] for B sentences of at most N words, and `lengths` [B] their numbers of
-    words. Raises ValueError for other shapes, and for lengths outside 0 to N.
-    """
+    """Returns attention weights as float64 [B, N, N] and a mask bool [B, N], True at real words."""
     weights, lengths = np.asarray(weights, np.float64), np.asarray(lengths)
     if weights.ndim != 3 or weights.shape[1] != weights.shape[2]:
         raise ValueError(f"weights must have shape [B, N, N], got {weights.shape}")

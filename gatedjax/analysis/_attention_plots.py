@@ -118,11 +118,7 @@ def plot_distances(
 
 
 def _check_square(name: str, weights: ArrayLike, size: int) -> np.ndarray:
-    """Checks the weights of a panel and returns the part without padding, float64 [size, size].
-
-    `weights` are [N', N'] for a padded length N' of at least `size`, the number of words; `name` is
-    the name of the panel for messages.
-    """
+    """Checks the weights of a panel and returns the part without padding, float64 [size, size]."""
     values = np.asarray(weights).astype(np.float64)
     if values.ndim != 2 or min(values.shape) < size:
         raise ValueError(
@@ -139,11 +135,7 @@ def _check_square(name: str, weights: ArrayLike, size: int) -> np.ndarray:
 def _draw_maps(
     words: list[str], maps: dict[str, np.ndarray], title: str, marked: set[int]
 ) -> "Figure":
-    """Draws the panels side by side, with a legend below them.
-
-    `maps` is panel name -> weights [N, N] of the N words, queries in rows. `title` is the heading
-    of the figure, "" for none. The words at the positions `marked` are bold.
-    """
+    """Draws the panels side by side, with a legend below them."""
     from matplotlib import cm, colors
 
     figure = new_figure(1, 1)
@@ -189,11 +181,7 @@ def _draw_maps(
 def _draw_cells(
     page: "Axes", x: float, top: float, cell: float, values: np.ndarray, shades: "ScalarMappable"
 ) -> None:
-    """Draws the cells of a panel with the weights `values` [N, N] of N words.
-
-    `page` are the axes of the figure. The upper left corner is at (x, top), and `cell` is the width
-    of a cell, all in inches. `shades` maps a weight to its colour.
-    """
+    """Draws the cells of a panel with the weights `values` [N, N] of N words."""
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
 
@@ -219,10 +207,6 @@ def _draw_cells(
 
 
 def _draw_legend(page: "Axes", height: float) -> None:
-    """Draws the legend at the lower left of a page that is `height` inches high.
-
-    It explains the box of the largest weight, and rows and columns.
-    """
     from matplotlib.patches import Rectangle
 
     y = height - 0.45

@@ -7,36 +7,20 @@ from gatedjax._utils.missing import missing
 
 
 class Scored(NamedTuple):
-    """BLEU of a corpus, with the counts of each sentence.
-
-    Attributes:
-      score: BLEU in percent.
-      signature: the options and the version of sacrebleu, as sacrebleu prints them.
-      statistics: ten counts per sentence: the length of the translation, the length of the
-        reference, the numbers of n-grams that match for n from 1 to 4, and the numbers of all
-        n-grams.
-    """
+    """BLEU of a corpus, with the counts of each sentence."""
 
     score: float
     signature: str
+    # For each sentence the lengths of translation and reference, the numbers of matching n-grams
+    # for n from 1 to 4, and the numbers of all n-grams.
     statistics: list[list[int]]
 
 
 def corpus_bleu(translations: Sequence[str], references: Sequence[str]) -> Scored:
     """Computes cased BLEU of detokenised translations with the default options of sacrebleu.
 
-        >>> corpus_bleu(["the cat sat on the mat"], ["the cat sat on the mat"]).statistics
-        [[6, 6, 6, 5, 4, 3, 6, 5, 4, 3]]
-
-    Args:
-      translations: the translations of a corpus.
-      references: a reference for each translation.
-
-    Returns:
-      BLEU in percent, the signature of sacrebleu and the counts of each sentence.
-
-    Raises:
-      ImportError: without sacrebleu.
+    >>> corpus_bleu(["the cat sat on the mat"], ["the cat sat on the mat"]).statistics
+    [[6, 6, 6, 5, 4, 3, 6, 5, 4, 3]]
     """
     if len(translations) != len(references) or not references:
         raise ValueError(

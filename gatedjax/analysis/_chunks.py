@@ -4,21 +4,11 @@ from collections.abc import Sequence
 
 
 def chunks(labels: Sequence[str]) -> list[tuple[int, int, str]]:
-    """Finds the spans that BIO labels mark, in order.
-
-    An "I-X" that does not follow a "B-X" or "I-X" of the same class X begins a new span.
+    """Finds the spans (first word, word after the last, class) that BIO labels mark, in order. An
+    "I-X" that does not follow a "B-X" or "I-X" of the same class X begins a new span.
 
         >>> chunks(["B-A", "I-A", "O", "I-B"])
         [(0, 2, 'A'), (3, 4, 'B')]
-
-    Args:
-      labels: "O", "B-X" or "I-X" for each word.
-
-    Returns:
-      (first word, word after the last, class) of each span.
-
-    Raises:
-      ValueError: for any other label.
     """
     spans: list[tuple[int, int, str]] = []
     current, first = None, 0

@@ -192,11 +192,7 @@ def plot_learning_curves(
 
 
 def _draw_line_with_bars(axes: "Axes", i: int, points: Points) -> None:
-    """Draws a line with error bars, in the colour and style of the line with index `i`, from 0.
-
-    `axes` are the axes of the panel, and `points` the points of the line. A point is (x, mean,
-    standard deviation); the marker is hollow where the deviation is None.
-    """
+    """Draws a line with error bars, in the colour and style of the line with index `i`, from 0."""
     xs, means, deviations = zip(*points, strict=True)
     # Matplotlib draws no bar for NaN.
     bars = [d or float("nan") for d in deviations]
@@ -210,10 +206,7 @@ def _draw_line_with_bars(axes: "Axes", i: int, points: Points) -> None:
 
 
 def _line_style(i: int) -> Keywords:
-    """Returns the style of the line with index i, from 0, as a dict of options of `Axes.plot`.
-
-    The options are colour, marker, dashes and sizes.
-    """
+    """Returns the style of the line with index i, from 0, as a dict of options of `Axes.plot`."""
     return {
         "color": PALETTE[i % len(PALETTE)],
         "marker": MARKERS[i % len(MARKERS)],
@@ -228,12 +221,7 @@ def _line_style(i: int) -> Keywords:
 def _make_panels(
     measures: Sequence[str], title: str | None, names: Sequence[str], caption: str
 ) -> tuple["Figure", list["Axes"]]:
-    """Creates a figure with a panel per measure, side by side.
-
-    There is a panel for each name in `measures`; `title` is the heading of the figure or None.
-    `names` are the names of the lines in the legend below the panels, and `caption` the text below
-    the legend, "" for none. Returns the figure and the axes of the panels, in order.
-    """
+    """Creates a figure with a panel per measure, side by side."""
     count = len(measures)
     width = max(3.4 * count, 4.2)
     columns = _count_columns(names, width)
@@ -253,14 +241,10 @@ def _make_panels(
 
 
 def _count_columns(names: Sequence[str], width: float) -> int:
-    """Returns the number of columns, at most four, of a legend of the names of lines.
-
-    The legend is `width` inches wide.
-    """
+    """Returns the number of columns, at most four, of a legend of the names of lines."""
     from matplotlib.textpath import TextPath
 
     def entry(name: str) -> float:
-        """Returns the width of the entry of a name in the legend, in points."""
         text = TextPath((0, 0), clean(name), size=_SIZE).get_extents().width
         return max(0.0, text) + _SIZE * (_HANDLE + 0.8)  # The width of blanks is -inf.
 
@@ -274,11 +258,7 @@ def _count_columns(names: Sequence[str], width: float) -> int:
 
 
 def _draw_legend_below(figure: "Figure", names: Sequence[str], columns: int, caption: str) -> None:
-    """Draws the legend of the lines and the caption at the bottom of a figure.
-
-    Line i has the name `names[i]` and the colour and style of the i-th line of the panels;
-    `columns` is the number of columns of the legend. The caption may be "".
-    """
+    """Draws the legend of the lines and the caption at the bottom of a figure."""
     from matplotlib.lines import Line2D
 
     handles = [Line2D([], [], label=clean(name), **_line_style(i)) for i, name in enumerate(names)]
@@ -292,10 +272,6 @@ def _draw_legend_below(figure: "Figure", names: Sequence[str], columns: int, cap
 
 
 def _labels_fit(xs: list[float]) -> bool:
-    """Returns whether tick labels at all numbers `xs`, in ascending order, fit without overlap.
-
-    They are the labels of the x axis of a panel, and the result is False if two would touch.
-    """
     gaps = [b - a for a, b in itertools.pairwise(xs)]
     # An axis has room for about 30 characters.
     room = max(1 / 12, (max(len(f"{x:g}") for x in xs) + 1) / 30)

@@ -286,11 +286,6 @@ def faithfulness(
     gated = "gates" in first and hasattr(model, "with_gates")
 
     def check_scores(name: str, values: ArrayLike) -> np.ndarray:
-        """Returns scores of words as float64 [N, T], only for the N texts that are measured.
-
-        `values` are the scores [B, T] of all B texts of the batch, padded to T words. Raises
-        ValueError, with `name`, the name of the argument, for another shape, or NaN at a word.
-        """
         array = np.asarray(values, np.float64)
         if array.shape != shape:
             raise ValueError(f"{name} must have shape {shape}, that of tokens, got {array.shape}")
@@ -408,42 +403,22 @@ def rationale_scores(
 
 @dataclasses.dataclass(frozen=True)
 class _Runner:
-    """A network with its parameters, and the options of its passes.
-
-    Attributes:
-      passes: the module `gatedjax.analysis._passes`, which has the compiled functions.
-      network: the network, a `StaticNetwork`.
-      params: the parameters of the network.
-      rows: the largest number of texts in a pass.
-      deletion: "remove" removes words from a text, "unk" replaces them by `unk`.
-      unk: the id of the unknown word.
-    """
+    """A network with its parameters, and the options of its passes."""
 
     passes: Any
     network: Any
     params: Params
-    rows: int
-    deletion: str
+    rows: int  # the largest number of texts in a pass
+    deletion: str  # "remove" removes words, "unk" replaces them by `unk`
     unk: int
 
     def predict(self, tokens: np.ndarray, lengths: np.ndarray) -> dict[str, np.ndarray]:
-        """Computes "logits" [B, C]; "attention", "gates", "gate_logits" [B, T] if there are any.
-
-        `tokens` are token ids int [B, T] of B texts, padded to T words, and `lengths` int [B] the
-        numbers of words. C is the number of classes. The gates are numbers in [0, 1], and the gate
-        logits are the log-odds that they are open.
-        """
         program = lambda *arrays: self.passes.predict(self.network, self.params, *arrays)  # noqa: E731
         return self.passes.over_rows(program, self.rows, tokens, lengths)
 
     def force(
         self, tokens: np.ndarray, lengths: np.ndarray, gates: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Computes "logits" [B, C] and "attention" [B, T] with the gates set to `gates` [B, T].
-
-        `tokens` are token ids int [B, T] of B texts, padded to T words, and `lengths` int [B] the
-        numbers of words. C is the number of classes.
-        """
         program = lambda *arrays: self.passes.force(self.network, self.params, *arrays)  # noqa: E731
         gates = gates.astype(np.float32)
         return self.passes.over_rows(program, self.rows, tokens, lengths, gates)
@@ -451,13 +426,7 @@ class _Runner:
     def compute_scores(
         self, source: str, tokens: np.ndarray, lengths: np.ndarray, first: Mapping[str, np.ndarray]
     ) -> np.ndarray:
-        """Computes scores that rank the words by their importance, float64 [B, T].
-
-        `tokens` are token ids int [B, T] of B texts, padded to T words, and `lengths` int [B] the
-        numbers of words. `source` is "gates" (gate logits), "attention" or "gradient", and `first`
-        the result of `predict` for the same texts. Raises ValueError if the network does not have
-        the source.
-        """
+        """Computes scores that rank the words by their importance, float64 [B, T]."""
         if source == "gradient":
             program = lambda *a: self.passes.gradient(self.network, self.params, *a)  # noqa: E731
             values = self.passes.over_rows(program, self.rows, tokens, lengths)["gradient"]
@@ -477,26 +446,12 @@ class _Runner:
         self,
         tokens: np.ndarray,
         lengths: np.ndarray,
-        ranks: Mapping[str, list[np.ndarray]],
+        ranks: Mapping[str, list[np.ndarray]],  # per draw [N, T], 0 for the most important word
         shares: tuple[float, ...],
         open_words: np.ndarray | None,
         gated: bool,
     ) -> tuple[np.ndarray, np.ndarray, dict[str, Rationale]]:
-        """Measures the rationales of N texts, padded to T words, by passes of the network.
-
-        Args:
-          tokens: int [N, T], the ids of the words.
-          lengths: int [N], the numbers of words.
-          ranks: name of a rationale -> the ranks [N, T] of the words, 0 for the most important
-            word, for each draw.
-          shares: the shares of the words, in [0, 1].
-          open_words: bool [N, T], True at words with open gates; None without gates.
-          gated: True if the network has `with_gates`, so that the gate leak is measured.
-
-        Returns:
-          The predicted classes [N], their probabilities [N], and name of a rationale -> its
-          measures.
-        """
+        """Returns predicted classes [N], their probabilities [N], and measures by rationale."""
         real = _word_mask(lengths, tokens)
         # A product such as 0.07 * 100 is slightly above the whole number, and would be rounded up
         # too far.
@@ -543,13 +498,7 @@ class _Runner:
     def _measure_leak(
         self, tokens: np.ndarray, lengths: np.ndarray, is_open: np.ndarray, predicted: np.ndarray
     ) -> np.ndarray:
-        """Computes the gate leak, and 1 where the predicted class changes with it or 0, [2, N].
-
-        The gate leak of a text x is |p_j(x; gates of r open) - p_j(r; all gates open)| with the
-        predicted class j and the text r of the open words only. `tokens` int [N, T] and `lengths`
-        int [N] are N texts, padded to T words. `is_open` [N, T] is True at words with open gates,
-        and `predicted` [N] is the predicted class.
-        """
+        """Computes the gate leak, and 1 where the predicted class changes with it or 0, [2, N]."""
         fewer, shorter, moved = self._delete_with_mask(tokens, lengths, is_open)
         # A call fills its last pass with copies, so that a call for both texts needs fewer passes.
         both = (
@@ -565,28 +514,12 @@ class _Runner:
     def _delete(
         self, tokens: np.ndarray, lengths: np.ndarray, keep: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Returns tokens [B, T] and lengths [B] after deleting the words where `keep` is False.
-
-        `tokens` int [B, T] and `lengths` int [B] are B texts, padded to T words, and `keep` is bool
-        [B, T]. With the deletion "unk" the words are replaced, and the lengths do not change. A
-        text from which all words are removed becomes a single `unk`.
-        """
         return self._delete_with_mask(tokens, lengths, keep)[:2]
 
     def _delete_with_mask(
         self, tokens: np.ndarray, lengths: np.ndarray, keep: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Deletes the words where `keep` is False, or replaces them with `unk`.
-
-        Args:
-          tokens: int [B, T], the ids of B texts, padded to T words.
-          lengths: int [B], the numbers of words.
-          keep: bool [B, T], False at padding.
-
-        Returns:
-          The tokens [B, T], the lengths [B] and the mask [B, T] of the words that were not deleted,
-          at their new positions.
-        """
+        """Deletes words where `keep` is False; returns the new tokens, lengths and word mask."""
         if self.deletion == "unk":
             real = _word_mask(lengths, tokens)
             return np.where(keep | ~real, tokens, self.unk).astype(tokens.dtype), lengths, keep
@@ -601,11 +534,7 @@ class _Runner:
 
 
 def texts_of(batch: Mapping[str, ArrayLike]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns "tokens" int32 [B, T] (0 at padding), "lengths" int32 [B] and the mask bool [B, T].
-
-    The mask is True at words, for B texts of at most T words. `batch` has "tokens" and "lengths".
-    Raises ValueError or TypeError for a batch with missing or malformed entries.
-    """
+    """Returns tokens int32 [B, T] (0 at padding), lengths int32 [B], and a mask [B, T] of words."""
     if missing := {"tokens", "lengths"} - batch.keys():
         raise ValueError(f"batch must have {', '.join(sorted(missing))}, got {sorted(batch)}")
     tokens, lengths = np.asarray(batch["tokens"]), np.asarray(batch["lengths"])
@@ -626,19 +555,10 @@ def texts_of(batch: Mapping[str, ArrayLike]) -> tuple[np.ndarray, np.ndarray, np
 
 
 def _word_mask(lengths: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-    """Returns bool [B, T], True at the first `lengths` [B] positions of the texts, the words.
-
-    There are B texts of at most T words; `tokens` [B, T] only gives the shape.
-    """
     return np.arange(tokens.shape[1])[None] < lengths[:, None]
 
 
 def _rank_words(scores: np.ndarray, real: np.ndarray) -> np.ndarray:
-    """Returns int [B, T]: the rank of each word by its score, 0 for the highest; T at padding.
-
-    `scores` are [B, T] for B texts of at most T words, and `real` [B, T] is True at words. Of equal
-    scores the first word ranks higher.
-    """
     # The stable order gives earlier words the better rank among equal scores.
     order = np.argsort(np.where(real, -scores, np.inf), axis=1, kind="stable")
     ranks = np.argsort(order, axis=1)
@@ -646,7 +566,6 @@ def _rank_words(scores: np.ndarray, real: np.ndarray) -> np.ndarray:
 
 
 def _softmax(logits: np.ndarray) -> np.ndarray:
-    """Computes the softmax of logits over the last axis in float64."""
     # The measures are small differences of probabilities, which float32 would round.
     wide = logits.astype(np.float64)
     powers = np.exp(wide - wide.max(axis=-1, keepdims=True))
@@ -654,7 +573,6 @@ def _softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def _concatenate(parts: Sequence[Rationale]) -> Rationale:
-    """Joins the measures of a rationale for consecutive parts of the texts, along the texts."""
     fields: dict[str, Any] = {}
     for name in MEASURES:
         values = [getattr(part, name) for part in parts]
@@ -664,12 +582,7 @@ def _concatenate(parts: Sequence[Rationale]) -> Rationale:
 
 
 def _compare(rationales: Mapping[str, Rationale], samples: int) -> tuple[Comparison, ...]:
-    """Tests the model's rationale, "own", against each other rationale, by each measure.
-
-    `rationales` is name -> measures; `samples` is the number of bootstrap samples. Measures that
-    are None are left out. A test is a paired bootstrap over the texts, with Holm's correction over
-    all tests.
-    """
+    """Tests the model's rationale, "own", against each other rationale, by each measure."""
     own_rationale, tests = rationales["own"], []
     for measure, name in itertools.product(MEASURES, rationales):
         values = getattr(own_rationale, measure)

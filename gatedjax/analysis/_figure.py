@@ -56,11 +56,7 @@ _FALLBACK_FONTS = ("Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans JP", "Aria
 
 @contextlib.contextmanager
 def style() -> Iterator[None]:
-    """Applies the settings of this library to Matplotlib within a `with` block.
-
-    Raises:
-      ImportError: without matplotlib.
-    """
+    """Applies the settings of this library to Matplotlib within a `with` block."""
     try:
         import matplotlib
         from matplotlib import font_manager
@@ -73,25 +69,12 @@ def style() -> Iterator[None]:
 
 
 def new_figure(width: float, height: float) -> "Figure":
-    """Creates a figure without pyplot, so that no window is opened and no figure must be closed.
-
-    Notebooks display it like a figure of pyplot.
-
-    Args:
-      width: in inches.
-      height: in inches.
-
-    Returns:
-      The empty figure.
-    """
+    """Creates a figure without pyplot, so that no window is opened and no figure must be closed."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     class ShownFigure(Figure):
-        """A figure that a notebook displays as PNG.
-
-        Its arguments are those of Matplotlib's `Figure`.
-        """
+        """A figure that a notebook displays as PNG."""
 
         def _repr_png_(self) -> bytes:
             return _render(self, "png", 110)
@@ -117,10 +100,6 @@ def save(figure: "Figure", path_stem: str | Path | None) -> None:
 
 
 def _render(figure: "Figure", kind: str, dpi: int) -> bytes:
-    """Returns the bytes of an image file of a figure, without a date.
-
-    `kind` is "png" or "svg", and `dpi` the number of pixels per inch of a PNG file.
-    """
     buffer = io.BytesIO()
     # A date or a version in a file would change its bytes when the figure does not change.
     undated: Any = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}

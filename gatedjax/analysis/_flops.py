@@ -85,16 +85,7 @@ def attention_flops(
 
 
 def bilstm_flops(length: int, input_dim: int, hidden: int) -> int:
-    """Counts the operations of a bidirectional LSTM layer: 2 directions * length * 8H (E + H + 1).
-
-    Args:
-      length: number of tokens, in a text or summed over texts.
-      input_dim: E, the width of the inputs.
-      hidden: H, the width of the states per direction.
-
-    Returns:
-      The number of operations, without activations and elementwise products.
-    """
+    """Counts the operations of a bidirectional LSTM: 2 directions * length * 8H (E + H + 1)."""
     length = _check_integer("length", length, 0)
     input_dim = _check_integer("input_dim", input_dim, 1)
     hidden = _check_integer("hidden", hidden, 1)
@@ -220,10 +211,7 @@ def flops_report(
 
 
 def _check_integer(name: str, value: SupportsIndex, least: int) -> int:
-    """Returns a value as an int after checking that it is at least `least`.
-
-    Raises TypeError or ValueError with `name`, the name of the argument.
-    """
+    """Returns a value as an int after checking that it is at least `least`."""
     try:
         # `int` would round 2.5 to 2 without an error.
         number = operator.index(value)
@@ -235,11 +223,7 @@ def _check_integer(name: str, value: SupportsIndex, least: int) -> int:
 
 
 def _check_counts(name: str, values: ArrayLike) -> np.ndarray:
-    """Returns `values` [N] as int64 after checking that they are integers and not negative.
-
-    The values are the counts of N sentences. Raises ValueError with `name`, the name of the
-    argument.
-    """
+    """Returns `values` [N] as int64 after checking that they are integers and not negative."""
     values = np.asarray(values)
     if values.ndim != 1 or (values.size and not np.issubdtype(values.dtype, np.integer)):
         raise ValueError(
@@ -253,7 +237,6 @@ def _check_counts(name: str, values: ArrayLike) -> np.ndarray:
 
 
 def _check_option(name: str, value: str, names: tuple[str, ...]) -> None:
-    """Raises ValueError unless `value` is among `names`, the values of the option `name`."""
     if value not in names:
         listed = ", ".join(map(repr, names))
         raise ValueError(f"{name} must be one of {listed}, got {value!r}")

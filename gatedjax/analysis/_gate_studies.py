@@ -53,11 +53,7 @@ def plot_studies(
 
 
 def _draw_modes(axes: Any, study: Any) -> None:
-    """Draws the loss of each gate mode of `study`, a `gates.Study`, as points with error bars.
-
-    A gate mode is a kind of gate, such as sampled or thresholded gates; `study.modes` has the loss
-    and its standard error of each. `axes` are Matplotlib's axes of the panel.
-    """
+    """Draws the loss of each gate mode of `study`, a `gates.Study`, as points with error bars."""
     exact = next(row.loss for row in study.modes if row.mode == "exact")
     axes.axvline(exact, color=_figure.INK, linewidth=0.9, linestyle=_figure.DASHES[1])
     losses = [row.loss for row in study.modes if row.mode != "best"]
@@ -83,22 +79,12 @@ def _draw_modes(axes: Any, study: Any) -> None:
 
 
 def _make_label(row: Any) -> str:
-    """Returns the label of a gate mode: its title without the explanation, and its accuracy.
-
-    `row` is an entry of the field `modes` of a `gates.Study`, with `title` and `accuracy`; an
-    accuracy of None is omitted.
-    """
     title = row.title.split(", mean of")[0].split(" (knows")[0]
     return title if row.accuracy is None else f"{title}  {row.accuracy:.1%}"
 
 
 def _draw_estimators(axes: Any, measured: Any) -> None:
-    """Draws bias and standard deviation of each estimator, and a line at the norm of the gradient.
-
-    `axes` are Matplotlib's axes of the panel, and `measured` is the field `measured` of a
-    `gates.Study`: `rows` with the bias, its standard error and the variance of each gradient
-    estimator, and `gradient`, the norm of the exact gradient.
-    """
+    """Draws bias and standard deviation of each estimator, and a line at the gradient's norm."""
     from matplotlib.ticker import NullLocator
 
     blue, red, green = _figure.PALETTE[:3]

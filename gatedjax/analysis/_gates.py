@@ -131,11 +131,7 @@ def gate_truth(gates: ArrayLike, truth: ArrayLike, lengths: ArrayLike) -> TruthS
 def _check_rows(
     values: ArrayLike, lengths: ArrayLike, name: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Checks N rows of values; returns values [N, T], a mask bool [N, T] and lengths int64 [N].
-
-    T is the padded length. A row has the values of a sentence of `lengths` tokens, then padding.
-    The mask is True at the tokens. Raises ValueError with `name`, the name of the values.
-    """
+    """Checks N rows of values; returns values [N, T], a mask bool [N, T] and lengths int64 [N]."""
     values, lengths = np.asarray(values), np.asarray(lengths)
     if values.ndim != 2:
         raise ValueError(f"{name} must have shape [N, T], got {values.shape}")

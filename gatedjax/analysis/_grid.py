@@ -110,10 +110,6 @@ def plot_attention_grid(
 
 
 def _check_weights(name: str, values: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
-    """Returns `values`, weights, as float64 after checking them.
-
-    Raises ValueError, with `name`, if they do not have `shape`, are not finite, or are negative.
-    """
     weights = np.asarray(values).astype(np.float64)
     if weights.shape != shape:
         raise ValueError(f"{name} must have shape {shape}, got {weights.shape}")
@@ -126,25 +122,14 @@ def _check_weights(name: str, values: ArrayLike, shape: tuple[int, ...]) -> np.n
 def _draw(
     names: list[str],
     words: list[str],
-    grids: list[np.ndarray],
-    last: np.ndarray,
+    grids: list[np.ndarray],  # the weights [R, C] of each panel
+    last: np.ndarray,  # [R], drawn as bars
     title: str,
-    groups: list[int],
+    groups: list[int],  # [R], the group of each row; lines separate the groups
     bold: list[bool],
-    heads: list[str],
+    heads: list[str],  # of the panels, then of the bars
 ) -> "Figure":
-    """Draws the panels, the bars at their right and the legend of the shades below them.
-
-    Args:
-      names: the names of the R rows.
-      words: the C words of the columns.
-      grids: the weights [R, C] of each panel.
-      last: [R], the final weights, which are drawn as bars.
-      title: title of the figure, "" for none.
-      groups: [R] the number of the group of each row; lines separate the groups.
-      bold: for each row True to emphasise its name and bar.
-      heads: headings of the panels, then of the bars.
-    """
+    """Draws the panels, the bars at their right and the legend of the shades below them."""
     from matplotlib import cm, colors
 
     figure = new_figure(1, 1)
@@ -197,11 +182,7 @@ def _draw(
 def _draw_cells(
     axes: "Axes", corner: tuple[float, float], grid: np.ndarray, shades: "ScalarMappable"
 ) -> None:
-    """Draws the shaded cells of a panel with the weights `grid` [R, C].
-
-    There are R rows and C columns. `axes` are in inches, `corner` is the upper left corner (x, y)
-    in inches; `shades` maps a weight to its colour.
-    """
+    """Draws the shaded cells of a panel with the weights `grid` [R, C]."""
     from matplotlib.patches import Rectangle
 
     x, y = corner
@@ -216,11 +197,7 @@ def _draw_cells(
 def _draw_bars(
     axes: "Axes", corner: tuple[float, float], weights: np.ndarray, bold: list[bool]
 ) -> None:
-    """Draws the final weights [R] as bars with numbers, a bar per row.
-
-    There are R rows. `axes` are in inches, `corner` is the upper left corner (x, y) in inches; bars
-    where `bold` [R] is True are emphasised.
-    """
+    """Draws the final weights [R] as bars with numbers, a bar per row."""
     from matplotlib.patches import Rectangle
 
     x, y = corner

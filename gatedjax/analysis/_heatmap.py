@@ -26,19 +26,12 @@ _OPEN_EDGE, _CLOSED_EDGE, _CELL_EDGE = "#000000", "#9a9a9a", "#c9c9c9"
 
 @dataclasses.dataclass(frozen=True)
 class _Row:
-    """A row of the figure: a model's weights and gates for the T words of a sentence.
-
-    Attributes:
-      name: the name of the model.
-      words: the T words.
-      weights: float64 [T], the attention weight of each word.
-      gates: float64 [T], the gate of each word; None for a model without gates.
-    """
+    """A row of the figure: a model's weights and gates for the T words of a sentence."""
 
     name: str
     words: tuple[str, ...]
-    weights: np.ndarray
-    gates: np.ndarray | None
+    weights: np.ndarray  # [T]
+    gates: np.ndarray | None  # [T]
 
 
 def plot_heatmap(
@@ -84,20 +77,7 @@ def plot_heatmap(
 def _check_rows(
     rows: Sequence[tuple[str, Sequence[str], ArrayLike, ArrayLike | None]],
 ) -> list[_Row]:
-    """Checks the rows of a heat map and removes their padding.
-
-    Args:
-      rows: (name of the model, the T words, weights [T'], gates [T'] or None) for each row, with a
-        padded length T' of at least T. The number of words determines which values are padding: all
-        values after the first T.
-
-    Returns:
-      The rows in order, with the first T weights and gates.
-
-    Raises:
-      ValueError: if there are no rows or words, or values that are missing, not finite, or negative
-        weights.
-    """
+    """Checks the rows of a heat map and removes their padding."""
     models = []
     for i, (name, tokens, weights, gates) in enumerate(rows):
         words = tuple(clean(token) for token in tokens)
@@ -115,12 +95,7 @@ def _check_rows(
 
 
 def _draw(rows: list[_Row], title: str | None, width: float) -> "Figure":
-    """Draws the lines of words with the cells of the models, and the legend below them.
-
-    `rows` are the models with their weights for the words. `title` is a heading; None draws no
-    heading. `width` is the width of the figure in inches; long sentences are broken into several
-    lines.
-    """
+    """Draws the lines of words with the cells of the models, and the legend below them."""
     from matplotlib import cm, colors
 
     figure = new_figure(width, 1)
@@ -174,12 +149,7 @@ def _draw(rows: list[_Row], title: str | None, width: float) -> "Figure":
 def _draw_cell(
     axes: "Axes", box: tuple[float, float, float, float], row: _Row, i: int, shades: Any
 ) -> None:
-    """Draws the cell of word i of a model, with its weight and the dot of an open gate.
-
-    `row` has the weights and gates of the model, and i is from 0. `axes` are in inches, with y
-    downwards, and `box` is (x, y, width, height) of the cell with its upper left corner; `shades`
-    is a `ScalarMappable` of Matplotlib, which maps a weight to its colour.
-    """
+    """Draws the cell of word i of a model, with its weight and the dot of an open gate."""
     x, y, width, height = box
     weight = float(row.weights[i])
     shade = shades.to_rgba(weight)
@@ -201,12 +171,7 @@ def _draw_cell(
 def _draw_box(
     axes: "Axes", box: tuple[float, float, float, float], shade: Any, is_open: bool | None
 ) -> None:
-    """Draws the outline and the shade, a colour, of a cell.
-
-    `axes` are in inches, and `box` is (x, y, width, height) of the cell; `is_open` is True for an
-    open gate (a bold outline), False for a closed gate (hatched), and None for a model without
-    gates.
-    """
+    """Draws the outline and the shade, a colour, of a cell."""
     from matplotlib.patches import Rectangle
 
     x, y, width, height = box
@@ -225,10 +190,7 @@ def _draw_box(
 def _draw_legend(
     figure: "Figure", axes: "Axes", y: float, shades: "ScalarMappable", *, gated: bool
 ) -> None:
-    """Draws the legend of the shades, and of the gates if `gated`, y inches below the top.
-
-    `axes` are the axes of `figure` in inches. `shades` maps a weight to its colour.
-    """
+    """Draws the legend of the shades, and of the gates if `gated`, y inches below the top."""
     width, height = figure.get_size_inches()
     if gated:
         x = _MARGIN
@@ -245,11 +207,7 @@ def _draw_legend(
 def _add_sheet(
     figure: "Figure", size: tuple[float, float], margin: float, heading: list[str]
 ) -> "Axes":
-    """Creates axes in inches from the upper left corner of the figure, and draws the heading.
-
-    `size` is (width, height) of the figure and `margin` the margin of the heading, both in inches;
-    `heading` are the lines of the heading.
-    """
+    """Creates axes in inches from the upper left corner of the figure, and draws the heading."""
     figure.set_size_inches(*size)
     axes = figure.add_axes((0, 0, 1, 1))
     # The y axis points down, because the lines of a sheet follow each other from the top.
@@ -264,15 +222,11 @@ def _add_sheet(
 def _draw_shade_bar(
     figure: "Figure",
     shades: "ScalarMappable",
-    place: tuple[float, float, float, float],
+    place: tuple[float, float, float, float],  # left, bottom, width, height in shares of the figure
     label: str,
     size: float,
 ) -> None:
-    """Draws the legend of the shades, a horizontal colour bar with a label.
-
-    `shades` maps a weight to its colour. `place` is (left, bottom, width, height) in shares of the
-    figure; `size` is the font size of the label in points.
-    """
+    """Draws the legend of the shades, a horizontal colour bar with a label."""
     from matplotlib.ticker import MaxNLocator
 
     bar = figure.colorbar(shades, cax=figure.add_axes(place), orientation="horizontal")
@@ -287,10 +241,7 @@ Ruler = Callable[[str, float], float]
 
 
 def _make_ruler(figure: "Figure", weight: str = "normal") -> Ruler:
-    """Returns a function that maps (text, font size in points) to the width of the text in inches.
-
-    `figure` only measures the text. `weight` is Matplotlib's font weight, "normal" or "bold".
-    """
+    """Returns a function (text, font size in points) -> width of the text in inches."""
     from matplotlib.font_manager import FontProperties
 
     canvas: Any = figure.canvas
@@ -298,7 +249,6 @@ def _make_ruler(figure: "Figure", weight: str = "normal") -> Ruler:
     renderer = canvas.get_renderer()
 
     def measure(text: str, size: float) -> float:
-        """Returns the width of a text in inches; `size` is the font size in points."""
         fonts = FontProperties(size=size, weight=weight)
         return renderer.get_text_width_height_descent(text, fonts, False)[0] / figure.dpi
 
@@ -306,10 +256,6 @@ def _make_ruler(figure: "Figure", weight: str = "normal") -> Ruler:
 
 
 def _group_rows(rows: list[_Row]) -> list[list[_Row]]:
-    """Returns the rows in groups: consecutive rows with the same words are a group.
-
-    A row has the weights of a model for the words of a sentence. The order does not change.
-    """
     groups: list[list[_Row]] = []
     for row in rows:
         if groups and groups[-1][0].words == row.words:
@@ -320,15 +266,6 @@ def _group_rows(rows: list[_Row]) -> list[list[_Row]]:
 
 
 def _wrap(sizes: Sequence[float], room: float) -> list[tuple[int, int]]:
-    """Breaks cells into lines that fit into `room`, each with at least one cell.
-
-    Args:
-      sizes: the width of each cell, in inches.
-      room: the width of a line, in inches.
-
-    Returns:
-      (first cell, cell after the last) of each line.
-    """
     lines, first, used = [], 0, 0.0
     for i, size in enumerate(sizes):
         if i > first and used + size > room:
@@ -339,11 +276,7 @@ def _wrap(sizes: Sequence[float], room: float) -> list[tuple[int, int]]:
 
 
 def _break_lines(text: str, room: float, measure: Ruler, size: float) -> list[str]:
-    """Breaks text at spaces into lines that are at most `room` inches wide, and cuts longer words.
-
-    `measure` maps (text, font size in points) to the width of the text in inches. `size` is the
-    font size in points. The list is empty for an empty text.
-    """
+    """Breaks text at spaces into lines of at most `room` inches, and cuts longer words."""
     lines: list[str] = []
     for word in text.split():
         joined = f"{lines[-1]} {word}" if lines else word
@@ -355,11 +288,7 @@ def _break_lines(text: str, room: float, measure: Ruler, size: float) -> list[st
 
 
 def _shorten(word: str, room: float, measure: Ruler, size: float = _WORD_SIZE) -> str:
-    """Returns the word, or its beginning with an ellipsis if the word is wider than `room`.
-
-    `room` is a width in inches, and `size` the font size in points. `measure` maps (text, font size
-    in points) to the width of the text in inches.
-    """
+    """Returns the word, or its beginning with an ellipsis if the word is wider than `room`."""
     if measure(word, size) <= room:
         return word
     length = len(word)

@@ -88,11 +88,7 @@ def plot_layer_histograms(
 
 
 def _draw_ridges(axes: "Axes", histogram: LayerHistogram, label: str) -> None:
-    """Draws the histograms of a panel, a ridge (a filled curve) per layer, the first at the top.
-
-    `axes` are the axes of the panel, and `histogram` has the counts [L, K] of K bins for each of L
-    layers and the edges [K + 1] of the bins. `label` is the label of the x axis.
-    """
+    """Draws the histograms of a panel, a ridge (a filled curve) per layer, the first at the top."""
     shares, edges = histogram.probability, histogram.edges
     highest = float(shares.max(initial=0.0))
     scale = _HIGHEST / highest if highest > 0 else 0.0
@@ -190,12 +186,7 @@ def plot_word_layers(
 def _draw_word_layers(
     words: list[str], weights: np.ndarray, title: str, threshold: float, names: list[str]
 ) -> "Figure":
-    """Draws the cells, the outlines of the runs and the legend below them.
-
-    `weights` are [L, N] in [0, 1] for L layers with the names `names` and N words; words with a
-    weight above `threshold` are selected, and each run of selected words has an outline. `title` is
-    the heading of the figure, "" for none.
-    """
+    """Draws the cells, the outlines of the runs and the legend below them."""
     from matplotlib import cm, colors
     from matplotlib.patches import Rectangle
 
@@ -240,11 +231,7 @@ def _draw_word_layers(
 def _draw_word_layers_legend(
     figure: "Figure", axes: "Axes", y: float, shades: Any, threshold: float
 ) -> None:
-    """Draws the legend of the outlines and of the shades, y inches below the top of the figure.
-
-    `axes` are in inches. Words with a weight above `threshold` have an outline. `shades` maps a
-    weight to its colour.
-    """
+    """Draws the legend of the outlines and of the shades, y inches below the top of the figure."""
     from matplotlib.patches import Rectangle
 
     width, height = figure.get_size_inches()
@@ -260,10 +247,7 @@ def _draw_word_layers_legend(
 
 
 def _name_layers(layers: Sequence[str] | None, count: int) -> list[str]:
-    """Returns a name for each of `count` layers; L1, L2, ... if layers is None.
-
-    Raises ValueError for another number of names, or no layers.
-    """
+    """Returns a name for each of `count` layers; L1, L2, ... if layers is None."""
     names = [f"L{i + 1}" for i in range(count)] if layers is None else [clean(n) for n in layers]
     if not names:
         raise ValueError(

@@ -239,11 +239,6 @@ def gate_histogram(
 
 
 def _compute_histogram(layers: np.ndarray, real_layers: np.ndarray, bins: int) -> LayerHistogram:
-    """Computes a histogram for each of L layers, with `bins` equal bins in [0, 1].
-
-    `layers` are values [L, R, N] in [0, 1] for L layers, R rows and N words; values where
-    `real_layers` [L, R, N] is False are left out.
-    """
     if bins < 1:
         raise ValueError(f"bins must be at least 1, got {bins}")
     counts = [
@@ -254,17 +249,10 @@ def _compute_histogram(layers: np.ndarray, real_layers: np.ndarray, bins: int) -
 
 
 def _are_lengths(edges: np.ndarray) -> bool:
-    """Returns True if the edges [K + 1] of K bins are 0.5, 1.5, ..., as for lengths 1, 2, ..."""
     return bool(np.array_equal(edges, np.arange(len(edges)) + 0.5))
 
 
 def _find_lengths(selected: ArrayLike, min_length: int) -> tuple[np.ndarray, np.ndarray, int]:
-    """Returns (layer [R] of each run of selected words, length [R] of each, number of layers).
-
-    `selected` is bool [B, L, ..., N], True at selected words, for B sentences, L layers, N words
-    and any number of axes between; layers are numbered from 0, and R is the number of runs. Runs of
-    fewer than `min_length` words are left out.
-    """
     if min_length < 1:
         raise ValueError(f"min_length must be at least 1, got {min_length}")
     layers = _split_layers(_check_selected(selected))
@@ -274,11 +262,7 @@ def _find_lengths(selected: ArrayLike, min_length: int) -> tuple[np.ndarray, np.
 
 
 def _split_layers(values: np.ndarray) -> np.ndarray:
-    """Returns values [B, L, ..., N] as [L, R, N], with all axes but L and N joined to R rows.
-
-    There are B sentences, L layers, N words and any number of axes between. Values [B, N] or [N]
-    are a single layer, L = 1.
-    """
+    # [B, L, ..., N] becomes [L, R, N]; [B, N] and [N] are a single layer.
     layers = np.moveaxis(values, 1, 0) if values.ndim > 2 else values[None]
     rows = int(np.prod(layers.shape[1:-1]))
     return layers.reshape(len(layers), rows, values.shape[-1])

@@ -272,11 +272,7 @@ def trace(tokens: Sequence[str], selected: ArrayLike) -> list[Selection]:
 
 
 def _check_fits(words: Sequence[str], row: np.ndarray, name: str) -> None:
-    """Raises ValueError if `row`, bool [N], is shorter than the words, or selects padding.
-
-    `row` is True at selected words of a sentence that is padded to N words; `name` names the words
-    in messages.
-    """
+    """Raises ValueError if `row`, bool [N], is shorter than the words, or selects padding."""
     if len(words) > len(row):
         raise ValueError(
             f"selected must have a value for each of the {len(words)} words of {name}, got "
@@ -290,10 +286,6 @@ def _check_fits(words: Sequence[str], row: np.ndarray, name: str) -> None:
 
 
 def _check_selected(selected: ArrayLike) -> np.ndarray:
-    """Returns `selected`, True at selected words, as a bool array with at least an axis.
-
-    Raises TypeError for another dtype, ValueError for the shape ().
-    """
     flags = np.asarray(selected)
     if flags.dtype != bool:
         raise TypeError(f"selected must be bool, got dtype {flags.dtype}")
@@ -305,13 +297,7 @@ def _check_selected(selected: ArrayLike) -> np.ndarray:
 def _check_values(
     values: ArrayLike, mask: ArrayLike | None, name: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the values as float64 [*B, N], and a bool mask of that shape, True at words.
-
-    *B are any number of axes, such as sentences and layers, and N is the number of words. `mask`
-    has the last axis N and the first axes of the values; the axes between them are added. None
-    means that all positions are real. Raises TypeError or ValueError with `name`, the name of the
-    values.
-    """
+    """Returns the values as float64 [*B, N], and a bool mask of that shape, True at words."""
     values = np.asarray(values).astype(np.float64)
     shape = values.shape
     if not shape:

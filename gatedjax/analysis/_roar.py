@@ -125,22 +125,9 @@ def mask_top(
     already: ArrayLike | None = None,
     mask_id: int = 1,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Masks the words with the highest scores until a share of the words of each text is masked.
-
-    In a text of n words floor(share n) are masked. Words that are already masked count and stay
-    masked, even if they are more than that; among equal scores earlier words come first.
-
-    Args:
-      tokens: int [N, T], the ids of N texts, padded to T words.
-      lengths: int [N], the numbers of words.
-      scores: [N, T] importance of the words; values at padding and at masked words are ignored.
-      share: share of the words that are masked, in [0, 1].
-      already: bool [N, T], True at words that are already masked; None means no words.
-      mask_id: the id that replaces masked words.
-
-    Returns:
-      (tokens, masked): int [N, T], the ids with 0 at padding, and bool [N, T], True at masked
-      words.
+    """Masks the words with the highest scores until floor(share n) of the n words of each text are
+    masked; returns (tokens, masked). Words of `already` count and stay masked. Among equal scores
+    earlier words come first.
     """
     words, sizes, real = texts_of({"tokens": tokens, "lengths": lengths})
     ranked = np.asarray(scores, np.float64)
@@ -260,11 +247,6 @@ def roar(
 
 
 def _draw_scores(texts: Mapping[str, Any], *key: int) -> np.ndarray:
-    """Draws uniform scores in [0, 1) for the words of N texts, padded to T words: [N, T].
-
-    `texts` is a dict with "tokens" [N, T]. The scores depend only on `key`, the seed and further
-    numbers, and on "example_id" of a text, or its position if `texts` has no ids.
-    """
     # Imported here because `_passes` imports JAX.
     from gatedjax.analysis import _passes
 
@@ -274,7 +256,6 @@ def _draw_scores(texts: Mapping[str, Any], *key: int) -> np.ndarray:
 
 
 def _check_shares(shares: ArrayLike) -> np.ndarray:
-    """Returns K shares as float64 [K] after checking that they are in [0, 1] and increase."""
     array = np.asarray(shares, np.float64)
     if array.ndim != 1 or not array.size:
         raise ValueError(f"shares must have shape [K], got {array.shape}")

@@ -78,13 +78,7 @@ def ratio(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:
 
 
 class MatchScores(NamedTuple):
-    """Scores of predicted items against gold items, each in [0, 1]; 0 if the denominator is 0.
-
-    Attributes:
-      precision: share of the predicted items that are gold items.
-      recall: share of the gold items that are predicted.
-      f1: the harmonic mean of precision and recall.
-    """
+    """Scores of predicted items against gold items, each in [0, 1]; 0 if the denominator is 0."""
 
     precision: float
     recall: float
@@ -93,13 +87,7 @@ class MatchScores(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class MatchCounts:
-    """Counts of predicted and gold items; the counts of the parts of a corpus can be added.
-
-    Attributes:
-      matched: number of predicted items that are gold items.
-      predicted: number of predicted items.
-      gold: number of gold items.
-    """
+    """Counts of predicted and gold items; the counts of the parts of a corpus can be added."""
 
     matched: int = 0
     predicted: int = 0
@@ -111,7 +99,6 @@ class MatchCounts:
         )
 
     def _shares(self) -> tuple[float, float, float]:
-        """Returns (precision, recall, F1) of all items pooled (micro); 0 if a denominator is 0."""
         precision = self.matched / self.predicted if self.predicted else 0.0
         recall = self.matched / self.gold if self.gold else 0.0
         both = self.predicted + self.gold

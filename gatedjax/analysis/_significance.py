@@ -287,23 +287,13 @@ def paired_bootstrap(
 
 
 def least_p_value(scores_a: np.ndarray, scores_b: np.ndarray) -> float:
-    """Returns the least p-value of an exact two-sided test of paired scores, 2^(1 - m).
-
-    `scores_a` and `scores_b` are [N], the scores of two systems on the same N examples, and m is
-    the number of their differences that are not 0 (up to rounding errors). The result is the
-    probability that all m differences have the same sign, if both signs are equally probable. It is
-    1 if all differences are 0.
-    """
+    """Returns 2^(1 - m), the least p-value of an exact two-sided test, for m differences not 0."""
     scaled, _ = _scale_difference(scores_a, scores_b)
     return min(1.0, 2.0 ** (1.0 - np.count_nonzero(np.round(scaled, _DIGITS))))
 
 
 def _scale_difference(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, int]:
-    """Returns ((a - b) / 2^e, e) with the least integer e for which |x| <= 2^e for all scores x.
-
-    The scores a and b are [N], of two systems on N examples. The division is exact. Tolerances for
-    scores of size 1 fit its result. If all scores are 0, e is 0.
-    """
+    # The division by 2^e is exact, and a tolerance for scores of size 1 then fits all scores.
     mantissa, exponent = math.frexp(max(float(np.max(np.abs(array))) for array in (a, b)))
     # `frexp` returns a mantissa below 1, so that the exponent of a power of two is 1 too large.
     exponent -= mantissa == 0.5
@@ -311,21 +301,12 @@ def _scale_difference(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 def _sum_groups(differences: np.ndarray, groups: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (sum of the differences, number of examples) of each of G groups, each [G].
-
-    `differences` are [N], a number for each of N examples, and `groups` [N] has the name or number
-    of the group of each; with None each difference is a group.
-    """
     places = place_groups(groups, differences.size)
     return np.bincount(places, weights=differences), np.bincount(places).astype(np.float64)
 
 
 def place_groups(groups: ArrayLike | None, count: int) -> np.ndarray:
-    """Returns the number of the group of each of N = `count` examples, int [N] in 0 .. G - 1.
-
-    `groups` [N] are names or numbers of G groups; with None each example is a group. Raises
-    ValueError if groups does not have a value for each example.
-    """
+    """Returns the number of the group of each of N = `count` examples, int [N] in 0 .. G - 1."""
     if groups is None:
         return np.arange(count)
     names = np.asarray(groups)
@@ -336,11 +317,7 @@ def place_groups(groups: ArrayLike | None, count: int) -> np.ndarray:
 
 
 def _check_pair(correct_a: ArrayLike, correct_b: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the scores of two systems on N examples, both as float64 [N].
-
-    `correct_a` and `correct_b` are bools or numbers [N]. Raises ValueError if their shapes differ
-    or are not [N], or for values that are not finite.
-    """
+    """Returns the scores of two systems on N examples, both as float64 [N]."""
     a, b = np.asarray(correct_a, np.float64), np.asarray(correct_b, np.float64)
     if a.ndim != 1 or a.shape != b.shape:
         raise ValueError(

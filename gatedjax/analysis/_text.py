@@ -142,12 +142,7 @@ def highlight_html(
 def _html_words(
     tokens: Sequence[str], weights: ArrayLike, gates: ArrayLike | None
 ) -> Iterable[str]:
-    """Yields the HTML text of each of the words `tokens`, shaded by its weight.
-
-    `weights` and `gates` have a number for each word; further numbers are padding. Words with a
-    gate above 0 are bold, and words with a gate of 0 are marked as closed. With gates None no word
-    is marked.
-    """
+    """Yields the HTML text of each of the words `tokens`, shaded by its weight."""
     words, weights, marked = _check_words(tokens, weights, gates)
     top = weights.max(initial=0)
     for word, weight, mark in zip(words, weights.tolist(), marked, strict=True):
@@ -228,11 +223,7 @@ def render_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> st
 
 
 def check_word_values(name: str, values: ArrayLike, size: int) -> np.ndarray:
-    """Returns the first `size` values as float64, a finite number for each word.
-
-    Raises:
-      ValueError: for fewer values or values that are not finite; the message contains `name`.
-    """
+    """Returns the first `size` values as float64, a finite number for each word."""
     array = np.asarray(values, np.float64)
     if array.ndim != 1 or array.size < size:
         raise ValueError(
@@ -248,12 +239,7 @@ def check_word_values(name: str, values: ArrayLike, size: int) -> np.ndarray:
 def _check_words(
     tokens: Sequence[str], weights: ArrayLike, gates: ArrayLike | None
 ) -> tuple[list[str], np.ndarray, Any]:
-    """Returns (words without control characters, weights float64 [T], marks bool [T]).
-
-    `tokens` are T words, and weights and gates have a number for each word; further numbers are
-    padding. A mark is True at a word with a gate above 0, or, with gates None, with a weight above
-    1 / T.
-    """
+    """Returns (words without control characters, weights float64 [T], marks bool [T])."""
     words = [clean(token) for token in tokens]
     weights = check_word_values("weights", weights, len(words))
     if gates is None:
@@ -263,28 +249,20 @@ def _check_words(
 
 
 def _escape(text: str) -> str:
-    """Returns the text with control characters replaced and HTML escaped."""
     return html.escape(clean(text), quote=True)
 
 
 def _format_cell(value: object) -> str:
-    """Returns a value as the text of a cell of a Markdown table; None becomes ""."""
     text = "" if value is None else clean(str(value))
     return text.replace("\\", "\\\\").replace("|", "\\|")
 
 
 def _count_columns(text: str) -> int:
-    """Returns the width of a text in a terminal in columns; East Asian characters may have two."""
     # Combining characters take no column, because a terminal draws them over the character before.
     wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
     return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)
 
 
 def _is_numeric(cells: Sequence[str]) -> bool:
-    """Returns whether the cells of a column of a table are numbers.
-
-    Cells without a value ("", "-", "not run") are ignored. The result is False if no cell has a
-    value.
-    """
     values = [cell for cell in cells if cell not in ("", "-", "not run")]
     return bool(values) and all(_NUMBER.fullmatch(cell) for cell in values)

@@ -68,12 +68,7 @@ def plot_trees(
 def _draw(
     words: list[str], trees: dict[str, SpanTree], title: str, gold: SpanTree | None
 ) -> "Figure":
-    """Draws the trees of a sentence below each other, and the legend of the gold tree.
-
-    `words` are the words of the sentence, `trees` is name -> tree of these words, and `title` is
-    the heading of the figure, "" for none. Nodes that the gold tree has too are coloured; with gold
-    None all nodes are.
-    """
+    """Draws the trees of a sentence below each other, and the legend of the gold tree."""
     figure = new_figure(1, 1)
     measure = _make_ruler(figure)
     words = [_shorten(word, 2.0, measure, _WORD_SIZE) for word in words]
@@ -113,11 +108,6 @@ def _draw(
 
 
 def _place_words(words: list[str], measure: Ruler) -> tuple[list[float], float]:
-    """Returns (x of the middle of each word, width of the figure), in inches.
-
-    `words` are drawn side by side. `measure` maps (text, font size in points) to the width of the
-    text in inches.
-    """
     sizes = [measure(word, _WORD_SIZE) + _SPACE for word in words]
     width = max(sum(sizes) + 2 * _MARGIN, _LEAST_WIDTH)
     places, x = [], (width - sum(sizes)) / 2
@@ -128,11 +118,6 @@ def _place_words(words: list[str], measure: Ruler) -> tuple[list[float], float]:
 
 
 def _measure_heights(tree: SpanTree) -> dict[Span, int]:
-    """Returns span -> height for each node of a tree with two words or more.
-
-    A span is (first word, word after the last). The height is 1 above the highest child; single
-    words have the height 0 and are not in the dict.
-    """
     heights: dict[Span, int] = {}
     parts = tree.children()
     for node in reversed(list(parts)):  # Children come before their parent.
@@ -145,22 +130,11 @@ def _draw_branches(
     tree: SpanTree,
     heights: dict[Span, int],
     places: list[float],
-    ground: float,
-    level: float,
+    ground: float,  # y of the words, in inches from the top
+    level: float,  # the distance of two levels, in inches
     gold: SpanTree | None,
 ) -> None:
-    """Draws the nodes of a tree as bars above the words.
-
-    Args:
-      axes: the axes, in inches.
-      tree: the tree whose nodes are drawn.
-      heights: span (first word, word after the last) of a node -> its height, the number of levels
-        above the words.
-      places: x of the middle of each word, in inches.
-      ground: y of the words, in inches from the top.
-      level: the distance of two levels, in inches.
-      gold: the gold tree; nodes that are in it get another colour and a dot. None for no gold tree.
-    """
+    """Draws the nodes of a tree as bars above the words."""
     parts = tree.children()
     at: dict[Span, float] = {(i, i + 1): x for i, x in enumerate(places)}
     for node in reversed(list(parts)):

@@ -139,11 +139,7 @@ class SpanTree:
 
 
 def _add_words(node: Span, parts: list[Span]) -> tuple[Span, ...]:
-    """Returns the spans of the children of a node from left to right, single words included.
-
-    A span is (first word, word after the last). `node` is the span of the node, and `parts` are the
-    spans of the children with two words or more, from left to right.
-    """
+    """Returns the spans of the children of a node from left to right, single words included."""
     children: list[Span] = []
     place = node[0]
     for first, past in [*parts, (node[1], node[1])]:
@@ -205,11 +201,7 @@ def from_attention(
     power = {"none": 0, "rows": 1, "area": 2}[norm]
 
     def log_score(first: np.ndarray, past: np.ndarray) -> np.ndarray:
-        """Computes the logarithms [M] of the scores of the M spans from `first` to `past` - 1.
-
-        `first` and `past` are int [M]. The score of a span is its mass, the sum of the attention
-        inside it, divided by the divisor that `norm` names; see `from_attention`.
-        """
+        """Computes the logarithms [M] of the scores of the M spans from `first` to `past` - 1."""
         crossed = table[first, past] + table[past, first]
         mass = table[past, past] - crossed + table[first, first]
         length = past - first
@@ -221,11 +213,6 @@ def from_attention(
         return np.log(np.maximum(score, floor))
 
     def split(first: int, past: int) -> int:
-        """Returns the first word of the right part of a span, for its best split.
-
-        The span has the words from `first` to `past` - 1. The best split has the largest sum of the
-        log scores of both parts.
-        """
         middle = np.arange(first + 1, past)
         starts, ends = np.full(len(middle), first), np.full(len(middle), past)
         score = log_score(starts, middle) + log_score(middle, ends)
@@ -298,11 +285,7 @@ def random_binary(size: int, generator: np.random.Generator) -> SpanTree:
 
 
 def _top_down(size: int, split: Callable[[int, int], int]) -> SpanTree:
-    """Builds a binary tree over `size` words by splitting spans from the top down.
-
-    `split(first, past)` returns the first word of the right part of the span of the words from
-    `first` to `past` - 1.
-    """
+    """Builds a binary tree over `size` words by splitting spans from the top down."""
     if size < 0:
         raise ValueError(f"size must be at least 0, got {size}")
     spans: list[Span] = []

@@ -127,16 +127,7 @@ def two_way_test(
 def student_test(
     difference: float, parts: Sequence[tuple[float, float]], *, level: float = 0.95
 ) -> TwoWay:
-    """Tests a difference with a variance that is a sum of estimates (Welch, Satterthwaite).
-
-    Args:
-      difference: the difference.
-      parts: (variance, degrees of freedom) of each independent part.
-      level: confidence level of the interval.
-
-    Returns:
-      The difference, its interval, the p-value, the standard error and the degrees of freedom.
-    """
+    """Tests a difference whose variance is the sum of `parts`, each (variance, its freedom)."""
     if not 0 < level < 1:
         raise ValueError(f"level must be inside (0, 1), got {level}")
     largest = max(part for part, _ in parts)
@@ -157,19 +148,11 @@ def student_test(
 
 
 def _square_sums(values: np.ndarray, places: np.ndarray) -> float:
-    """Returns the sum over groups of the squared sum of their values.
-
-    `values` are [N], a number for each of N examples, and `places` int [N] the number, from 0, of
-    the group of each value.
-    """
     return float((np.bincount(places, weights=values) ** 2).sum())
 
 
 def _check(name: str, scores: ArrayLike) -> np.ndarray:
-    """Returns the scores of n >= 2 seeds on N examples as float64 [n, N].
-
-    Raises ValueError, with `name`, the name of the argument, for other shapes or values.
-    """
+    """Returns the scores of n >= 2 seeds on N examples as float64 [n, N]."""
     array = np.asarray(scores, np.float64)
     if array.ndim != 2:
         raise ValueError(f"{name} must have shape [seeds, examples], got {array.shape}")
@@ -185,11 +168,7 @@ def _check(name: str, scores: ArrayLike) -> np.ndarray:
 
 
 def _check_means(name: str, means: ArrayLike | None, scores: np.ndarray) -> np.ndarray:
-    """Returns the mean score of each of n seeds, float64 [n].
-
-    `scores` are [n, N] for N examples; `means` are [n], or None for the means of the scores. Raises
-    ValueError, with `name`, for another number of means or values that are not finite.
-    """
+    """Returns the mean score of each of n seeds, float64 [n]."""
     if means is None:
         return scores.mean(1)
     array = np.asarray(means, np.float64)

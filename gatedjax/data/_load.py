@@ -30,11 +30,8 @@ class FilesFound(Exception):
 
 @contextlib.contextmanager
 def looking() -> Iterator[None]:
-    """Makes `load` check for files only, inside a `with` block.
-
-    There `load` returns no source: it raises `FilesFound` if the files of the data set exist, or
-    FileNotFoundError if they do not. A command that reads many files can check in milliseconds that
-    its first data set exists.
+    """Makes `load` raise `FilesFound` or FileNotFoundError without reading, inside a `with` block.
+    A command checks in this way, in milliseconds, that its first data set exists.
     """
     token = _LOOKING.set(True)
     try:
@@ -44,12 +41,7 @@ def looking() -> Iterator[None]:
 
 
 def _look(declared: DataSet, data_dir: str | Path | None, manual_dir: str | Path | None) -> None:
-    """Raises FileNotFoundError unless all official parts can be read without a network.
-
-    `declared` is the declaration of the data set. Parts are raw files below `manual_dir`, or a set
-    that TFDS prepared in `data_dir` (None: TFDS's own folder). With `manual_dir` None only prepared
-    sets count.
-    """
+    """Raises FileNotFoundError unless all official parts can be read without a network."""
     prepared = _prepared.is_prepared(declared.name, data_dir)
     if manual_dir is None:
         if not prepared:
@@ -215,13 +207,6 @@ def load(
 
 
 def _substitute(declared: DataSet, part: str, rows: FileRows) -> str | None:
-    """Returns a sentence about the difference between the rows and the official data, or None.
-
-    `rows` are the rows of the official part `part` of the data set `declared`. The difference is
-    the note of the rows, another number of lines than the official part has, or both. None means
-    that the rows are the official data. A `FileRows` has the parsed lines and the lines that were
-    set aside.
-    """
     official = declared.official[part]
     # Raw lines are counted and not examples, because the official numbers count the lines of the
     # files.
@@ -234,13 +219,7 @@ def _substitute(declared: DataSet, part: str, rows: FileRows) -> str | None:
 def _check(
     declared: DataSet, part: str, rows: FileRows, substitute: str | None, strict: bool
 ) -> None:
-    """Raises ValueError for rows that cannot be used; logs the number of lines set aside.
-
-    `rows` are the rows of the official part `part` of the data set `declared`. They cannot be used
-    if there are none, if lines were lost, or, with `strict`, if lines were set aside or the data
-    differ from the official data. `substitute` is a sentence about that difference, or None. A
-    `FileRows` has the parsed lines (`rows`) and the malformed lines (`quarantine`).
-    """
+    """Raises ValueError for rows that cannot be used; logs the number of lines set aside."""
     name, unit, aside = declared.name, declared.unit, rows.quarantine
     if strict and (aside or substitute):
         # A malformed line comes first in the message, because it has a line number and a reason.
@@ -274,13 +253,7 @@ def _read_part(
     manual_dir: str | Path | None,
     unpack_limit: int | None,
 ) -> FileRows:
-    """Reads an official part: raw files if manual_dir has them, else the prepared TFDS set.
-
-    `part` is a key of `declared.official`, for example "train". `data_dir` None is TFDS's own
-    folder, `manual_dir` None skips the raw files. `unpack_limit` is the largest unpacked size in
-    bytes; None does not change the limit. Returns the well-formed lines as `rows` and the malformed
-    lines, with reasons, as `quarantine`.
-    """
+    """Reads an official part: raw files if manual_dir has them, else the prepared TFDS set."""
     name = declared.name
     if manual_dir is not None:
         folder = Path(manual_dir).expanduser()

@@ -53,12 +53,7 @@ _KEPT_TEXTS = 64
 
 
 def tokenizer_of(model: Any) -> Tokenizer:
-    """Returns the rule that splits texts into words, for a trained model of any kind.
-
-    This is the `Tokenizer` of a `TrainedModel` or of a `LexiconModel`. A `StatesModel`, a `Reader`
-    or a `Translator` gets the default, `Tokenizer()`, which splits a text into words and
-    punctuation marks.
-    """
+    """Returns the rule that splits texts into words, for a trained model of any kind."""
     if getattr(model, "network", None) in LEXICONS:
         rule: Tokenizer = model.splitter.tokenizer
         return rule
@@ -66,10 +61,6 @@ def tokenizer_of(model: Any) -> Tokenizer:
 
 
 def _differ_in_tokens(answers: Sequence[Found]) -> bool:
-    """Returns True if two lexicons show different tokens for a text, ignoring case.
-
-    `answers` are the results of `LexiconView.answer`, a pair of notes and an answer for each model.
-    """
     # The first line has the words of the text, and a second line the pairs of open neighbours.
     shown = [answer["lines"][0]["tokens"] for _, answer in answers if answer is not None]
     return len({tuple(token.lower() for token in tokens) for tokens in shown}) > 1
@@ -77,25 +68,12 @@ def _differ_in_tokens(answers: Sequence[Found]) -> bool:
 
 @dataclasses.dataclass(eq=False)
 class Explorer:
-    """The models that a page shows; `answer` may be called by several threads at a time.
+    """The models that a page shows; `answer` may be called by several threads at a time."""
 
-    Attributes:
-      models: a sequence of a trained model, or of two to compare: each a `TrainedModel`, a
-        `LexiconModel`, a `StatesModel`, a `Reader` or a `Translator`.
-      names: for each model its name on the page.
-      tokenized: True if texts for a reader are already tokens with spaces between them.
-      states: for models of states without an encoder the tokens and vectors of the texts that the
-        page offers; else None.
-
-    Raises:
-      ValueError: if the numbers of models and names differ, or two models have different kinds or
-        split texts by different rules.
-    """
-
-    models: Sequence[Any]
+    models: Sequence[Any]  # one or two: TrainedModel, LexiconModel, StatesModel, Reader, Translator
     names: Sequence[str]
-    tokenized: bool = False
-    states: Sequence[EncodedText] | None = None
+    tokenized: bool = False  # texts for a reader are tokens with spaces between them
+    states: Sequence[EncodedText] | None = None  # the texts of a StatesModel without an encoder
 
     def __post_init__(self) -> None:
         if not self.models or len(self.models) != len(self.names):
@@ -119,12 +97,7 @@ class Explorer:
         self._closed = False
 
     def _check_tokenizers(self) -> None:
-        """Raises ValueError if the models split a text by different rules.
-
-        Two networks must have equal rules, because the page shows the words of a text once for both
-        of them. Each lexicon has a line of words, so that two lexicons need only the same kind of
-        tokens, and their learned units may differ.
-        """
+        """Raises ValueError if the models split a text by different rules."""
         rules = [tokenizer_of(model) for model in self.models]
         if len({(rule.kind, rule.function) for rule in rules}) > 1:
             got = " and ".join(
@@ -134,6 +107,7 @@ class Explorer:
                 "models must have the same kind of tokens, because the page shows their words side "
                 f"by side, got {got}: train one of them again with the tokens of the other"
             )
+        # Each lexicon has a line of words, so that the units that they learned may differ.
         has_lexicons = all(getattr(model, "network", None) in LEXICONS for model in self.models)
         if not has_lexicons and any(rule != rules[0] for rule in rules):
             raise ValueError(
@@ -148,17 +122,7 @@ class Explorer:
         return tokenizer_of(self.models[0])
 
     def about(self) -> Json:
-        """Returns the constants of the page, for JSON.
-
-        They are "models", a list with a dict for each model, such as its "name", "network" and
-        "classes" (see `Programs.about` and `View.about`); "modes", the names of the modes of gates,
-        [] without gates; "longest", the largest number of words of a text; "effects", the largest
-        number of words of a text with effects; "fields", the input fields of a view, or None for a
-        single text; "title", the purpose of the page; "example", the texts with which the page
-        opens, a dict from fields of the state; "origin", a dict with a "note" about these texts and
-        their "label" or None; and "library", a dict with the "name", the "version"
-        and the "address" of the library.
-        """
+        """Returns the constants of the page, for JSON."""
         models = [part.about(name) for name, part in zip(self.names, self._parts, strict=True)]
         return {
             "models": models,
@@ -183,44 +147,13 @@ class Explorer:
         return {"note": FREQUENT_WORDS, "label": None}
 
     def layers(self, message: Mapping[str, Any]) -> Json:
-        """Computes the attention in each layer of the models.
-
-        Args:
-          message: a state of the page as a dict of the fields of `State`, such as "text" (the
-            sentence), "mode" (of the gates) and "forced"; a missing field has its default.
-
-        Returns:
-          {"models": [...]}, with a list of dicts for each model, or None for a model without such
-          layers. For the network "agt" there is a dict for each layer: "name", and "values", a
-          list with the attention to each of the T words. For other models there is a dict for
-          each layer and head, the result of `grid`: "name"; "pairs" [T, T] for the first 40
-          (`PAIRED`) words, the weights of a word (row) for the other words; "selected" [T, T], True
-          at pairs of words with an open gate, or None; and the words of the rows and columns.
-
-        Raises:
-          ValueError: for a message that is not a state; it names the field.
-        """
+        """Computes the attention in each layer of each model; None for a model without layers."""
         state = check_state(message)
         self.check_open()
         return {"models": [part.layers(state) for part in self._parts]}
 
     def removal(self, message: Mapping[str, Any]) -> Json:
-        """Computes the effect of each word: the change of the prediction when it is removed.
-
-        Args:
-          message: a state of the page as a dict of the fields of `State`, such as "text" (the
-            sentence), "mode" (of the gates) and "forced"; a missing field has its default.
-
-        Returns:
-          {"models": [...]}, with a dict for each model, or None for a model without effects:
-          "class", the position of the predicted class; and for single texts "effects", for each
-          word p(text) - p(text without the word) of this class, and "speaks_for", for each word the
-          position of the class that it supports. In place of both the dict of a pair has "lines", a
-          list with the effects of each text.
-
-        Raises:
-          ValueError: for a message that is not a state; it names the field.
-        """
+        """Computes the effect of each word: the change of the prediction when it is removed."""
         state = check_state(message)
         self.check_open()
         if self.views:
@@ -229,10 +162,7 @@ class Explorer:
         return {"models": [programs.removal.effects(tokens, state) for programs in self.programs]}
 
     def warm_up(self) -> None:
-        """Compiles the programs for short texts, for all models at the same time.
-
-        It returns when all are compiled.
-        """
+        """Compiles the programs for short texts, for all models at the same time."""
         closed = (lambda: self._closed,)
         # Daemon threads, because the end of the process should not wait for them.
         threads = [
@@ -244,15 +174,8 @@ class Explorer:
             thread.join()
 
     def close(self, seconds: float = -1) -> bool:
-        """Waits for running computations, and prevents new computations.
-
-        A process is aborted if it ends while one of its threads computes.
-
-        Args:
-          seconds: largest time to wait for each program; -1 sets no limit.
-
-        Returns:
-          True if no computation is running any more.
+        """Prevents new computations, and waits at most `seconds` for running ones (-1: no limit),
+        because a process that ends while a thread computes is aborted. True if none is running.
         """
         self._closed = True
         # A list, because `all` would not close the programs after the first that is still running.
@@ -260,10 +183,7 @@ class Explorer:
         return all(results)
 
     def check_gates(self, name: str) -> None:
-        """Raises ValueError unless the models are networks that classify single texts.
-
-        The message begins with `name`, the name of an argument that only such models can use.
-        """
+        """Raises ValueError unless the models are networks that classify single texts."""
         if self.views:
             raise ValueError(
                 f"{name} must be left out unless the models are networks that classify single "
@@ -271,10 +191,7 @@ class Explorer:
             )
 
     def check_sentences(self, name: str) -> None:
-        """Raises ValueError unless the models are networks or lexicons with a class for each text.
-
-        The message begins with `name`, the name of an argument that only such models can use.
-        """
+        """Raises ValueError unless the models are networks or lexicons with a class for a text."""
         has_classes = bool(self.views) and isinstance(self.views[0], LexiconView)
         has_classes = has_classes and all(model.kind == "text" for model in self.models)
         if self.views and not has_classes:
@@ -289,23 +206,7 @@ class Explorer:
             raise ValueError("the explorer must be open, got a closed one: start it again")
 
     def answer(self, message: Mapping[str, Any]) -> Json:
-        """Computes the answer to a state of the page.
-
-        Args:
-          message: a dict of the fields of `State`, such as "text" (the sentence), "mode" (of the
-            gates) and "forced"; a missing field has its default.
-
-        Returns:
-          A dict for JSON: "words", the number of words of the text, or of the first of two;
-          "notes", a list of sentences for the user; "tokens", the words that are shown, [] for a
-          model with a view; and "models", a list with a dict for each model: for a classifier of
-          single texts the result of `Programs.answer`, with "probabilities" of the classes,
-          "attention" and "gates" among its keys; for a model with a view that of `View.answer`,
-          such as "title", "classes", "probabilities" and "lines", or None if there is no answer.
-
-        Raises:
-          ValueError: for a message that is not a state; it names the field.
-        """
+        """Computes the answer to a state of the page."""
         state = check_state(message)
         if self.views:
             return self._answer_views(state)
@@ -346,10 +247,7 @@ class Explorer:
 
 
 def describe_library() -> Json:
-    """Returns {"name", "version", "address"} of the library, for the foot of the page.
-
-    The address is the first project URL of the installed package; "" if it has none.
-    """
+    """Returns {"name", "version", "address"} of the library, for the foot of the page."""
     try:
         urls = importlib.metadata.metadata("gatedjax").get_all("Project-URL") or []
     except importlib.metadata.PackageNotFoundError:
@@ -361,15 +259,7 @@ def describe_library() -> Json:
 
 
 class Programs:
-    """The compiled programs of a classifier of single texts; `Programs(model)` builds them.
-
-    Attributes:
-      model: the trained network, a `TrainedModel`.
-      gated: True if the model has gates that can be forced.
-      likely: function from a tuple of T words to the probabilities [T] that their gates are open;
-        it caches.
-      removal: a `Removal`, which computes the effects of the words of a text.
-    """
+    """The compiled programs of a classifier of single texts; `Programs(model)` builds them."""
 
     def __init__(self, model: TrainedModel) -> None:
         self.model, self.gated = model, model.entry.gated
@@ -382,67 +272,25 @@ class Programs:
         self.removal = Removal(self)
 
     def _with_gates(self, params: Params, batch: Tree, gates: Tree, soft: bool) -> Tree:
-        """Runs the network on B texts of T words with S patterns of given gates.
-
-        Args:
-          params: the parameters of the network.
-          batch: "tokens" int [B, T] and "lengths" int [B].
-          gates: [S, B, T], 0 for a closed gate and 1 for an open gate, or numbers between them.
-          soft: False if all gates are 0 or 1.
-
-        Returns:
-          The probabilities [S, B, C] of C classes, the attention [S, B, T], the gates [S, B, T]
-          after the rule for texts without an open gate, and the open probabilities [B, T].
-        """
         output: Output = self.model.module.apply(
             {"params": params}, batch, gates, soft=soft, method=GANet.with_gates
         )
+        # Returned for S patterns: [S, B, C], [S, B, T], [S, B, T] (gates after the rule for texts
+        # without an open gate) and [B, T].
         likely = jax.nn.sigmoid(output.gate_logits)
         return jax.nn.softmax(output.logits), output.attention, output.gates, likely
 
     @functools.cached_property
     def _text_program(self) -> Any:
-        """The jitted function of a single text with given gates.
-
-        It maps (params, batch, gates [S, B, T], soft) to (probabilities [S, B, C], attention [S, B,
-        T], gates [S, B, T] after the rule for texts without an open gate, open probabilities [B,
-        T]) for S patterns of gates, B texts of T words and C classes. `batch` has "tokens" [B, T]
-        and "lengths" [B]; `soft` is False if the gates are only 0 or 1. On a CPU it is compiled
-        with few optimisations, because a user waits for it.
-        """
         quick = _QUICK if jax.default_backend() == "cpu" else None
         return jax.jit(self._with_gates, static_argnums=3, compiler_options=quick)
 
     @functools.cached_property
     def _batch_program(self) -> Any:
-        """The jitted function of many texts with given gates, with full optimisation.
-
-        A property with a function that maps (params, batch, gates [S, B, T], soft) to
-        (probabilities [S, B, C], attention [S, B, T], gates [S, B, T], open probabilities [B, T])
-        for S patterns of gates, B texts of T words and C classes. `batch` has "tokens" [B, T] and
-        "lengths" [B]; `soft` is a Python bool, False if the gates are only 0 or 1. The returned
-        gates equal the argument, except in a text without an open gate, where the rule of the model
-        for these texts may open a gate, and at padding, where they are 0.
-        """
         return jax.jit(self._with_gates, static_argnums=3)
 
     def answer(self, tokens: tuple[str, ...], state: State) -> Json:
-        """Computes the prediction, attention and gates for words in a state of the page.
-
-        Args:
-          tokens: the words; words after the `max_len` of the model are not read.
-          state: the mode of the gates and the forced gates.
-
-        Returns:
-          A dict for JSON, with lists [T] for the T words: "read", the number T; "known" [T], True
-          for words of the vocabulary; "probabilities", of the classes; "base", the probabilities of
-          the classes without forced gates; "attention" [T], or None; "density", the mean of the
-          gates; "kept" [T], True for words with an open gate. For a model with gates also "open",
-          the probabilities [T] that gates are open; "gates" [T]; "free" [T], True for words that
-          the mode opens; and "rule", the option `gates.empty` of the model (the rule for a text
-          without an open gate) if all gates are closed, else None. They are None for a model
-          without gates.
-        """
+        """Computes the prediction, attention and gates for words in a state of the page."""
         tokens = tokens[: self.model.max_len]
         answer: Json = {
             "read": len(tokens),
@@ -482,14 +330,6 @@ class Programs:
 
     @functools.cached_property
     def _layer_program(self) -> Any:
-        """A compiled function of (params, batch) that returns the attention of the layers.
-
-        `batch` has B texts of T words, "tokens" [B, T] and "lengths" [B]. The result is a list. For
-        the network "agt" it has a single entry, the attention [B, layers, T] or None. For the
-        network "ssan" it has the output of each layer, with the fields `weights` and `gates`, [B,
-        heads, T, T].
-        """
-
         def run(params: Params, batch: Tree) -> Tree:
             output: Output = self.model.module.apply({"params": params}, batch)
             return [output.attention] if self.model.network == "agt" else list(output.selections)
@@ -497,13 +337,7 @@ class Programs:
         return jax.jit(run)
 
     def about(self, name: str) -> Json:
-        """Returns the constants of the model for the page, for JSON.
-
-        Keys: "name", the given name of the model; "network", a description; "gated", True if the
-        model has gates that can be forced; "layers", True if `layers` returns values; "pairs", True
-        if they are grids of pairs of words; "classes", the names of the classes; and "max_len", the
-        largest number of words.
-        """
+        """Returns the constants of the model for the page, for JSON."""
         return {
             "name": name,
             "network": self.model.entry.about,
@@ -515,11 +349,7 @@ class Programs:
         }
 
     def warm_up(self, closed: Callable[[], bool]) -> None:
-        """Compiles the programs for the two smallest padded lengths.
-
-        `closed` returns True when the explorer has been closed; no further program is then
-        compiled.
-        """
+        """Compiles the programs for the two smallest padded lengths."""
         modes: tuple[Mode, ...] = ("threshold", "expected")
         for mode, edge in itertools.product(modes, COARSE[:2]):
             if not closed():
@@ -529,13 +359,7 @@ class Programs:
                 self.removal.effects(("a",) * edge, State())
 
     def layers(self, state: State) -> list[Json] | None:
-        """Computes the attention in each layer for the text of a state.
-
-        Returns a list of dicts for JSON. The network "agt" has a dict for each layer, with "name"
-        and "values" [T], the attention to T words. The network "ssan" has a dict of `grid` for each
-        layer and head, with "pairs" [T, T], the attention of each word to each word. Returns None
-        for other networks or a text without words.
-        """
+        """Computes the attention in each layer for the text of a state."""
         tokens = self.model.tokenizer.split(state.text, LONGEST)[: self.model.max_len]
         if self.model.network not in LAYERED or not tokens:
             return None
@@ -557,17 +381,7 @@ class Programs:
     def with_gates(
         self, tokens: tuple[str, ...], gates: Sequence[np.ndarray], *, soft: bool = False
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Runs the network on a text with S patterns of gates.
-
-        Args:
-          tokens: the T words.
-          gates: S patterns, each [T]: 0 for a closed gate and 1 for an open gate.
-          soft: True if gates may also be between 0 and 1.
-
-        Returns:
-          The probabilities [S, C] of C classes, the attention [S, T], and the gates [S, T] after
-          the rule for texts without an open gate.
-        """
+        """Returns probabilities [S, C], attention and used gates [S, T] for S patterns of gates."""
         probabilities, attention, used, _ = self._run_forced(tokens, gates, soft)
         size = len(tokens)
         return probabilities[:, 0], attention[:, 0, :size], used[:, 0, :size]
@@ -575,32 +389,13 @@ class Programs:
     def batch_with_gates(
         self, batch: Tree, gates: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Runs the network on a padded batch with S patterns of gates.
-
-        Args:
-          batch: B texts of T words, "tokens" int [B, T] and "lengths" int [B].
-          gates: the patterns, float32 [S, B, T], 0 for a closed gate and 1 for an open gate.
-
-        Returns:
-          The probabilities [S, B, C] of C classes, the gates [S, B, T] after the rule for texts
-          without an open gate, and the probabilities [B, T] that the gates are open.
-        """
+        """Returns probabilities [S, B, C], used gates [S, B, T] and open probabilities [B, T]."""
         outputs = jax.device_get(self._batch_program(self._params, batch, gates, False))
         probabilities, _, used, likely = outputs
         return probabilities, used, likely
 
     def run_patterns(self, batch: Tree, gates: np.ndarray, *, soft: bool) -> tuple[np.ndarray, ...]:
-        """Runs the quickly compiled program of `with_gates` on a padded batch.
-
-        Args:
-          batch: B texts of T words, "tokens" int [B, T] and "lengths" int [B].
-          gates: S patterns of gates, float32 [S, B, T], 0 for closed and 1 for open.
-          soft: True if gates may also be between 0 and 1.
-
-        Returns:
-          The probabilities [S, B, C] of C classes, the attention [S, B, T], the gates [S, B, T]
-          after the rule for texts without an open gate, and the open probabilities [B, T].
-        """
+        """Runs the quickly compiled program for gates [S, B, T] on a padded batch."""
         outputs: tuple[np.ndarray, ...] = jax.device_get(
             self._text_program(self._params, batch, gates, soft)
         )
@@ -609,12 +404,7 @@ class Programs:
     def _run_forced(
         self, tokens: tuple[str, ...], gates: Sequence[np.ndarray], soft: bool
     ) -> tuple[np.ndarray, ...]:
-        """Runs `run_patterns` on a text of T words, `tokens`, with S patterns of gates, each [T].
-
-        `soft` is True if gates may also be between 0 and 1. The results belong to a batch with this
-        text only, padded to T': the probabilities [S, 1, C] of C classes, the attention and the
-        gates [S, 1, T'], and the open probabilities [1, T'].
-        """
+        """Runs `run_patterns` on a text of T words with S patterns of gates, each [T]."""
         edge = width_of(len(tokens), self.model.max_len, COARSE)
         rows = np.zeros((len(gates), 1, edge), np.float32)
         rows[:, 0, : len(tokens)] = gates
@@ -628,11 +418,7 @@ class Programs:
         return self._locks.setdefault((edge, soft), threading.Lock())
 
     def close(self, seconds: float) -> bool:
-        """Waits for running programs to end, and lets no program start again.
-
-        It acquires all locks and never releases them. `seconds` is the largest time to wait for
-        each lock, -1 for no limit. Returns True if all locks were acquired.
-        """
+        """Acquires all locks for good, so that no program starts again; True if it got them all."""
         # Each program has a lock, so a thread that has all locks stops all computations.
         edges = {width_of(n, self.model.max_len, COARSE) for n in COARSE}
         acquired = [
@@ -643,7 +429,6 @@ class Programs:
         return all([*acquired, self.removal.close(seconds)])
 
     def _open_probabilities(self, tokens: tuple[str, ...]) -> np.ndarray:
-        """Returns float [T]: the probability that the gate of each of the T `tokens` is open."""
         closed = np.zeros(len(tokens), np.float32)
         # Two patterns are passed, because `answer` passes two as well and the program has their
         # number in its shape.

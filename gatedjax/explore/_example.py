@@ -10,17 +10,10 @@ FREQUENT_WORDS = "An example: the most frequent words of the vocabulary. Type yo
 
 
 def example_words(words: Iterable[str], count: int = WORDS) -> list[str]:
-    """Returns the first words that consist of letters, at most `count`.
+    """Returns the first words, at most `count`, that consist of letters.
 
-        >>> example_words(["<pad>", "<unk>", ",", "film", "dull"], count=2)
-        ['film', 'dull']
-
-    Args:
-      words: the words of a vocabulary, the most frequent first.
-      count: the largest number of words.
-
-    Returns:
-      A list of words, shorter than `count` if the vocabulary has too few.
+    >>> example_words(["<pad>", "<unk>", ",", "film", "dull"], count=2)
+    ['film', 'dull']
     """
     # Special words and punctuation come first in a vocabulary and say little in an example.
     return list(islice((word for word in words if word.isalpha()), count))
@@ -29,10 +22,7 @@ def example_words(words: Iterable[str], count: int = WORDS) -> list[str]:
 def example_text(words: Iterable[str]) -> str:
     """Returns an example: the most frequent words of a vocabulary, with spaces between them.
 
-        >>> example_text(["<pad>", "<unk>", ",", "film", "dull"])
-        'film dull'
-
-    Args:
-      words: the words of a vocabulary, the most frequent first.
+    >>> example_text(["<pad>", "<unk>", ",", "film", "dull"])
+    'film dull'
     """
     return " ".join(example_words(words))

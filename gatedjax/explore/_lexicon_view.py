@@ -30,26 +30,9 @@ _MOST_EXTRACTS = 500
 
 
 class LexiconView(View):
-    """Answers the requests of the explorer's page for a lexicon: classes, gates and shares.
-
-    The shares of the words in the logits are additive and exact:
-
-        logits [C] = bias + sum_t words_t + sum_p pairs_p
-
-    Here words_t and pairs_p, each [C], are the shares of the open word t and of the pair p of open
-    neighbours in the C logits. A class and a label have a logit each, a number and a grade a single
-    one. No program is compiled, because a lexicon is read with NumPy.
-
-    Args:
-      model: the fitted lexicon, a `LexiconModel`.
-
-    Attributes:
-      network: a description of the network.
-      fields: the input fields, each a dict of texts: "name", its field of `State`; "label"; and
-        "empty", the text that is shown in an empty field.
-      classes: the names of the classes, labels or grades; () for a number.
-      layered: False, because a lexicon has no layers that the page could show.
-      max_len: the largest number of words that are shown.
+    """Answers the requests of the explorer's page for a lexicon: classes, gates and shares. The
+    shares are exact: logits [C] = bias + sum_t words_t + sum_p pairs_p, over the open words t and
+    the pairs p of open neighbours.
     """
 
     fields = ({"name": "text", "label": "Sentence", "empty": "Type a sentence"},)
@@ -63,33 +46,20 @@ class LexiconView(View):
         self.network = (
             f"a lexicon: each {owner} has a gate and a share in {scope} {_OUTPUTS[model.kind]}"
         )
-        self._known = frozenset(model.lexicon.words)
         self.classes = [str(label) for label in model.classes]
 
     def example(self) -> dict[str, str]:
-        """Returns {"text": an extract of a training text that the model has}.
-
-        It is the extract with the most open words. A model without extracts gives a sentence of the
-        first words of the lexicon.
-        """
+        """Returns {"text": an extract of a training text that the model has}."""
         return {"text": self._extract[0] or example_text(self._model.lexicon.words)}
 
     def describe_example(self) -> Json:
-        """Describes the text of `example` for the page, for JSON.
-
-        Returns {"note", "label"}: a sentence about its origin, and the label of the training text,
-        or None if it is not known.
-        """
+        """Describes the text of `example` for the page, for JSON."""
         text, label = self._extract
         return {"note": _EXTRACT, "label": label} if text else super().describe_example()
 
     @functools.cached_property
     def _extract(self) -> tuple[str, str | None]:
-        """The extract of a training text with the most open words, and the label of the text.
-
-        The label is None for a model whose texts may have several labels, a number or a grade.
-        Without extracts the text is "".
-        """
+        """The extract of a training text with the most open words, and the label of the text."""
         model = self._model
         extracts: dict[str, str] = {}
         for entry in list_open_words(model)["classes"]:
@@ -106,14 +76,7 @@ class LexiconView(View):
         return text, extracts[text] if model.kind == "text" else None
 
     def answer(self, state: State) -> Found:
-        """Computes the prediction for the text of a state, and the shares of its words.
-
-        Returns (notes, answer): a list of sentences for the user, and a dict for JSON, or None for
-        a text without a word. It has the keys of `View.answer`, such as "title" (the prediction),
-        "share" (its probability), "classes" with "probabilities", and "lines", also the keys of a
-        target. The lines are dicts that `line` makes: the words with their shares in each logit,
-        and the pairs of open neighbours.
-        """
+        """Computes the prediction for the text of a state, and the shares of its words."""
         model = self._model
         every_word = model.split(state.text)
         words = every_word[:LONGEST]
@@ -125,7 +88,7 @@ class LexiconView(View):
         # The lock is not needed for NumPy, but `close` waits for it.
         with self._lock:
             reading, shares, columns, reasons = read_with_reasons(model, words)
-        is_open, wording = reading.is_open[0], WORDINGS[model.kind]
+        is_open, is_known, wording = reading.is_open[0], reading.is_known[0], WORDINGS[model.kind]
         has_choice = wording.choice is not None
         gates = _WINDOW if model.network == WINDOW else _SPELLING
         noun = "prediction" if model.kind in TARGETS else "probabilities"
@@ -134,13 +97,13 @@ class LexiconView(View):
             "head": wording.head,
             "classes": self.classes,
             "probabilities": floats(reading.probabilities[0]),
-            "note": " ".join([count_open(is_open), *describe_open_words(reasons, noun)]),
+            "note": " ".join([count_open(is_open, is_known), *describe_open_words(reasons, noun)]),
             "choice": wording.choice,
             "chosen": columns[0] if has_choice else None,
             "signs": None if wording.signs is None else list(wording.signs),
             "lines": make_share_lines(
                 words,
-                [word in self._known for word in words],
+                is_known.tolist(),
                 is_open,
                 shares,
                 [str(name) for name in model.target.columns] if has_choice else None,
@@ -159,16 +122,7 @@ class LexiconView(View):
 
 
 def _describe_prediction(model: Any, reading: Readings, columns: tuple[int, ...]) -> Json:
-    """Returns the entries of an answer about the prediction, see `View.answer`.
-
-    Args:
-      model: the `LexiconModel`.
-      reading: its output for a text.
-      columns: the positions of the logits, the predicted class or labels first.
-
-    Returns:
-      A dict: "title", "share", "order", "best", "details", "details_head" and "exclusive".
-    """
+    """Returns the entries of an answer about the prediction, see `View.answer`."""
     target, probabilities = model.target, reading.probabilities[0]
     decided = target.decide(reading)[0]
     entries: Json = {"share": None, "details": None, "details_head": None, "exclusive": True}

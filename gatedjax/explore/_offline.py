@@ -32,19 +32,7 @@ _ROWS = 256
 
 
 def offline_page(explorer: Explorer, text: str) -> bytes:
-    """Makes a page about a sentence that needs only a browser.
-
-    Args:
-      explorer: the explorer of the models.
-      text: the sentence.
-
-    Returns:
-      The HTML page in UTF-8.
-
-    Raises:
-      ValueError: if the models are not classifiers of single texts, the sentence has no word or
-        more than 12 (`LONGEST`) words, or the page would be larger than 500 kB (`MOST_BYTES`).
-    """
+    """Makes a page about a sentence that needs only a browser."""
     data = payload(explorer, text)
     page = _page(data)
     if len(page) > MOST_BYTES:
@@ -61,25 +49,7 @@ def offline_page(explorer: Explorer, text: str) -> bytes:
 
 
 def payload(explorer: Explorer, text: str) -> Json:
-    """Computes the data of a page about a sentence: the results for all patterns of its gates.
-
-    Args:
-      explorer: the explorer of the models.
-      text: the sentence.
-
-    Returns:
-      A dict for JSON: "about", the constants of `Explorer.about`; "text"; "tokens", its words; and
-      "models", a list with the dict of `_patterns` for each model: "known" (words), "open" (their
-      open probabilities), and "probabilities" and "attention" with an entry for each pattern in the
-      order of `patterns_of`. Its "removed" has the results for the text without each of its n
-      words, or None for a single word. For a model with gates and C classes it is {"open",
-      "probabilities"}: lists [n, n - 1] of the open probabilities, and the probabilities [n,
-      2^(n-1), C - 1] of all classes but the last, as a base64 text that `_shares` makes. For a
-      model without gates "open" is None and "probabilities" has the shape [n, C - 1].
-
-    Raises:
-      ValueError: if the models are not classifiers of single texts, or for the number of words.
-    """
+    """Computes the data of a page about a sentence: the results for all patterns of its gates."""
     explorer.check_gates("a page without a server")
     tokens = explorer.tokenizer.split(text)
     if not tokens:
@@ -101,10 +71,7 @@ def payload(explorer: Explorer, text: str) -> Json:
 
 
 def patterns_of(words: int) -> np.ndarray:
-    """Returns all patterns of gates of a text with `words` words, float32 [2^words, words].
-
-    An entry is 1 for an open gate and 0 for a closed gate. In pattern i the gate of word t is bit t
-    of i.
+    """Returns all patterns of gates, float32 [2^words, words]: in pattern i gate t is bit t of i.
 
     >>> print(patterns_of(2))
     [[0. 0.]
@@ -117,24 +84,7 @@ def patterns_of(words: int) -> np.ndarray:
 
 
 def _patterns(programs: Programs, tokens: tuple[str, ...]) -> Json:
-    """Computes the results of a model for all patterns of the gates of a text.
-
-    Args:
-      programs: the compiled programs of the model.
-      tokens: the T words of the text.
-
-    Returns:
-      A dict of the model in `payload`: "known" [T], True for words of the vocabulary; "open" [T],
-      the open probabilities, None without gates; "probabilities" [2^T, C] of C classes and
-      "attention" [2^T, T], as base64 texts that `_shares` makes, and without gates [C] and [T];
-      "removed", the results for the text without each of its words, a dict as `_removed_words`
-      makes it, or None for a single word; with gates "empty", the rule for texts without an open
-      gate; and without gates "kept" [T], True for words that attention can see, and "density",
-      their share.
-
-    Raises:
-      ValueError: if the model does not read all of the words.
-    """
+    """Computes the results of a model for all patterns of the gates of a text."""
     model = programs.model
     if model.max_len < len(tokens):
         raise ValueError(
@@ -165,11 +115,7 @@ def _patterns(programs: Programs, tokens: tuple[str, ...]) -> Json:
 
 
 def _run_patterns(programs: Programs, tokens: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (class probabilities [2^T, C], attention [2^T, T]) of all patterns of the gates.
-
-    `programs` are the compiled programs of the model, `tokens` are the T words of a text, and C is
-    the number of classes. The patterns are in the order of `patterns_of`.
-    """
+    """Returns (class probabilities [2^T, C], attention [2^T, T]) of all patterns of the gates."""
     gates = patterns_of(len(tokens))
     parts: list[Any] = []
     for begin in range(0, len(gates), _ROWS):
@@ -183,13 +129,7 @@ def _run_patterns(programs: Programs, tokens: tuple[str, ...]) -> tuple[np.ndarr
 
 
 def _removed_words(programs: Programs, tokens: tuple[str, ...]) -> Json | None:
-    """Returns "removed" of `payload`: the results for the text without each of its words.
-
-    `programs` are the compiled programs of the model, and `tokens` the T words of the text. The
-    result is a dict: "open", lists [T, T - 1] of the open probabilities, or None without gates; and
-    "probabilities" [T, 2^(T-1), C - 1], or without gates [T, C - 1], the last of C classes left
-    out, as a base64 text that `_shares` makes. The result is None for a single word.
-    """
+    """Returns "removed": open [T, T - 1], and probabilities [T, 2^(T-1), C - 1] or [T, C - 1]."""
     if len(tokens) < 2:
         return None
     if not programs.gated:
@@ -204,19 +144,11 @@ def _removed_words(programs: Programs, tokens: tuple[str, ...]) -> Json | None:
 
 
 def _shares(values: np.ndarray) -> str:
-    """Returns numbers in [0, 1] as base64 of uint16 in units of 1 / 65,535.
-
-    `values` is an array of any shape; its numbers are stored in the order of its memory (C order).
-    """
     # A number takes 2.7 characters, and as decimal digits it would take three times as many.
     return base64.b64encode(np.round(values * 65535).astype("<u2").tobytes()).decode()
 
 
 def _page(data: Json) -> bytes:
-    """Returns an HTML page in UTF-8 with the script of the explorer and its data.
-
-    `data` is the dict of `payload`: the text with the results of all patterns of its gates.
-    """
     script, style = (page_file(name).decode() for name in ("explorer.js", "explorer.css"))
     # "<" is escaped, because "</script>" in a text would end the element.
     content = to_json(data, separators=(",", ":")).replace("<", "\\u003c")

@@ -22,21 +22,7 @@ from gatedjax.text._translator import Translator, open_translator
 def view_of(
     model: Any, *, tokenized: bool = False, states: Sequence[EncodedText] | None = None
 ) -> View | None:
-    """Returns the view of a model, or None for a classifier of single texts, which has no view.
-
-    A view computes the content of the page for models that a page with one text and its gates does
-    not fit.
-
-    Args:
-      model: a trained model: a `TrainedModel`, a `LexiconModel`, a `StatesModel`, a `Reader` or a
-        `Translator`.
-      tokenized: True if texts for a reader are already tokens with spaces between them.
-      states: for a `StatesModel` without an encoder the tokens and vectors of the texts that the
-        page offers, as of `read_states`; else None.
-
-    Raises:
-      ValueError: for a model of another kind, or states for a model that reads texts.
-    """
+    """Returns the view of a model, or None for a classifier of single texts, which has no view."""
     if getattr(model, "network", None) == STATES:
         return StatesView(model, states)
     if states is not None:
@@ -61,18 +47,7 @@ def view_of(
 
 
 def open_model(folder: Path) -> Any:
-    """Opens a model that the explorer can show.
-
-    Args:
-      folder: the folder of a model, or the work folder of a run.
-
-    Returns:
-      The trained model: a `TrainedModel`, `Reader`, `Translator`, `LexiconModel` or
-        `StatesModel`. A `StatesModel` has no encoder, because a folder has no code.
-
-    Raises:
-      FileNotFoundError, ValueError: if the folder does not have such a model.
-    """
+    """Opens a model that the explorer can show."""
     kind = kind_of(folder)
     if kind == "cloze":
         return Reader.open(folder)

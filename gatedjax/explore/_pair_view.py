@@ -20,19 +20,7 @@ PAIR_EFFECTS = 64
 
 
 class PairView(View):
-    """The view of a classifier of pairs of texts.
-
-    Args:
-      model: the classifier, a `TrainedModel`.
-
-    Attributes:
-      network: a description of the network.
-      fields: the input fields, each a dict of texts: "name", its field of `State`; "label"; and
-        "empty", the text that is shown in an empty field.
-      classes: the names of the classes.
-      layered: True if `layers` returns grids, dicts with a number for each pair of words.
-      max_len: the largest number of words that the model reads.
-    """
+    """The view of a classifier of pairs of texts."""
 
     fields = (
         {"name": "text", "label": "First text", "empty": "Type a sentence (a premise)"},
@@ -50,13 +38,7 @@ class PairView(View):
         self._removing = functools.lru_cache(KEPT)(self._run_removed)
 
     def effects(self, state: State) -> Json | None:
-        """Computes the effect of each word of the two texts of a state on the predicted class.
-
-        The network runs again without the word, in a batch of all words. Returns {"class",
-        "lines"}: the position of the predicted class, and for each text a list with the effect of
-        each word on its probability p, p(with the word) - p(without it). None if a text has fewer
-        than two words, or more than 64 (`PAIR_EFFECTS`).
-        """
+        """Computes the effect of each word of the two texts of a state on the predicted class."""
         _, texts = self._texts(state)
         if not all(2 <= len(words) <= PAIR_EFFECTS for words in texts):
             return None
@@ -66,11 +48,7 @@ class PairView(View):
         return {"class": result["class"], "lines": [effects[:count], effects[count:]]}
 
     def _run_removed(self, texts: tuple[tuple[str, ...], ...]) -> np.ndarray:
-        """Computes the probabilities [T, C] of C classes for a pair without each of its T words.
-
-        `texts` are the words of both texts; the T words are first the words of the first text, then
-        the words of the second.
-        """
+        """Computes the probabilities [T, C] of C classes for a pair without each of its T words."""
         first, second = map(self._model.ids, texts)
         pairs = [(np.delete(first, place), second) for place in range(len(first))]
         pairs += [(first, np.delete(second, place)) for place in range(len(second))]
@@ -83,15 +61,6 @@ class PairView(View):
 
     @functools.cached_property
     def _program(self) -> Any:
-        """A compiled function of (params, batch) for a pair.
-
-        `batch` has B pairs: the first texts in "tokens" [B, T] and "lengths" [B], the second in
-        "hypothesis" [B, T] and "hypothesis_lengths" [B]. The function returns the probabilities [B,
-        C] of C classes; a tuple with the mask of the open words, a bool [B, T], of each text of T
-        words; the density [B], the share of selected pairs of words; and the outputs of the
-        attention layer for both texts, with the fields `weights` and `gates`.
-        """
-
         def run(params: Params, batch: Tree) -> Tree:
             output: Output = self._model.module.apply({"params": params}, batch)
             reading = self._model.entry.summarize(output, batch)
@@ -101,13 +70,6 @@ class PairView(View):
         return jax.jit(run)
 
     def _run_texts(self, texts: tuple[tuple[str, ...], ...]) -> Any:
-        """Runs `_program` on a pair, given as the words of both texts.
-
-        Returns its four outputs for a batch of one pair, as NumPy arrays: the probabilities [1, C]
-        of C classes; the mask of the open words, a bool [1, T] for each text of T words with
-        padding; the density [1], the share of selected pairs of words; and the outputs of the
-        attention layer.
-        """
         # Both texts are padded to the same width, so that there is one program for each width and
         # not for each pair of widths.
         edge = width_of(max(map(len, texts)), min(LONGEST, self.max_len), COARSE)
@@ -121,11 +83,7 @@ class PairView(View):
         return {"text": " ".join(words), "hypothesis": " ".join(words[: len(words) // 2])}
 
     def _texts(self, state: State) -> tuple[list[str], tuple[tuple[str, ...], ...]]:
-        """Returns (notes, words of both texts) of a state.
-
-        The notes are sentences for the user about a text that is empty or too long. The words are a
-        tuple of two tuples of strings, cut after the words that are read.
-        """
+        """Returns (notes, words of both texts) of a state."""
         notes, most = [], min(LONGEST, self.max_len)
         texts = [self._model.tokenizer.split(text) for text in (state.text, state.hypothesis)]
         for number, words in zip(("first", "second"), texts, strict=True):
@@ -138,13 +96,7 @@ class PairView(View):
         return notes, tuple(words[:most] for words in texts)
 
     def answer(self, state: State) -> Found:
-        """Computes the class of the pair of texts in a state.
-
-        Returns (notes, answer): a list of sentences for the user, and a dict for JSON with the keys
-        of `View.answer`, or None if a text has no word. They include "title" (the predicted class),
-        "share" (its probability), "classes" with "probabilities", and "lines", with a dict that
-        `line` makes for each text, with its selected words if the model has a selector.
-        """
+        """Computes the class of the pair of texts in a state."""
         notes, texts = self._texts(state)
         if not all(texts):
             return notes, None
@@ -175,11 +127,7 @@ class PairView(View):
         return len(self._model.tokenizer.split(state.text))
 
     def layers(self, state: State) -> list[Json] | None:
-        """Computes a grid for each of the two texts and each head: the weights of its words.
-
-        Returns the grids, a list of dicts for JSON that `grid` makes, with the words of the "rows"
-        and "columns" and a number for each pair of them in "pairs"; None if a text has no word.
-        """
+        """Computes a grid for each of the two texts and each head: the weights of its words."""
         _, texts = self._texts(state)
         if not all(texts):
             return None
@@ -193,11 +141,7 @@ class PairView(View):
         ]
 
     def warm_up(self, closed: Callable[[], bool]) -> None:
-        """Compiles the programs for short texts.
-
-        `closed` returns True when the explorer has been closed; no further program is then
-        compiled.
-        """
+        """Compiles the programs for short texts."""
         # Short texts come first when a user begins to type, and their programs are quick to
         # compile.
         for edge in COARSE[:2]:

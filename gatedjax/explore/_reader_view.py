@@ -27,23 +27,7 @@ CANDIDATE_EDGES = (16, 128)
 
 
 class ReaderView(View):
-    """The view of a `Reader`, which answers a question about a document with one of the candidates.
-
-    Each question gets a table with the vectors of its words. The size of the table depends only on
-    the padded lengths, so that new words need no compilation. Out-of-vocabulary words get the
-    vectors of `Reader.with_words`.
-
-    Args:
-      reader: the trained reader.
-      tokenized: True if the texts are already tokens with spaces between them.
-
-    Attributes:
-      network: a description of the network.
-      fields: the input fields, each a dict of texts: "name", its field of `State`; "label"; and
-        "empty", the text that is shown in an empty field.
-      layered: False, because `layers` returns None.
-      max_len: the largest number of words that the model reads.
-    """
+    """The view of a `Reader`, which answers a question about a document with a candidate."""
 
     network = "a gated-attention reader"
     title = "Which words of the document does the answer rest on?"
@@ -67,13 +51,7 @@ class ReaderView(View):
 
     @functools.cached_property
     def _program(self) -> Any:
-        """A compiled function of (params, batch) that returns the output of the GA Reader.
-
-        `batch` is a batch of `ClozeBatches` with a single question: padded ids of the document and
-        the query, their lengths, and the occurrences of the candidates. The output is a
-        `GAReaderOutput` with log-probabilities of the candidates ("logits"), the attention to the
-        words of the query in each layer but the last, and that of the last layer to the document.
-        """
+        """A compiled function of (params, batch) that returns the output of the GA Reader."""
         config = self._reader.config
         letters = len(self._reader.characters) if config.characters.char_dim else 0
 
@@ -87,11 +65,7 @@ class ReaderView(View):
         return jax.jit(run)
 
     def example(self) -> dict[str, str]:
-        """Returns {"text", "question", "candidates"}, texts of words of the vocabulary.
-
-        "text" is the document, and "candidates" has a candidate on each line. The result is {} if
-        the vocabulary has fewer than three words.
-        """
+        """Returns {"text", "question", "candidates"}, texts of words of the vocabulary."""
         words = example_words(self._reader.vocabulary.words)
         if len(words) < 3:
             return {}
@@ -104,14 +78,7 @@ class ReaderView(View):
     def _ask(
         self, document: tuple[str, ...], query_words: tuple[str, ...], candidates: tuple[str, ...]
     ) -> tuple[Reading, np.ndarray, list[np.ndarray]]:
-        """Runs the reader on a document of N words and a query of Q words.
-
-        `document` and `query_words` are the words; Q counts the two markers that are added to the
-        query. Each of `candidates` is a possible answer. A hop is a layer of the reader, and a
-        gating hop attends from each word of the document to the words of the query. Returns (the
-        `Reading` with the probabilities of the candidates, the attention [N] of the last hop to the
-        document, a list with the attention [N, Q] of each gating hop).
-        """
+        """Returns the `Reading`, the last hop's attention [N], and [N, Q] of each gating hop."""
         source = question(" ".join(document), " ".join(query_words), candidates)
         query = add_markers(source[0])
         wide = width_of(len(document), LONGEST, COARSE)
@@ -141,10 +108,8 @@ class ReaderView(View):
         return reading, output.document_attention[0, : len(document)], hops
 
     def _build_table(self, words: Sequence[str], rows: int) -> tuple[Vocabulary, Params]:
-        """Returns a vocabulary of only the given words, and parameters for it.
-
-        The result is (vocabulary, parameters of the reader). The table of word vectors in the
-        parameters has `rows` rows: the vectors of the vocabulary in its order, then zeros.
+        """Returns a vocabulary of only the given words, and parameters with a table of `rows`
+        vectors, so that new words need no compilation.
         """
         reader = self._reader
         vectors, lowercase = reader.params["embed"]["embedding"], reader.vocabulary.lowercase
@@ -168,16 +133,7 @@ class ReaderView(View):
         return small.vocabulary, {**small.params, "embed": embed}
 
     def answer(self, state: State) -> Found:
-        """Computes the answer to the question of a state.
-
-        Returns (notes, answer). notes is a list of sentences for the user. answer is None for
-        missing or unsuitable input, else a dict for JSON with "title" (the predicted candidate),
-        "share" (its probability), "classes" (the candidates) with "probabilities", "details" (how
-        often each occurs), texts for the page, and "lines". A line is a dict of `line` with numbers
-        for the words of the document: first a line for each hop (layer of the reader) but the last,
-        whose "values" have for each word of the question the attention of each document word to it;
-        then the attention of the last hop to the words of the document.
-        """
+        """Computes the answer to the question of a state."""
         words = tuple(self._split(" ".join(state.text.split())))
         query = tuple(self._split(state.question.replace("XXXXX", PLACEHOLDER)))
         names = [" ".join(self._split(text)) for text in state.candidates.splitlines()]
@@ -234,11 +190,7 @@ class ReaderView(View):
     def _find_fault(
         self, document: tuple[str, ...], query: tuple[str, ...], candidates: tuple[str, ...]
     ) -> str:
-        """Returns a note for the user about missing or unsuitable input, or "".
-
-        The arguments are the words of the document and of the query, and the candidates, each with
-        spaces between its tokens.
-        """
+        """Returns a note for the user about missing or unsuitable input, or ""."""
         if not document:
             return "No document yet: paste one."
         if not query:
@@ -267,11 +219,7 @@ class ReaderView(View):
         return None
 
     def warm_up(self, closed: Callable[[], bool]) -> None:
-        """Compiles the programs for short texts.
-
-        `closed` returns True when the explorer has been closed; no further program is then
-        compiled.
-        """
+        """Compiles the programs for short texts."""
         # A document is rarely as short as the smallest padded length.
         for edge in COARSE[1:3]:
             if not closed():

@@ -28,14 +28,7 @@ _KEPT_TEXTS = 16
 
 
 class Removal:
-    """The effects of the words of a text for a model; several threads may call `effects`.
-
-    The effect of a word is p(text) - p(text without the word), for the probability p of the
-    predicted class.
-
-    Args:
-      programs: the compiled `Programs` of the model.
-    """
+    """The effects of the words of a text for a model; several threads may call `effects`."""
 
     def __init__(self, programs: Any) -> None:
         self._programs = programs
@@ -45,20 +38,7 @@ class Removal:
         self._reading = functools.lru_cache(_KEPT_TEXTS)(self._run_model)
 
     def effects(self, tokens: tuple[str, ...], state: State) -> Json | None:
-        """Computes the effect of each word on the probability of the predicted class.
-
-        Args:
-          tokens: the T words of the text; words after the `max_len` of the model are not read.
-          state: the mode of the gates and the forced gates.
-
-        Returns:
-          A dict for JSON, with classes as positions in `model.classes`: "class", the predicted
-          class j; "effects" [T], for each word t the probability p_j(text) - p_j(text without t);
-          and "speaks_for" [T], for each word the class that it supports: j if its effect is at
-          least 0, else the class that loses the most probability by its removal. None for a text
-          with a single word, because its removal leaves no text, and for more than 256
-          (`MOST_REMOVED`) words.
-        """
+        """Computes the effects of 2 to `MOST_REMOVED` words on the predicted class, else None."""
         model = self._programs.model
         tokens = tokens[: model.max_len]
         if not 2 <= len(tokens) <= MOST_REMOVED:
@@ -67,11 +47,7 @@ class Removal:
         return summarize_effects(probabilities, self.without_each(tokens, state))
 
     def without_each(self, tokens: tuple[str, ...], state: State) -> np.ndarray:
-        """Computes the probabilities [T, C] of C classes for a text without each of its T words.
-
-        `tokens` are the T words. `state` has the mode of the gates and the forced gates, which
-        follow their words.
-        """
+        """Computes the probabilities [T, C] of C classes for a text without each of its T words."""
         if not self._programs.gated:
             return self._reading(tokens)
         temperature = self._programs.model.config.gates.temperature
@@ -85,26 +61,14 @@ class Removal:
         return probabilities
 
     def open_probabilities(self, tokens: tuple[str, ...]) -> np.ndarray:
-        """Returns [T, T - 1]: row t has the open probabilities of the text without word t.
-
-        `tokens` are the T words of the text. An open probability is that of the gate of a word.
-        """
+        """Returns [T, T - 1]: row t has the open probabilities of the text without word t."""
         return self._likely(tokens)
 
     def close(self, seconds: float) -> bool:
-        """Waits for a running computation to end, and lets none start again.
-
-        It acquires the lock and never releases it. `seconds` is the largest time to wait, -1 for no
-        limit. Returns True if the lock was acquired.
-        """
+        """Acquires the lock for good, so that no computation starts again; True if it got it."""
         return self._lock.acquire(timeout=seconds)
 
     def _batch(self, tokens: tuple[str, ...]) -> dict[str, np.ndarray]:
-        """Returns the padded batch of the T texts that lack each of the T words `tokens`.
-
-        It has "tokens" [rows, width], with the shape of `_batch_shape`, and "lengths" [rows]. Row t
-        is the text without word t; filler follows after row T - 1.
-        """
         ids = self._programs.model.ids(tokens)
         texts = [(np.delete(ids, place),) for place in range(len(tokens))]
         return pad_texts(texts, _batch_shape(len(tokens)))
@@ -118,27 +82,12 @@ class Removal:
     def _run_gates(
         self, tokens: tuple[str, ...], gates: np.ndarray, *, soft: bool
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Runs the network with given gates on a text without each of its T words.
-
-        Args:
-          tokens: the words of the text.
-          gates: [1, rows, width], the gates of the shorter texts: row t for the text without word
-            t. `_batch_shape` returns (rows, width).
-          soft: True if gates may be between 0 and 1.
-
-        Returns:
-          The probabilities [T, C] of C classes, and the open probabilities [T, T - 1] of the words.
-        """
         batch, count = self._batch(tokens), len(tokens)
         with self._lock:
             probabilities, *_, likely = self._programs.run_patterns(batch, gates, soft=soft)
         return probabilities[0, :count], likely[:count, : count - 1]
 
     def _run_model(self, tokens: tuple[str, ...]) -> np.ndarray:
-        """Computes the probabilities [T, C] of C classes for a text without each of its T words.
-
-        `tokens` are the T words. This is for a model without gates.
-        """
         with self._lock:
             outputs = self._programs.model.run(self._batch(tokens))
         probabilities: np.ndarray = outputs["probabilities"][: len(tokens)]
@@ -146,20 +95,12 @@ class Removal:
 
 
 def summarize_effects(probabilities: np.ndarray, without: np.ndarray) -> Json:
-    """Computes the effects of the words from class probabilities.
+    """Computes the effects of T words from probabilities [C] of a text and `without` [T, C], as the
+    module defines them.
 
         >>> effects = summarize_effects(np.array([0.25, 0.75]), np.array([[0.5, 0.5]]))
         >>> effects["effects"], effects["speaks_for"]
         ([0.25], [1])
-
-    Args:
-      probabilities: p(x) [C], the probabilities of the C classes for the text x.
-      without: p(x without t) [T, C], for the text without each of its T words t.
-
-    Returns:
-      A dict: "class", the position j of the largest of `probabilities`; "effects" [T], the list of
-      p_j(x) - p_j(x without t); "speaks_for" [T], for each word j if its effect is at least 0, else
-      the position of the class that loses the most probability by its removal.
     """
     changes = probabilities - without
     best = int(np.argmax(probabilities))
@@ -173,24 +114,15 @@ def summarize_effects(probabilities: np.ndarray, without: np.ndarray) -> Json:
 
 
 def shift_forced(forced: Mapping[int, bool], removed: int) -> dict[int, bool]:
-    """Moves the forced gates to the positions of their words after a word is removed.
+    """Moves the forced gates to the positions of their words after the word `removed` is removed.
 
     >>> shift_forced({0: True, 1: False, 2: True}, removed=1)
     {0: True, 1: True}
-
-    Args:
-      forced: from positions of words, counted from 0, to True for an open gate or False for a
-        closed gate.
-      removed: the position of the removed word; its forced gate is left out.
     """
     return {i - (i > removed): is_open for i, is_open in forced.items() if i != removed}
 
 
 def _batch_shape(words: int) -> tuple[int, int]:
-    """Returns the shape (rows, width) of the batch of a text without each of its words.
-
-    `words` is the number of words of the text. Both are the padded length of the text, so that
-    there is a program for each padded length.
-    """
+    # As many rows as columns, so that there is one program for each padded length.
     edge = width_of(words, MOST_REMOVED, COARSE)
     return edge, edge

@@ -35,38 +35,16 @@ ORDERS = ("error", "density", "leak")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Sentences:
-    """Labelled sentences and the results of the models for them.
-
-    Attributes:
-      name: name of the file.
-      total: number of usable lines that were read.
-      has_more: True if the file has more usable lines.
-      rows: a dict for each sentence: "text", "label", and from the first model "predicted", the
-        class; "error", 1 - p(label); "density", the share of open gates, None without gates; and
-        "leak", the gate leak: the change of the prediction when the words with closed gates are
-        removed. It is None for a lexicon, without gates, and after the first 200 (MOST_LEAKS)
-        sentences.
-      curves: a dict for each model, with lists "density", "accuracy" and "threshold", above which
-        the probability of a gate opens it, an entry per point; one point for a lexicon, and if
-        there are no gates.
-    """
+    """Labelled sentences and the results of the models for them."""
 
     name: str
-    total: int
+    total: int  # usable lines that were read
     has_more: bool
-    rows: Sequence[Json]
-    curves: Sequence[Json]
+    rows: Sequence[Json]  # "leak" is None after MOST_LEAKS sentences and without gates
+    curves: Sequence[Json]  # of each model
 
     def about(self) -> Json:
-        """Returns the curves and the numbers of sentences, for JSON.
-
-        Keys: "name", the name of the file; "total", the number of usable lines that were read;
-        "curves", a list with a dict for each model, of lists of equal length: "threshold" (words
-        with a larger open probability are open), "density" (the share of open words) and
-        "accuracy"; "more", True if the file has more usable lines; "leaks", the number of sentences
-        with a gate leak, the change of the prediction when the words with closed gates are removed;
-        and "orders", the names by which `page` can sort.
-        """
+        """Returns the curves and the numbers of sentences, for JSON."""
         return {
             "name": self.name,
             "total": self.total,
@@ -77,22 +55,7 @@ class Sentences:
         }
 
     def page(self, order: Any, begin: Any) -> Json:
-        """Returns up to 20 (`PAGE`) sentences with their results, sorted by a column.
-
-        The largest values come first.
-
-        Args:
-          order: the column: "error", "density" or "leak", keys of the dicts in `rows`. Sentences
-            without a value in it are left out.
-          begin: number of sentences to skip.
-
-        Returns:
-          {"rows", "begin", "total"}: a list of at most `PAGE` dicts of `Sentences.rows`, `begin`,
-          and the number of sentences with a value in the column.
-
-        Raises:
-          ValueError: for an unknown order, or a begin that is not a number from 0 on.
-        """
+        """Returns up to 20 (`PAGE`) sentences with a value of `order`, the largest first."""
         if order not in ORDERS:
             raise ValueError(
                 f"order must be one of {', '.join(map(repr, ORDERS))}, got {str(order)[:40]!r}"
@@ -108,22 +71,7 @@ class Sentences:
 def read_sentences(
     explorer: Explorer, table: Table, *, most: int = MOST, leaks: int = MOST_LEAKS
 ) -> Sentences:
-    """Runs all models on labelled sentences.
-
-    Args:
-      explorer: the explorer of the models.
-      table: the sentences with their labels, a `Table` as from `open_table`; a sentence with a
-        label that a model does not have is skipped.
-      most: largest number of sentences that are read.
-      leaks: number of sentences for which the gate leak is measured: the change of the prediction
-        when the words with closed gates are removed.
-
-    Returns:
-      A `Sentences`: the sentences with their results, and a curve of accuracy for each model.
-
-    Raises:
-      ValueError: if there is no usable sentence.
-    """
+    """Runs all models on labelled sentences."""
     # A sentence more than the limit is read, which shows whether the file has more.
     pairs = list(itertools.islice(_usable(explorer, table), most + 1))
     has_more, pairs = len(pairs) > most, pairs[:most]
@@ -143,26 +91,16 @@ def read_sentences(
 
 
 def first_sentence(explorer: Explorer, table: Table) -> Json | None:
-    """Returns {"text", "label", "name"} of the first sentence with a label of the models.
-
-    `explorer` has the models, and "name" is the name of the table. The result is None if there is
-    no such sentence, or if the table cannot be read; `read_sentences` then raises the error.
-    """
+    """Returns {"text", "label", "name"} of the first sentence with a label of the models."""
     try:
         record, _ = next(_usable(explorer, table))
     except (StopIteration, OSError, ValueError):
-        return None
+        return None  # `read_sentences` raises the error.
     return {"text": record.inputs[0], "label": str(record.label), "name": table.name}
 
 
 def _usable(explorer: Explorer, table: Table) -> Iterator[tuple[Record, list[Any]]]:
-    """Yields (record, positions of its label in the classes of the models).
-
-    `table` has the labelled sentences, and `explorer` the models. `record` is a `Record` with the
-    text, and the positions are a list with an integer from 0 for each model. A record without
-    words, or with a label that a model does not have, is skipped, so that the curves of all models
-    are of the same sentences.
-    """
+    """Yields (record, positions of its label in the classes of the models)."""
     tables = [Classes("label", model.classes) for model in explorer.models]
     split = explorer.models[0].split if explorer.views else explorer.tokenizer.split
     for record in table:
@@ -170,14 +108,13 @@ def _usable(explorer: Explorer, table: Table) -> Iterator[tuple[Record, list[Any
             continue
         if split(record.inputs[0]):
             places = [classes.find(record.label, record.where, record.line) for classes in tables]
-            if None not in places:
+            if None not in places:  # The curves of all models are of the same sentences.
                 yield record, places
 
 
 def _compute_results(
     explorer: Explorer, texts: Sequence[str]
 ) -> "Sequence[_Results | _LexiconResults]":
-    """Runs the models of an explorer, networks or lexicons, on texts; a result for each model."""
     if explorer.views:
         return [_LexiconResults.compute(m, texts, explorer.check_open) for m in explorer.models]
     words = [explorer.tokenizer.split(text) for text in texts]
@@ -190,17 +127,7 @@ def _rows(
     records: Sequence[Record],
     labels: Sequence[int],
 ) -> list[Json]:
-    """Returns the `rows` of `Sentences`, without gate leaks: a dict for each sentence.
-
-    Its keys are "text", "label", "predicted" (the class), "error" (1 - probability of the label),
-    "density" (the share of open gates, None without gates) and "leak" (None).
-
-    Args:
-      classes: the classes of the first model.
-      results: the results of this model.
-      records: the sentences.
-      labels: the positions of their labels in `classes`.
-    """
+    """Returns the `rows` of `Sentences`, without gate leaks: a dict for each sentence."""
     rows = []
     for number, record in enumerate(records):
         probabilities = results.middle_probabilities[number]
@@ -218,23 +145,12 @@ def _rows(
 
 
 def thresholds_of(values: np.ndarray, shares: Sequence[float]) -> np.ndarray:
-    """Computes thresholds with a given share of the values above them.
-
-    Each threshold is halfway between two values, because at a value rounding would decide, which
-    depends on the batch and the processor.
+    """Computes thresholds with given shares of the values above them. Each is halfway between two
+    values, because at a value rounding would decide, which depends on the batch and the processor;
+    equal values stay on one side.
 
         >>> print(thresholds_of(np.array([0.0, 0.25, 0.5, 1.0]), [0.5]))
         [0.375]
-
-    Args:
-      values: [n], the values.
-      shares: m numbers in [0, 1], the shares of the values above the thresholds. Equal values are
-        on the same side of a threshold, so that a share between them is not exact. The thresholds
-        lie inside the range of the values, so that the shares 0 and 1 give the nearest possible
-        shares.
-
-    Returns:
-      Float64 [m], a threshold for each share; the values themselves if all are equal.
     """
     ordered = np.sort(values.astype(np.float64))
     is_distinct = np.diff(ordered) > ROUNDING
@@ -247,40 +163,22 @@ def thresholds_of(values: np.ndarray, shares: Sequence[float]) -> np.ndarray:
 
 @dataclasses.dataclass(eq=False)
 class _Results:
-    """The results of a model for N texts with each of S thresholds of the open probability.
-
-    Attributes:
-      programs: the programs of the model.
-      texts: the words of each text.
-      check: called between batches; an exception from it ends the work.
-      thresholds: [S], in descending order; at -1 all gates are open.
-      middle_probabilities: [N, C], the probabilities of the C classes with the threshold 0.5, or
-        without gates.
-      masks: for each text a bool [T] for its T words, True at words with an open gate at the
-        threshold 0.5, or without gates at all words.
-      predicted: int [S, N], the most probable class.
-      open_counts: [S, N], the number of open gates.
-    """
+    """The results of a model for N texts with each of S thresholds of the open probability."""
 
     programs: Programs
     texts: Sequence[tuple[str, ...]]
-    check: Callable[[], None]
-    thresholds: np.ndarray
-    middle_probabilities: np.ndarray
-    masks: list[np.ndarray]
-    predicted: np.ndarray
-    open_counts: np.ndarray
+    check: Callable[[], None]  # called between batches; an exception from it ends the work
+    thresholds: np.ndarray  # [S], descending; at -1 all gates are open
+    middle_probabilities: np.ndarray  # [N, C], with the threshold 0.5 or without gates
+    masks: list[np.ndarray]  # bool [T] of each text, open at the threshold 0.5
+    predicted: np.ndarray  # int [S, N]
+    open_counts: np.ndarray  # [S, N]
 
     @classmethod
     def compute(
         cls, programs: Programs, texts: Sequence[tuple[str, ...]], check: Callable[[], None]
     ) -> "_Results":
-        """Runs the model on texts, each a tuple of words, with a program for each padded length.
-
-        `programs` are the compiled programs of the model. Words after its `max_len` are not read.
-        `check` is called between batches; an exception from it ends the work. Returns the
-        `_Results`, with a single threshold -1 for a model without gates.
-        """
+        """Runs the model on texts, each a tuple of words, with a program for each padded length."""
         model = programs.model
         texts = [words[: model.max_len] for words in texts]
         classes = len(model.classes)
@@ -337,16 +235,10 @@ class _Results:
 
     @property
     def gated(self) -> bool:
-        """True if the network has gates."""
         return self.programs.gated
 
     def curve(self, targets: Sequence[int]) -> Json:
-        """Returns {"density", "accuracy", "threshold"}, lists with an entry per distinct threshold.
-
-        "density" is the share of the words with an open gate, "accuracy" that of the correct texts,
-        and "threshold" the probability above which a gate is open. `targets` are the positions of
-        the true classes of the N texts.
-        """
+        """Returns "density", "accuracy", "threshold": lists, an entry per distinct threshold."""
         words = sum(map(len, self.texts))
         # Equal thresholds become a single point, because they are keys of a dict.
         points = {
@@ -365,11 +257,8 @@ class _Results:
         }
 
     def leaks(self, most: int) -> list[float]:
-        """Computes the gate leak of each of the first `most` texts; [] for a model without gates.
-
-        The leak is |p_j(x; gates of r open) - p_j(r; all gates open)|, where j is the predicted
-        class of the text x, p_j its probability, and r the text of the open words only: the effect
-        of words with closed gates.
+        """Computes the gate leak, as in `faithfulness`, of the first `most` texts; [] without
+        gates.
         """
         if not self.programs.gated:
             return []
@@ -392,12 +281,7 @@ class _Results:
 
 @dataclasses.dataclass(eq=False)
 class _LexiconResults:
-    """The results of a lexicon for N texts; its gates have no threshold.
-
-    Attributes:
-      middle_probabilities: [N, C], the probabilities of the classes.
-      masks: for each text a bool [T] for its T words, True at the open words.
-    """
+    """The results of a lexicon for N texts; its gates have no threshold."""
 
     middle_probabilities: np.ndarray
     masks: list[np.ndarray]
@@ -407,10 +291,7 @@ class _LexiconResults:
     def compute(
         cls, model: Any, texts: Sequence[str], check: Callable[[], None]
     ) -> "_LexiconResults":
-        """Reads texts with a `LexiconModel`, up to the words that the page shows of a long text.
-
-        `check` is called between batches; an exception from it ends the work.
-        """
+        """Reads texts with a `LexiconModel`, up to the words that the page shows of a long text."""
         probabilities, masks = [np.zeros((0, len(model.classes)))], []
         for begin in range(0, len(texts), _LEXICON_TEXTS):
             check()
@@ -421,40 +302,23 @@ class _LexiconResults:
         return cls(np.concatenate(probabilities), masks)
 
     def curve(self, targets: Sequence[int]) -> Json:
-        """Returns {"density", "accuracy", "threshold"}, lists with the single point of a lexicon.
-
-        `targets` are the positions of the true classes of the N texts.
-        """
         correct = np.argmax(self.middle_probabilities, axis=1) == np.array(targets)
         density = np.concatenate(self.masks).mean()
         return {"density": [float(density)], "accuracy": [float(correct.mean())], "threshold": [0]}
 
     def leaks(self, most: int) -> list[float]:
-        """Returns [], because a lexicon is not run again without its closed words here."""
-        return []
+        return []  # A lexicon is not run again without its closed words here.
 
 
 def _batches(
     programs: Programs, texts: Sequence[tuple[str, ...]]
 ) -> Iterator[tuple[list[int], Tree]]:
-    """Yields (positions of the texts, padded batch) for texts of similar length.
-
-    `programs` are the compiled programs of the model. Each text is a tuple of words; its position
-    is its index in `texts`. All batches of a padded length have the same number of rows; rows after
-    the positions repeat texts and must be ignored. A batch is a dict with "tokens" [rows, width]
-    and "lengths" [rows].
-    """
-
     shapes = functools.partial(shape_of, longest=programs.model.max_len, widths=COARSE)
     for numbers, (rows, width) in group_texts(map(len, texts), shapes):
+        # Rows after the `numbers` repeat texts, so that each padded length has one program.
         filled = [(texts[n],) for n in (numbers * rows)[:rows]]
         yield numbers, programs.model.batch(filled, width)
 
 
 def _shape(batch: Tree) -> tuple[int, ...]:
-    """Returns the shape (S, B, T) of the gates of a batch under all S thresholds.
-
-    S is the number of thresholds that `compute` chooses for a model with gates. The batch has
-    "tokens" [B, T], the padded ids of B texts of up to T words.
-    """
     return (len(SHARES) + len(ROUND) + 1, *batch["tokens"].shape)

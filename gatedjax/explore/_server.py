@@ -52,21 +52,7 @@ def page_file(name: str) -> bytes:
 
 
 class Server(ThreadingHTTPServer):
-    """An HTTP server on 127.0.0.1 of the page, which also answers the messages of its script.
-
-    The page has the address "http://127.0.0.1:PORT/TOKEN/". Requests without the token as the first
-    part of their path are refused. A message is sent by POST to TOKEN/ask as a JSON object; the
-    answer is a JSON object too.
-
-    Args:
-      ask: function from a message, a dict, to its answer, a dict for JSON, such as `Session.ask`.
-        The page shows the text of a ValueError.
-      port: the port; 0 takes a free port.
-      token: the secret in the address; None draws a random token.
-
-    Raises:
-      OSError: if the port is in use or not allowed.
-    """
+    """An HTTP server on 127.0.0.1 of the page, which also answers the messages of its script."""
 
     daemon_threads = True
     # The length of the queue of connections; the default of 5 refuses too many of them.
@@ -89,10 +75,7 @@ class Server(ThreadingHTTPServer):
             raise
 
     def server_bind(self) -> None:
-        """Binds the server to its port without a query for the name of this machine.
-
-        The query can be slow.
-        """
+        """Binds the server to its port without looking up this machine's name (can be slow)."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = "127.0.0.1", self.socket.getsockname()[1]
 
@@ -107,10 +90,7 @@ class Server(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}/{self.token}/"
 
     def file(self, name: str) -> tuple[bytes, str]:
-        """Returns (content, media type) of a file of the page.
-
-        `name` is a key of `FILES`, such as "explorer.js"; "" is the page itself.
-        """
+        """Returns (content, media type) of a file of the page."""
         return self._files[name], FILES[name][1]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -118,14 +98,7 @@ class Server(ThreadingHTTPServer):
 
 
 class _Refused(Exception):
-    """The reason why a request is refused, with the status of the answer.
-
-    The message never quotes the request, because the page may show it.
-
-    Args:
-      status: the HTTP status of the answer.
-      message: the reason, for the user.
-    """
+    """The reason why a request is refused; it never quotes the request, as the page may show it."""
 
     def __init__(self, status: HTTPStatus, message: str) -> None:
         super().__init__(message)
@@ -133,11 +106,7 @@ class _Refused(Exception):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """A handler of a single HTTP request per connection to a `Server`.
-
-    With several requests per connection the rest of a body that was refused would be read as the
-    next request.
-    """
+    """A handler of one request per connection, because the rest of a refused body is no request."""
 
     server: Server
     server_version, sys_version = "gatedjax", ""
@@ -146,7 +115,6 @@ class _Handler(BaseHTTPRequestHandler):
     wbufsize = -1
 
     def do_GET(self) -> None:
-        """Sends the file of the page that the path TOKEN/NAME names, or an error as JSON."""
         with self._refusals():
             name = self._check_request()
             if name not in FILES:
@@ -154,10 +122,6 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.OK, *self.server.file(name))
 
     def do_POST(self) -> None:
-        """Sends the answer to the message in the body, both JSON objects, or an error as JSON.
-
-        The path must be TOKEN/ask.
-        """
         with self._refusals():
             name = self._check_request()
             if name != "ask":
@@ -166,13 +130,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.OK, to_json(answer).encode(), "application/json")
 
     def _check_request(self) -> str:
-        """Checks the headers and the token of a request, and returns the rest of its path.
-
-        The path is TOKEN/NAME, and the result is NAME, such as "ask" or "explorer.js".
-
-        Raises:
-          _Refused: for another host, origin or token.
-        """
+        """Checks the headers and the token of a request, and returns the rest of its path."""
         hosts = self.headers.get_all("Host") or []
         # A page of another site may have a name that leads to 127.0.0.1. Its requests name that
         # site as their host.
@@ -198,22 +156,12 @@ class _Handler(BaseHTTPRequestHandler):
         return name
 
     def _wrong(self, name: str, method: str | None) -> None:
-        """Raises `_Refused` for a path, or for a known path with the wrong method.
-
-        Args:
-          name: the path without the token.
-          method: the method that the path needs, "GET" or "POST"; None for an unknown path.
-        """
         if method is None:
             raise _Refused(HTTPStatus.NOT_FOUND, "there is no such page")
         raise _Refused(HTTPStatus.METHOD_NOT_ALLOWED, f"the method must be {method}")
 
     def _body(self) -> Json:
-        """Returns the JSON object in the body of a request as a dict.
-
-        Raises:
-          _Refused: for a body of another type, size or content.
-        """
+        """Returns the JSON object in the body of a request as a dict."""
         # A page of another site can send this type only after a request for permission, which the
         # server refuses.
         if self.headers.get_content_type() != "application/json":
@@ -239,13 +187,6 @@ class _Handler(BaseHTTPRequestHandler):
         return message
 
     def _answer(self, question: Json) -> Json:
-        """Returns the answer of the function `ask` of the server to the message `question`.
-
-        Both are dicts for JSON.
-
-        Raises:
-          _Refused: if `ask` raises an error, with the message of the error.
-        """
         try:
             return self.server.ask(question)
         except ValueError as error:
@@ -272,14 +213,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def version_string(self) -> str:
-        """Returns the name of the server without the version of Python."""
         return self.server_version
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Sends the phrase of a status code as JSON; `message` and `explain` are ignored.
-
-        They are ignored because they may contain text from the request.
-        """
+        # `message` and `explain` are not sent, because they may quote the request.
         unknown = code == HTTPStatus.NOT_IMPLEMENTED
         status = HTTPStatus.METHOD_NOT_ALLOWED if unknown else HTTPStatus(code)
         self._send(status, to_json({"error": status.phrase}).encode(), "application/json")

@@ -10,23 +10,13 @@ from gatedjax.explore._sentences import Sentences
 
 
 class Session:
-    """A session of a page, which answers the messages of its script; see `ask`.
-
-    Args:
-      explorer: the explorer of the models.
-      sentences: function that reads labelled sentences and returns `Sentences`. It runs in the
-        background after the first message {"do": "sentences"}. None if there are no labelled
-        sentences.
-      first: function that returns the labelled sentence with which the page opens, a dict with
-        "text", "label" and "name" (of the source), or None; None if there are no labelled
-        sentences.
-    """
+    """A session of a page, which answers the messages of its script; see `ask`."""
 
     def __init__(
         self,
         explorer: Explorer,
-        sentences: Callable[[], Sentences] | None = None,
-        first: Callable[[], Json | None] | None = None,
+        sentences: Callable[[], Sentences] | None = None,  # runs in a thread, at the first question
+        first: Callable[[], Json | None] | None = None,  # the sentence with which the page opens
     ) -> None:
         self._explorer, self._read, self._first = explorer, sentences, first
         self._found: Sentences | None = None
@@ -35,24 +25,7 @@ class Session:
         self._lock = threading.Lock()
 
     def ask(self, message: Mapping[str, Any]) -> Json:
-        """Answers a message of the page.
-
-        Args:
-          message: a dict with "do": "about", "answer", "removal", "layers", "sentences" or "page".
-            "answer", "removal" and "layers" also need the fields of `State`, and "page" the
-            arguments "order" and "begin" of `Sentences.page`.
-
-        Returns:
-          The answer, a dict for JSON: the result of the method of that name, of `Sentences` for
-          "page" and of `Explorer` for "about" (the constants of the page), "answer" (the prediction
-          with the gates), "removal" (the effect of each word) and "layers" (the attention). "about"
-          also has "sentences", True if there are labelled sentences, and "first", the labelled
-          sentence with which the page opens, or None. The answer to "sentences" is {"ready": False}
-          until they are read, then "ready" with `Sentences.about` or "failed", an error.
-
-        Raises:
-          ValueError: for a message with another "do", or with an unsuitable value.
-        """
+        """Answers a message of the page with the result of the method named by "do", as JSON."""
         do = message.get("do")
         if do == "about":
             first = None if self._first is None else self._first()
@@ -78,16 +51,7 @@ class Session:
         )
 
     def close(self, seconds: float = -1) -> bool:
-        """Closes the explorer and waits for its computations in the background.
-
-        These are running programs of the models and the thread that reads the labelled sentences.
-
-        Args:
-          seconds: the largest time to wait for each lock and for the thread; -1 sets no limit.
-
-        Returns:
-          True if all computations have ended, False if some still run.
-        """
+        """Closes the explorer and waits for its computations in the background."""
         closed = self._explorer.close(seconds)
         if self._thread is not None:
             # The thread ends soon, because it asks between batches whether the explorer is closed.
@@ -95,15 +59,7 @@ class Session:
         return closed and not (self._thread is not None and self._thread.is_alive())
 
     def _sentences(self) -> Json:
-        """Returns the answer to "sentences", and starts to read them at the first question.
-
-        It is a dict with "ready", False until the sentences are read; then also with the keys of
-        `Sentences.about`, such as "total" (their number) and "curves" (accuracy by threshold), or
-        with "failed", the message of an error.
-
-        Raises:
-          ValueError: if the session has no labelled sentences.
-        """
+        """Returns the answer to "sentences", and starts to read them at the first question."""
         if self._read is None:
             raise ValueError(
                 "the explorer must be started with labelled sentences, got none: start it with "

@@ -10,6 +10,7 @@ from gatedjax._utils.types import Json
 from gatedjax.explore._views import LONGEST, floats, line
 from gatedjax.lexicon import Shares
 from gatedjax.text._prediction import LABELS, ORDINAL, REGRESSION
+from gatedjax.text._show import describe_unknown
 from gatedjax.text._target_show import count_decimals
 
 PAIRS = "Two open words with only closed words between them also have a share as a pair."
@@ -18,21 +19,12 @@ PAIRS = "Two open words with only closed words between them also have a share as
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Wording:
-    """The words of a page about a kind of target.
+    """The words of a page about a kind of target."""
 
-    Attributes:
-      head: the title of the table of probabilities, or None for a number, which has none.
-      number: the sentence about the number of a word.
-      choice: the question for the class or label whose shares are shown, or None if there is a
-        single logit.
-      signs: the meaning of a positive and of a negative share, or None if they speak for or against
-        a class.
-    """
-
-    head: str | None
-    number: str
-    choice: str | None = None
-    signs: tuple[str, str] | None = None
+    head: str | None  # the title of the table of probabilities, None for a number
+    number: str  # the sentence about the number of a word
+    choice: str | None = None  # the question for the class whose shares are shown
+    signs: tuple[str, str] | None = None  # the meaning of + and -; None: for and against a class
 
 
 WORDINGS = {
@@ -65,28 +57,12 @@ def make_share_lines(
     is_known: Sequence[bool],
     is_open: np.ndarray,
     shares: Shares,
-    names: Sequence[str] | None,
+    names: Sequence[str] | None,  # of the logits; None for a single logit
     note: str,
     rule: str,
     noun: str = "word",
 ) -> list[Json]:
-    """Makes the line of the words with their gates and shares, and that of the pairs, if any.
-
-    Args:
-      words: the T words; at most 1,000 (`LONGEST`) are shown.
-      is_known: for each word True if the model knows it.
-      is_open: bool [T], True at open gates.
-      shares: the bias [C], and the shares of the words and the P pairs in the C logits.
-      names: the names of the logits, between which the page lets the user choose; None for a single
-        logit.
-      note: the note of the line of the words.
-      rule: the sentence by which the prediction follows from the sums.
-      noun: "word" or "token".
-
-    Returns:
-      The lines, dicts for JSON that `line` makes. "values" are [C, T], or [T] for a single logit;
-      "totals" has for each logit a sentence with the sum of its shares, and "rule" is the rule.
-    """
+    """Makes the line of the words with their gates and shares, and that of the pairs, if any."""
     # The colour of a word is strongest at the largest share of the text.
     largest = max(np.abs(shares.words).max(initial=0.0), np.abs(shares.pairs).max(initial=0.0))
     decimals = count_decimals([*shares.words.ravel().tolist(), *shares.pairs.ravel().tolist()])
@@ -135,7 +111,12 @@ def make_share_lines(
     return results
 
 
-def count_open(is_open: np.ndarray) -> str:
-    """Returns a sentence with the number of open gates and their share; `is_open` is a bool [T]."""
-    count = int(is_open.sum())
-    return f"{count} of {len(is_open)} gates are open (density {is_open.mean():.3f})."
+def count_open(is_open: np.ndarray, is_known: np.ndarray) -> str:
+    """Returns a sentence with the number of words that are read, and of the unknown among them.
+
+    `is_open` and `is_known` are a bool [T], True at the words or tokens that are read, and at those
+    that occur in the training texts.
+    """
+    count, unknown = int(is_open.sum()), describe_unknown(int((is_open & ~is_known).sum()))
+    density = count / max(len(is_open), 1)
+    return f"{count} of {len(is_open)} gates are open (density {density:.3f}){unknown}."

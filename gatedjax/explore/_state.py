@@ -15,51 +15,25 @@ TEXTS = ("text", "hypothesis", "question", "candidates")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class State:
-    """The state of a page: the texts and the choice of gates.
+    """The state of a page: the texts and the choice of gates."""
 
-    All fields have defaults: the texts are "", the mode is "threshold", and no gate is forced.
-
-    Attributes:
-      text: the sentence, or the first text of a pair, or the document of a question.
-      hypothesis: the second text of a pair.
-      question: the question about the document.
-      candidates: the possible answers, one on each line.
-      mode: the rule for gates that are not forced. Hard gates: "threshold" opens gates with a
-        probability above a threshold, "density" a share of the gates with the largest
-        probabilities, "sample" draws gates, "open" opens all. Soft gates: "expected" are the
-        probabilities, "relaxed" are relaxed draws.
-      threshold: the threshold of the mode "threshold", in [0, 1]; default 0.5.
-      density: the share of the mode "density", in [0, 1]; at least a gate is open. Default 0.5.
-      seed: the seed of the draws, an integer; default 0.
-      forced: a mapping from the position of a word in the tokens of `text`, counted from 0, to True
-        to open its gate or False to close it. Default {}.
-    """
-
-    text: str = ""
-    hypothesis: str = ""
+    text: str = ""  # the sentence, the first text of a pair, or the document
+    hypothesis: str = ""  # the second text of a pair
     question: str = ""
-    candidates: str = ""
+    candidates: str = ""  # one on each line
     mode: Mode = "threshold"
     threshold: float = 0.5
     density: float = 0.5
     seed: int = 0
+    # Position of a word in the tokens of `text` -> True to open its gate, False to close it.
     forced: Mapping[int, bool] = dataclasses.field(default_factory=dict)
 
 
 def check_state(message: Mapping[str, Any]) -> State:
-    """Converts a message to a state.
+    """Converts a message to a state; raises ValueError for a wrong type or value of a field.
 
-        >>> check_state({"text": "fun", "forced": {"0": False}}).forced
-        {0: False}
-
-    Args:
-      message: the fields of `State`; a missing field has its default, other fields have no effect.
-
-    Returns:
-      The state.
-
-    Raises:
-      ValueError: for a wrong type or value; the message names the field.
+    >>> check_state({"text": "fun", "forced": {"0": False}}).forced
+    {0: False}
     """
     fields = {field.name for field in dataclasses.fields(State)}
     values = {name: value for name, value in message.items() if name in fields}
@@ -87,14 +61,7 @@ def _share(name: str, value: Any) -> float:
 
 
 def _check_forced(value: Any) -> dict[int, bool]:
-    """Converts a JSON object of forced gates to a dict with integers as keys.
-
-    `value` is a mapping such as {"0": true}, from the position of a word (from 0, as a text) to
-    True for an open gate or False for a closed gate. The result has the positions as integers.
-
-    Raises:
-      ValueError: for a key or a value of another form.
-    """
+    """Converts a JSON object of forced gates to a dict with integers as keys."""
     if not isinstance(value, Mapping):
         raise ValueError(f"forced must be an object, got {value!r:.40}")
     forced = {}

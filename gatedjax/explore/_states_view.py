@@ -9,7 +9,6 @@ from gatedjax.explore._shares import WORDINGS, count_open, make_share_lines
 from gatedjax.explore._state import State
 from gatedjax.explore._views import KEPT, LONGEST, Found, View
 from gatedjax.lexicon import Shares
-from gatedjax.text._prediction import Failure
 from gatedjax.text._show import Explanation, describe_open_words
 from gatedjax.text._states import EncodedText
 from gatedjax.text._states_model import StatesModel, render_states_leak
@@ -21,29 +20,7 @@ _GATE = "The gate of a token depends only on its vector."
 
 
 class StatesView(View):
-    """The view of a model of token vectors: the gate of each token, and its share in each class.
-
-    With an encoder the user types a text, which is encoded. Without one the user chooses a text
-    among those of a file of states. The sentences about the closed tokens are those of `explain`:
-    unless training has found that closed tokens have no effect, they state the leak.
-
-    Args:
-      model: the fitted model.
-      states: the tokens and vectors of the texts to choose from; None to type texts.
-
-    Attributes:
-      network: a description of the network.
-      fields: the input field, a dict: "name", its field of `State`; "label"; "empty", the text that
-        is shown in an empty field; and with `states` "options", the texts to choose from. The field
-        then has the number of a text, from 0.
-      title: the title of the page.
-      classes: the names of the classes.
-      layered: True if `layers` returns grids.
-
-    Raises:
-      ValueError: if there is neither an encoder nor a file of states, or the vectors have another
-        width than those of the training.
-    """
+    """The view of a model of token vectors: the gate of each token, and its share in each class."""
 
     layered = False
 
@@ -77,38 +54,24 @@ class StatesView(View):
         return {} if self._states is None else {"text": "0"}
 
     def _item(self, text: str) -> str | EncodedText | None:
-        """Returns the text to explain: `text`, or the text of the file with this number.
-
-        `text` is the field of a `State`. The result is None if the file has no such text.
-        """
         if self._states is None:
             return text
+        # The page sends the number of a text of the file.
         is_number = text.isascii() and text.isdigit() and len(text) < 8
         return self._states[int(text)] if is_number and int(text) < len(self._states) else None
 
     def _explain(self, text: str) -> Explanation | str:
-        """Returns the explanation of a text, or the reason why there is none.
-
-        `text` is the field of a `State`, a text or a number.
-        """
+        """Returns the explanation of a text, or the reason why there is none."""
         item = self._item(text)
         if item is None:
             return "Choose a text of the file."
         if isinstance(item, str) and not item.strip():
             return "No word yet: type a sentence."
         with self._lock:
-            (output,) = self._model.read_texts([(item,)])
-            if isinstance(output, Failure):
-                return f"There is no prediction, because {output.error}."
-            return self._model.explain_read(item, *output)
+            return self._model.explain(item)
 
     def answer(self, state: State) -> Found:
-        """Computes the class of the text of a state, and the shares of its tokens.
-
-        Returns (notes, answer): a list of sentences for the user, and a dict for JSON with the keys
-        of `View.answer`, or None for a text without a token. "lines" has the tokens with their
-        gates and their shares in each class.
-        """
+        """Computes the class of the text of a state, and the shares of its tokens."""
         explanation = self._explaining(state.text)
         if isinstance(explanation, str):
             return [explanation], None
@@ -120,7 +83,7 @@ class StatesView(View):
                 f"The text has {len(tokens):,} tokens; the first {LONGEST:,} are shown, and the "
                 "prediction is that of all tokens."
             )
-        is_open = np.array(explanation.kept)
+        is_open = np.array(explanation.kept, bool)
         probabilities = [float(share) for share in explanation.probabilities.values()]
         order = np.argsort(-np.array(probabilities), kind="stable").tolist()
         shares = Shares(
@@ -132,7 +95,7 @@ class StatesView(View):
         wording = WORDINGS["text"]
         measured = render_states_leak(self._model.report.get("leak"))
         sentences = [
-            count_open(is_open),
+            count_open(is_open, np.ones(len(tokens), bool)),
             *describe_open_words(reasons),
             f"Measured in training: {measured}.",
         ]
@@ -174,6 +137,5 @@ class StatesView(View):
 
 
 def _name_text(number: int, text: EncodedText) -> str:
-    """Returns the name of a text of a file: its number, from 1, and its first tokens."""
     name = f"{number}: {' '.join(text.tokens[:_LONGEST_NAME])}"
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}\u2026"

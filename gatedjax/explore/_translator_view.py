@@ -23,26 +23,9 @@ SPACE, END = "\u2581", "</s>"
 
 
 class TranslatorView(View):
-    """The view of a translator: the translation, and the attention of its layers to the source.
-
-    The attention weights of all decoder layers and heads to the source are
-
-        W = softmax(q k^T / sqrt(d)) [L, M, T, N]
-
-    for L layers, M heads, T pieces of the best translation and N pieces of the source, with the
-    queries q and keys k of the network and their width d. Pieces are the parts of words that the
-    network reads and writes. The weight of a pair of words is the sum over the pieces of the source
-    word and the mean over the pieces of the word of the translation.
-
-    Args:
-      translator: the trained `Translator`.
-
-    Attributes:
-      network: a description of the network.
-      fields: the input fields, each a dict of texts: "name", its field of `State`; "label"; and
-        "empty", the text that is shown in an empty field.
-      layered: True if `layers` returns grids, dicts with a number for each pair of words.
-      max_len: the largest number of words that the model reads.
+    """The view of a translator: the translation, and its layers' attention to the source, W =
+    softmax(q k^T / sqrt(d)) [L, M, T, N] for pieces. A pair of words has the sum of W over the
+    pieces of the source word, and the mean over the pieces of the word of the translation.
     """
 
     network = "a Transformer"
@@ -72,25 +55,12 @@ class TranslatorView(View):
 
     @functools.cached_property
     def _search(self) -> Any:
-        """A compiled function of (params, batch) that returns the ids of the translation.
-
-        `batch` has the ids of the T pieces of a single sentence, "tokens" [1, T] and "lengths" [1].
-        The result is an int array [L] for the L pieces of the longest possible translation; the ids
-        after the stop token have no meaning.
-        """
         decode = self._translator.decode
         return jax.jit(lambda params, batch: decode(params, batch)[0])
 
     @functools.cached_property
     def _look(self) -> Any:
-        """A compiled function of (params, batch) that returns (weights, selections).
-
-        `batch` has a sentence of N pieces ("tokens" [1, N], "lengths" [1]) and its translation of T
-        pieces ("targets" [1, T], "target_lengths" [1]). The weights are a list with the attention
-        [M, T, N] of each decoder layer to the source, for M heads. The selections are a list with
-        the output of each encoder layer, with the fields `weights` and `gates`, [1, M, N, N] or
-        None.
-        """
+        """A compiled function: (params, batch) -> (weights [M, T, N] by layer, selections)."""
         model = self._translator.model
 
         def is_projection(module: Any, method: str) -> bool:
@@ -118,33 +88,19 @@ class TranslatorView(View):
         return jax.jit(run)
 
     def _batch(self, ids: tuple[int, ...]) -> dict[str, np.ndarray]:
-        """Returns the ids of a sentence as a padded batch: "tokens" [1, T] and "lengths" [1].
-
-        `ids` are the ids of the pieces of the sentence, and T is their padded number.
-        """
         edge = width_of(len(ids), self._pieces, COARSE)
         tokens = np.zeros((1, edge), np.int32)
         tokens[0, : len(ids)] = ids
         return {"tokens": tokens, "lengths": np.array([len(ids)], np.int32)}
 
     def _translate(self, ids: tuple[int, ...]) -> tuple[int, ...]:
-        """Returns the ids of the pieces of the best translation, with the stop token as the last.
-
-        `ids` are the ids of the pieces of the source sentence, with the stop token.
-        """
         with self._lock:
             tokens = np.asarray(self._search(self._params, self._batch(ids)))
         stops = np.flatnonzero(tokens == STOP)
         return tuple(int(token) for token in tokens[: stops[0] + 1 if len(stops) else len(tokens)])
 
     def _align(self, ids: tuple[int, ...], target: tuple[int, ...]) -> tuple[np.ndarray, Any]:
-        """Computes the attention of a translation to its source.
-
-        Returns (W, selections). W is [L, M, T, N] without padding: the attention of the T pieces of
-        `target` to the N pieces of the source `ids`, in L decoder layers with M heads. The
-        selections are a list with the output of each encoder layer, with the fields `weights` and
-        `gates`, [1, M, N', N'] with padding or None.
-        """
+        """Returns W [L, M, T, N] without padding, and the outputs of the encoder layers."""
         batch = self._batch(ids)
         # The target is padded to the longest possible translation, so that all translations share a
         # program.
@@ -157,11 +113,7 @@ class TranslatorView(View):
         return np.stack(weights)[:, :, : len(target), : len(ids)], selections
 
     def _ids(self, state: State) -> tuple[str, tuple[int, ...]]:
-        """Returns (note, ids): the ids of the pieces of the text of `state`, with the stop token.
-
-        If the text is empty or too long, the note gives the reason and the ids are (); else it is
-        "".
-        """
+        """Returns (note, ids of the text's pieces and the stop token); a note has no ids."""
         (ids,) = encode(self._translator.bpe, [" ".join(state.text.split())])
         if len(ids) <= 1:
             return "No word yet: type a sentence.", ()
@@ -174,12 +126,7 @@ class TranslatorView(View):
         return "", tuple(int(piece) for piece in ids)
 
     def answer(self, state: State) -> Found:
-        """Computes the translation of the text of a state.
-
-        Returns (notes, answer): a list of sentences for the user, and a dict for JSON with the keys
-        of `View.answer`, or None for a text that is empty or too long. "title" is the translation,
-        "lines" has the subword pieces of the text, and "classes" and "probabilities" are empty.
-        """
+        """Computes the translation of the text of a state."""
         wrong, ids = self._ids(state)
         if wrong:
             return [wrong], None
@@ -198,13 +145,7 @@ class TranslatorView(View):
         }
 
     def layers(self, state: State) -> list[Json] | None:
-        """Computes the grids of attention weights for the text of a state, as dicts for JSON.
-
-        A grid, see `grid`, has a row for each word of the translation and a column for each word of
-        the source. The first grid is the mean over the heads of the last decoder layer. Then come
-        the grids of all decoder layers, and those of the encoder layers, which have the subword
-        pieces of the source on both axes. The result is None for a text that is empty or too long.
-        """
+        """Computes the grids of attention weights for the text of a state, as dicts for JSON."""
         wrong, ids = self._ids(state)
         if wrong:
             return None
@@ -237,16 +178,11 @@ class TranslatorView(View):
         return results
 
     def _show_pieces(self, ids: Sequence[int]) -> list[str]:
-        """Returns the texts of the pieces with the given ids, without the mark of a space."""
         # A piece may be only the mark of a space, which would be invisible.
         pieces = [piece.replace(SPACE, "") for piece in self._translator.bpe.pieces(ids)]
         return [piece or "\u2423" for piece in pieces]
 
     def _words(self, ids: Sequence[int]) -> tuple[list[str], list[int]]:
-        """Returns the words that pieces form, and for each piece the position of its word.
-
-        `ids` are the ids of the pieces. The positions count from 0 in the list of words.
-        """
         owner = self._translator.bpe.words(ids)
         words = [""] * (owner[-1] + 1 if owner else 0)
         for number, piece in zip(owner, self._translator.bpe.pieces(ids), strict=True):
@@ -254,11 +190,7 @@ class TranslatorView(View):
         return [word or "\u2423" for word in words], owner
 
     def warm_up(self, closed: Callable[[], bool]) -> None:
-        """Compiles the programs for short texts.
-
-        `closed` returns True when the explorer has been closed; no further program is then
-        compiled.
-        """
+        """Compiles the programs for short texts."""
         ids = (UNK, STOP)
         if not closed():
             target = self._translating(ids)

@@ -66,13 +66,7 @@ def explorer(
 
 
 def _load_trained(model: Any) -> Any:
-    """Returns the trained model of a classifier or of a folder, see `Explorer.models`.
-
-    `model` is such a model, a trained classifier with such a model, or the path of a folder.
-
-    Raises:
-      TypeError: for an object of another type.
-    """
+    """Returns the trained model of a classifier or of a folder, see `Explorer.models`."""
     if isinstance(model, TrainedModel | Reader | Translator):
         return model
     if hasattr(model, "_get_trained"):
@@ -86,16 +80,7 @@ def _load_trained(model: Any) -> Any:
 
 
 def answer_message(session: Session, content: Any) -> Json:
-    """Answers a message that the page of the widget sent.
-
-    Args:
-      session: the session of the page.
-      content: {"id", "message"}: the number of the message, and a dict for `Session.ask`.
-
-    Returns:
-      {"id", "answer"} with the same id and the result of `Session.ask`, or {"id", "error"} with the
-      text of an error if the message is refused.
-    """
+    """Answers {"id", "message"} of the widget's page with {"id", "answer"} or {"id", "error"}."""
     number = content.get("id") if isinstance(content, Mapping) else None
     message = content.get("message") if isinstance(content, Mapping) else None
     if not isinstance(message, Mapping):
@@ -107,12 +92,7 @@ def answer_message(session: Session, content: Any) -> Json:
 
 
 def _widget_class() -> Any:
-    """Returns the class `Widget(session, state)` of the explorer in a notebook.
-
-    Its base class is in the optional package anywidget; without the package this raises an
-    ImportError. session answers the messages of the page, and state is a dict for JSON, the fields
-    of the first `State` of the page.
-    """
+    """Returns the class `Widget(session, state)` of the explorer in a notebook."""
     try:
         import anywidget
         import traitlets
@@ -120,13 +100,7 @@ def _widget_class() -> Any:
         raise ImportError(missing("explorer() needs", "anywidget")) from error
 
     class Widget(anywidget.AnyWidget):
-        """The explorer in a notebook, a widget of anywidget.
-
-        Args:
-          session: the session that answers the messages of the page.
-          state: the fields of the first `State` of the page that differ from their defaults, a
-            dict for JSON.
-        """
+        """The explorer in a notebook, a widget of anywidget."""
 
         _esm = page_file("explorer.js").decode()
         _css = page_file("explorer.css").decode()

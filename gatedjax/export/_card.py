@@ -71,15 +71,7 @@ def render_card(
     digests: Mapping[str, str],
     folder: str,
 ) -> str:
-    """Returns the README.md of a folder, with the front matter that model hubs read.
-
-    Args:
-      card: the texts and results.
-      config: the configuration, of types that JSON supports.
-      leaves: dotted name of a parameter -> its dtype and shape, a `Leaf`.
-      digests: file name -> its SHA-256 in hex.
-      folder: name of the folder, for the examples.
-    """
+    """Returns the README.md of a folder, with the front matter that model hubs read."""
     # Imported here, because `predict` loads folders and writes no card.
     from gatedjax.analysis import render_table
 
@@ -128,12 +120,7 @@ def _fence(language: str, text: str) -> str:
 
 
 def _example(folder: str, loader: str, has_program: bool) -> str:
-    """Returns an example of Python code that loads the model folder with the name `folder`.
-
-    `loader` is the class that loads the folder, such as "TextClassifier", or "", where the code
-    loads the parameters only. With `has_program` True the code also loads the inference function of
-    the folder.
-    """
+    """Returns an example of Python code that loads the model folder with the name `folder`."""
     if loader:
         lines = [f"from gatedjax import {loader}", "", f"model = {loader}.load({folder!r})"]
     else:

@@ -253,10 +253,6 @@ def _existing(folder: str | Path) -> Path:
 
 
 def _config_text(config: Any) -> str:
-    """Returns a configuration, a dict, as the text of config.json; dataclasses become dicts.
-
-    Raises TypeError or ValueError for a configuration that JSON cannot store.
-    """
     if not isinstance(config, Mapping):
         raise TypeError(f"config must be a dict, got {type(config).__name__}")
 
@@ -268,11 +264,7 @@ def _config_text(config: Any) -> str:
 
 
 def _checked_files(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Returns the argument `files` of `save`, file name -> content, after checking it.
-
-    Raises ValueError for a name with other characters than letters, digits, "_", "-" and ".", or
-    the name of another file of the folder, and TypeError for content that is not bytes.
-    """
+    """Returns the argument `files` of `save`, file name -> content, after checking it."""
     used_names = {name.lower() for name in _FILES}
     for name, content in files.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -292,18 +284,7 @@ def _checked_files(files: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def check_target(folder: Path, overwrite: bool, option: str) -> None:
-    """Checks that `save` may write to a folder.
-
-    Args:
-      folder: the folder to write.
-      overwrite: True if a folder that `save` wrote before may be replaced.
-      option: the option that allows to replace the folder, for the message.
-
-    Raises:
-      FileExistsError: if the folder exists and is not empty, and overwrite is False or it contains
-        files that `save` did not write.
-      NotADirectoryError: if the folder, or one above it, is a file.
-    """
+    """Raises FileExistsError unless `save` may write a folder: an empty or a saved one."""
     target = Path(os.path.realpath(folder))
     recover(target)
     for place in (target, *target.parents):
@@ -343,12 +324,7 @@ def _sha256(path: Path) -> str:
 
 
 def _further(folder: Path) -> set[str]:
-    """Returns the names of the further files of an export folder that `save` wrote.
-
-    Further files are all but model.safetensors, config.json, README.md, SHA256SUMS and
-    model.jax_export. Files that have changed since `save`, by their digests in `SHA256SUMS`, are
-    left out; the set is empty if that file is damaged or missing.
-    """
+    """Returns the names of further files that `save` wrote and that did not change since."""
     try:
         digests = _read_digests(folder / DIGESTS)
     except BadFile:
@@ -363,12 +339,7 @@ def _further(folder: Path) -> set[str]:
 
 
 def _check_digests(folder: Path, names: tuple[str, ...], *, check_further: bool = False) -> None:
-    """Checks the files `names` of an export folder against their digests in `SHA256SUMS`.
-
-    With `check_further` all other listed files that exist are checked too. A folder without
-    `SHA256SUMS` passes. Raises FileNotFoundError if a file of `names` is missing, and BadFile if a
-    digest differs.
-    """
+    """Raises BadFile if a file differs from its SHA-256 in `SHA256SUMS`, which may be missing."""
     missing = [name for name in names if not (folder / name).is_file()]
     if missing:
         raise FileNotFoundError(
@@ -383,10 +354,6 @@ def _check_digests(folder: Path, names: tuple[str, ...], *, check_further: bool 
 
 
 def _check_digest(folder: Path, name: str, digests: Mapping[str, str], digest: str) -> None:
-    """Raises BadFile unless `digest` is the SHA-256 of the file `name` in `digests`.
-
-    `digests` is file name -> SHA-256 in hex, from SHA256SUMS in `folder`.
-    """
     if name not in digests:
         raise BadFile(f"{folder / DIGESTS} is damaged: it must have a line for {name}")
     if digests[name] != digest:
@@ -397,12 +364,7 @@ def _check_digest(folder: Path, name: str, digests: Mapping[str, str], digest: s
 
 
 def _read_digests(sums: Path) -> dict[str, str] | None:
-    """Reads the file `SHA256SUMS` at the path `sums`: file name -> SHA-256 in hex.
-
-    Returns None if the file does not exist, for folders that were made by hand. Lines for files in
-    other folders, which `save` does not write, are skipped. Raises BadFile for a truncated or
-    malformed file.
-    """
+    """Returns the SHA-256 in hex of each file in `SHA256SUMS`; None for a folder made by hand."""
     if not sums.is_file():
         return None
     if sums.stat().st_size > _LARGEST_SUMS:

@@ -10,12 +10,13 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import export
+from jax import export, lax
 
 from gatedjax._utils.types import Output, Params, Tree
 from gatedjax.export._names import check_same, flatten, leaves, unflatten
 from gatedjax.export._program import MOST_BYTES, fault_in_child, program_fault
 from gatedjax.export._tensors import BadFile
+from gatedjax.functional._export import exported_for
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 
@@ -47,7 +48,7 @@ def export_inference(
         {"tokens": "b, t"} also leaves the padded length open. "_" is the size in the example, and
         "..." all further sizes.
       platforms: the platforms to lower for, of "cpu", "cuda" and "tpu"; the file contains a program
-        for each.
+        for each, in which recurrences have the layout of that platform.
 
     Returns:
       The bytes of `jax.export.Exported.serialize`. Outputs become dicts and tuples of arrays:
@@ -77,8 +78,19 @@ def export_inference(
         shape = export.symbolic_shape(text, scope=scope, like=like) if text else ()
         inputs[name] = jax.ShapeDtypeStruct(shape, as_spec(array).dtype)
 
+    def on(platform: str) -> Callable[[Params, Any], Tree]:
+        def run(params: Params, batch: Any) -> Tree:
+            with exported_for(platform):
+                return plain_outputs(apply(params, batch))
+
+        return run
+
     def plain(params: Params, batch: Any) -> Tree:
-        return plain_outputs(apply(params, batch))
+        # Recurrences have a layout for CPUs and another one for all accelerators.
+        accelerators = [platform for platform in platforms if platform != "cpu"]
+        if "cpu" not in platforms or not accelerators:
+            return on(platforms[0])(params, batch)
+        return lax.platform_dependent(params, batch, cpu=on("cpu"), default=on(accelerators[0]))
 
     exported = export.export(jax.jit(plain), platforms=tuple(platforms))(specs, unflatten(inputs))
     if fault := _field_fault(exported) or program_fault(exported.mlir_module_serialized):
@@ -135,12 +147,6 @@ class Inference:
         return self._call(unflatten(flatten(params)), unflatten(inputs))
 
     def _cast(self, name: str, array: Tree) -> Tree:
-        """Returns the array `name` of a batch in the dtype of the exported program.
-
-        `array` is a NumPy or JAX array, and `name` is its path in the batch, such as "tokens".
-
-        Raises ValueError if the dtypes are of different kinds, such as float and integer.
-        """
         dtype = self._inputs[name].dtype
         # NumPy integers have 64 bits by default; casts to another kind would hide mistakes.
         if array.dtype.kind != np.dtype(dtype).kind:
@@ -189,10 +195,7 @@ def load_inference(data: bytes) -> Inference:
 
 
 def _field_fault(exported: export.Exported) -> str | None:
-    """Returns a message about the fields of an exported program, or None if they are allowed.
-
-    Faults are an unsupported calling convention, several devices, effects, and disabled checks.
-    """
+    """Returns a message about the fields of an exported program, or None if they are allowed."""
     lowest = export.minimum_supported_calling_convention_version
     highest = export.maximum_supported_calling_convention_version
     version = exported.calling_convention_version
@@ -211,25 +214,14 @@ def _field_fault(exported: export.Exported) -> str | None:
 
 
 def as_spec(array: Tree) -> jax.ShapeDtypeStruct:
-    """Returns the shape and dtype of an array, with the dtype in which JAX computes.
-
-    `array` has `shape` and `dtype`. The dtype of the result has 32 bits, float32 for float64,
-    unless JAX is configured for 64 bits.
-    """
+    """Returns the shape of an array and the dtype in which JAX computes with it."""
     # NumPy arrays have 64 bits by default, and JAX computes with 32 unless it is configured
     # otherwise.
     return jax.ShapeDtypeStruct(array.shape, jax.dtypes.canonicalize_dtype(array.dtype))
 
 
 def plain_outputs(output: Output) -> Tree:
-    """Converts the outputs of a model to nested dicts and tuples of arrays.
-
-    `output` is an array, or a dict, tuple, named tuple or dataclass of such outputs. A program that
-    reads the exported function therefore needs no classes of the model.
-
-    Fields of dataclasses and named tuples become entries of dicts; entries that are None are left
-    out.
-    """
+    """Converts dataclasses and named tuples to dicts, so that a reader needs no model classes."""
     if dataclasses.is_dataclass(output) and not isinstance(output, type):
         fields = {field.name: getattr(output, field.name) for field in dataclasses.fields(output)}
     elif isinstance(output, tuple) and hasattr(output, "_asdict"):

@@ -22,13 +22,7 @@ LEXICONS = LEXICON, WINDOW
 
 @dataclasses.dataclass(frozen=True)
 class _About:
-    """The content of a kind of model folder and its reader, for messages and for the card.
-
-    Attributes:
-      content: a noun phrase, such as "a text classifier".
-      command: the command or function that reads the folder, such as "gatedjax predict".
-      loader: the class of `gatedjax` whose method `load` reads the folder; "" if there is none.
-    """
+    """The content of a kind of model folder and its reader, for messages and for the card."""
 
     content: str
     command: str
@@ -36,7 +30,6 @@ class _About:
 
     @property
     def reader(self) -> str:
-        """The command and, if there is one, the Python method that read the folder."""
         return f"{self.command} (in Python {self.loader}.load)" if self.loader else self.command
 
 
@@ -57,21 +50,14 @@ _ABOUT: dict[Kind, _About] = {
 
 
 def loader_of(config: Mapping[str, Tree]) -> str:
-    """Returns the class of `gatedjax` that loads a model folder, such as "TextClassifier".
-
-    `config` is the content of config.json, a dict. The result is "" if no class loads the folder.
-    """
+    """Returns the class of `gatedjax` that loads a model folder, as "TextClassifier", or ""."""
     facts = config.get(KEY)
     kind = facts.get("kind") if isinstance(facts, dict) else None
     return next((about.loader for name, about in _ABOUT.items() if name == kind), "")
 
 
 def facts_of(kind: Kind) -> dict[str, Tree]:
-    """Returns {"gatedjax": {"kind": kind, "format": version}}, an entry of config.json.
-
-    `kind` is one of `Kind`, such as "text" or "cloze". The version is an integer; `check_kind`
-    reads the entry. Raises ValueError for another kind.
-    """
+    """Returns {"gatedjax": {"kind": kind, "format": version}}, an entry of config.json."""
     if kind not in get_args(Kind):
         raise ValueError(
             f"kind must be one of {', '.join(map(repr, get_args(Kind)))}, got {kind!r}"
@@ -82,20 +68,7 @@ def facts_of(kind: Kind) -> dict[str, Tree]:
 def check_kind(
     config: Mapping[str, Tree], accepted: Kind | Collection[Kind], folder: str | Path
 ) -> Kind:
-    """Checks the kind of a model folder and its format version.
-
-    Args:
-      config: the content of config.json, a dict.
-      accepted: the kind, or the kinds, that the caller can use, such as "text" for a text
-        classifier, "cloze" for a reader or "run" for the parameters of a run; see `Kind`.
-      folder: the folder, for messages.
-
-    Returns:
-      The kind of the folder.
-
-    Raises:
-      ValueError: for another kind or a newer format, with the command that reads the folder.
-    """
+    """Returns the kind of a model folder, which must be among `accepted` in a known format."""
     facts = config.get(KEY)
     if not isinstance(facts, dict) or "kind" not in facts:
         raise ValueError(

@@ -16,12 +16,7 @@ class ParamsMismatch(ValueError):
 
 
 class Leaf(NamedTuple):
-    """The dtype and the shape of an array, without its values.
-
-    Attributes:
-      dtype: the NumPy name of the dtype, such as "float32".
-      shape: the size of each axis; () for a single number.
-    """
+    """The dtype and the shape of an array, without its values."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -31,16 +26,12 @@ class Leaf(NamedTuple):
 
 
 def name_fault(name: str) -> str | None:
-    """Returns the fault of a dotted name such as "encoder.kernel", or None if it has no fault.
-
-    A fault is the end of a message, for example "looks like a path". gatedjax never uses names as
-    paths. Other readers of the file might, so names that could leave a folder are neither written
-    nor accepted.
-    """
+    """Returns the fault of a dotted name, such as "looks like a path", or None."""
     if not all(name.split(".")):
         return "has an empty part between its dots"
     if name.count(".") >= MAX_DEPTH:
         return f"is nested more than {MAX_DEPTH} deep"
+    # Other readers of the file might use names as paths that leave a folder.
     if "/" in name or "\\" in name or name.startswith("~"):
         return "looks like a path"
     if not name.isprintable():
@@ -49,19 +40,7 @@ def name_fault(name: str) -> str | None:
 
 
 def flatten(params: Params, argument: str = "params") -> dict[str, Tree]:
-    """Returns the leaves of nested mappings by dotted name: {"a": {"b": x}} becomes {"a.b": x}.
-
-    Args:
-      params: nested mappings with string keys; the leaves have `dtype` and `shape`.
-      argument: the argument's name, for messages.
-
-    Returns:
-      Dotted name -> leaf.
-
-    Raises:
-      TypeError: for another container, a key that is not a string, or a leaf that is not an array.
-      ValueError: for a key that contains a dot, or an empty mapping.
-    """
+    """Returns the leaves of nested mappings by dotted name: {"a": {"b": x}} becomes {"a.b": x}."""
     if not isinstance(params, Mapping):
         raise TypeError(f"{argument} must be nested dicts of arrays, got {type(params).__name__}")
     flat: dict[str, Tree] = {}
@@ -70,11 +49,7 @@ def flatten(params: Params, argument: str = "params") -> dict[str, Tree]:
 
 
 def _collect(tree: Mapping[str, Tree], prefix: str, flat: dict[str, Tree], argument: str) -> None:
-    """Adds the arrays in nested mappings to the dict `flat`, dotted name -> array.
-
-    `prefix` is the dotted name of `tree`, "" for the outermost mapping, and `argument` the
-    argument's name for messages.
-    """
+    """Adds the arrays in nested mappings to the dict `flat`, dotted name -> array."""
     if not tree:
         where = f"{argument}[{prefix!r}]" if prefix else argument
         raise ValueError(f"{where} must hold at least one array, got an empty dict")
@@ -99,13 +74,7 @@ def _collect(tree: Mapping[str, Tree], prefix: str, flat: dict[str, Tree], argum
 
 
 def unflatten(flat: Mapping[str, Tree]) -> dict[str, Tree]:
-    """Builds nested dicts of arrays, the inverse of `flatten`.
-
-    `flat` maps dotted names to arrays: {"a.b": x} becomes {"a": {"b": x}}.
-
-    Raises:
-      ValueError: if a name is both an array and a prefix of another.
-    """
+    """Builds nested dicts of arrays, the inverse of `flatten`."""
     tree: dict[str, Tree] = {}
     for name, value in flat.items():
         *path, last = name.split(".")
@@ -123,15 +92,9 @@ def unflatten(flat: Mapping[str, Tree]) -> dict[str, Tree]:
 
 
 def host_arrays(flat: Mapping[str, Tree], argument: str = "params") -> dict[str, np.ndarray]:
-    """Copies the arrays of `flat`, dotted name -> array, to NumPy arrays with the same names.
-
-    The copies are contiguous because `safetensors` ignores strides. `argument` is the argument's
-    name for messages.
-
-    Raises:
-      TypeError: for PRNG keys, whose dtype the file format does not support.
-    """
+    """Copies the arrays of `flat`, dotted name -> array, to NumPy arrays with the same names."""
     if all(isinstance(value, np.ndarray) for value in flat.values()):
+        # Contiguous, because `safetensors` ignores strides.
         return {name: np.require(value, requirements="C") for name, value in flat.items()}
     import jax  # Imported here, because arrays of NumPy need no JAX.
 
@@ -143,21 +106,13 @@ def host_arrays(flat: Mapping[str, Tree], argument: str = "params") -> dict[str,
 
 
 def leaves(params: Params, argument: str) -> dict[str, Leaf]:
-    """Returns the dtype and shape of each leaf of nested dicts: dotted name -> `Leaf`.
-
-    `params` are the nested dicts. A leaf is an array or `jax.ShapeDtypeStruct`. `argument` is the
-    argument's name for messages.
-    """
+    """Returns the dtype and shape of each leaf of nested dicts: dotted name -> `Leaf`."""
     flat = flatten(params, argument)
     return {name: Leaf(str(x.dtype), tuple(x.shape)) for name, x in flat.items()}
 
 
 def check_same(got: Mapping[str, Leaf], expected: Mapping[str, Leaf], where: str) -> None:
-    """Raises ParamsMismatch if two sets of parameters differ in names, dtypes or shapes.
-
-    `got` and `expected` map dotted names to leaves. The message begins with `where`, the place of
-    the set `got`, and lists all leaves that differ.
-    """
+    """Raises ParamsMismatch if two sets of parameters differ in names, dtypes or shapes."""
     lines = [
         f"  {name}: wanted {expected.get(name, 'nothing')}, got {got.get(name, 'nothing')}"
         for name in sorted(got.keys() | expected.keys())

@@ -75,13 +75,9 @@ def export_onnx(
 def onnx_program(
     apply: Callable[[Any, dict[str, Tree]], Any], params: Params, example_batch: Mapping[str, Tree]
 ) -> tuple[core.ClosedJaxpr, dict[str, jax.ShapeDtypeStruct], list[str]]:
-    """Traces an inference function into a program for converters, with fixed sizes of arrays.
-
-    The program has no calls, no custom derivatives and no scans from the last step to the first,
-    which `jax2onnx` does not convert. `apply` is a pure function of (params, batch), `params` is a
-    tree of arrays, which become constants, and `example_batch` is a dict of arrays, of which only
-    shapes and dtypes are used. Returns the program, dotted name of an input -> its shape and dtype,
-    and the names of the outputs, all in order.
+    """Traces an inference function into (program, inputs by name, names of outputs), with fixed
+    sizes and without the calls, custom derivatives and reverse scans that `jax2onnx` does not
+    convert.
     """
     inputs = {
         name: as_spec(array) for name, array in flatten(example_batch, "example_batch").items()
@@ -100,12 +96,7 @@ def onnx_program(
 
 
 def _evaluate(program: core.ClosedJaxpr, arguments: Any) -> list[Any]:
-    """Evaluates a program with calls replaced by their content and all scans from the first step.
-
-    `arguments` are the values of the inputs of the program, and the list has the values of its
-    outputs. A scan from the last step to the first is a scan of the reversed inputs, whose outputs
-    are reversed. The bodies of `cond` and `while` stay as they are.
-    """
+    """Evaluates a program with calls replaced by their content and all scans made forward."""
     jaxpr = program.jaxpr
     values = dict(zip(jaxpr.constvars, program.consts, strict=True))
     values |= dict(zip(jaxpr.invars, arguments, strict=True))
@@ -131,11 +122,7 @@ def _evaluate(program: core.ClosedJaxpr, arguments: Any) -> list[Any]:
 
 
 def _scan_forward(given: list[Any], equation: Any) -> list[Any]:
-    """Evaluates a scan as a scan from the first step to the last.
-
-    `given` are the operands of the scan: constants, initial carries and scanned arrays. `equation`
-    is its equation. Returns the final carries, then the stacked outputs.
-    """
+    """Evaluates a scan as a scan from the first step to the last, of reversed inputs if needed."""
     options, (count, carries) = equation.params, count_scan_operands(equation)
     constants, initial, xs = given[:count], given[count:][:carries], given[count + carries :]
 

@@ -47,15 +47,7 @@ _COMMUNICATION = frozenset(
 
 @functools.lru_cache(16)
 def fault_in_child(program: bytes) -> str | None:
-    """Runs `program_fault` in a child process, because a damaged program may end the process.
-
-    Args:
-      program: a portable artifact of StableHLO, untrusted bytes.
-
-    Returns:
-      The reason why the program may not be compiled, also if the child process ended or did not
-      finish in time; None if it may be compiled.
-    """
+    """Runs `program_fault` in a child process, because a damaged program may end the process."""
     # -P keeps the folder of this file out of the search for modules.
     command = [sys.executable, "-P", __file__]
     try:
@@ -71,11 +63,7 @@ def fault_in_child(program: bytes) -> str | None:
 
 
 def program_fault(program: bytes) -> str | None:
-    """Returns the reason why a program must not be compiled, or None if it may be compiled.
-
-    Args:
-      program: a portable artifact of StableHLO in bytes, from `jax.export.Exported`.
-    """
+    """Returns the reason why a program must not be compiled, or None if it may be compiled."""
     with ir.Context() as context:
         for dialect in (stablehlo, chlo, sdy):
             dialect.register_dialect(context)
@@ -87,12 +75,7 @@ def program_fault(program: bytes) -> str | None:
 
 
 def _check_module(module: Any) -> None:
-    """Raises ValueError for an operation, a size or a call that is not allowed in a program.
-
-    `module` is the MLIR module of an exported program. A pure computation is allowed: no custom
-    calls but the check of open sizes, no communication with the host or other devices, no
-    recursion, and arrays of at most 2**31 elements.
-    """
+    """Raises ValueError for an operation, a size or a call that is not allowed in a program."""
     counts: dict[str, int] = {}
     calls: dict[str, list[str]] = {}
     for function in module.body.operations:
@@ -124,12 +107,7 @@ def _check_module(module: Any) -> None:
 
 
 def _check_operation(operation: Any) -> None:
-    """Raises ValueError for an MLIR operation that is not allowed in a program.
-
-    Not allowed are custom calls other than the check of open sizes, communication with the host or
-    other devices, operations of other dialects than builtin, func, stablehlo and chlo except
-    shardings, and results of more than 2**31 elements.
-    """
+    """Raises ValueError for an MLIR operation that is not allowed in a program."""
     name = operation.name
     if name == "stablehlo.custom_call":
         target = ir.StringAttr(operation.attributes["call_target_name"]).value
@@ -148,10 +126,6 @@ def _check_operation(operation: Any) -> None:
 
 
 def _check_size(kind: Any) -> None:
-    """Raises ValueError if an array of the MLIR type `kind` has more than 2**31 elements.
-
-    Open sizes count as 1, and other types than arrays pass.
-    """
     if not isinstance(kind, ir.RankedTensorType):
         return
     open_size = ir.ShapedType.get_dynamic_size()
@@ -173,11 +147,8 @@ def _references(operation: Any) -> list[str]:
 
 
 def _check_calls(counts: dict[str, int], calls: dict[str, list[str]]) -> None:
-    """Raises ValueError for recursion, and for functions that are too large or too deep.
-
-    A function may have 100,000 operations, with the operations of called functions in each call,
-    and 200 levels of calls. `counts` is function name -> number of its operations, `calls` function
-    name -> names of the functions that it calls.
+    """Raises ValueError for recursion, and for functions that are too large or too deep. A function
+    has the operations of the functions that it calls, once per call.
     """
     sizes: dict[str, int] = {}
     levels: dict[str, int] = {}

@@ -16,23 +16,9 @@ _KEY = "gatedjax.structure"
 
 
 def take_apart(tree: Tree, argument: str = "params") -> tuple[dict[str, Tree], dict[str, str]]:
-    """Returns the leaves of a tree by dotted names, and the kinds of its containers and numbers.
-
-    A name joins keys of dicts, positions in lists and tuples, and names of fields by dots.
-
-    Args:
-      tree: dicts with string keys, lists, tuples, dataclasses and other pytrees; its leaves are
-        arrays or Python numbers.
-      argument: the argument's name, for messages.
-
-    Returns:
-      (leaves, kinds): leaves maps dotted names to arrays. kinds maps the dotted name of a container
-      ("" for the tree) to "list", "tuple" or the name of its class, and the dotted name of a Python
-      number to its type, such as "float". Nested dicts of arrays have no kinds.
-
-    Raises:
-      TypeError: for a leaf that is neither an array nor a number, or a key that is not a string.
-      ValueError: for a name that cannot be restored, or a tree without leaves.
+    """Returns (arrays, kinds), both by dotted names of keys, positions and fields. kinds has
+    "list", "tuple" or the class of each container ("" is the tree), and the type of each Python
+    number; dicts with entries have none.
     """
     if _parts(tree, argument, "") is None:
         kind = type(tree).__name__
@@ -51,12 +37,7 @@ def take_apart(tree: Tree, argument: str = "params") -> tuple[dict[str, Tree], d
 def _collect(
     node: Tree, name: str, flat: dict[str, Tree], kinds: dict[str, str], argument: str
 ) -> None:
-    """Adds the arrays below `node` to `flat`, and the types of containers to `kinds`.
-
-    Both dicts have dotted names as keys. A type is "list", "tuple" or the name of a class; Python
-    numbers are added to `flat` as arrays and to `kinds` with their type, such as "float". `name` is
-    the dotted name of the node, "" for the tree, and `argument` the argument's name for messages.
-    """
+    """Adds the arrays below `node` to `flat`, and the types of containers to `kinds`."""
     parts = _parts(node, argument, name)
     # The exact type is compared, because np.float64 is a subclass of float, but is saved as an
     # array.
@@ -84,18 +65,12 @@ def _collect(
 
 
 def _kind(node: Tree) -> str:
-    """Returns the name of the type of a node, such as "list" or "package.module.Class"."""
     kind = type(node)
     return kind.__name__ if kind in _PLAIN.values() else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _parts(node: Tree, argument: str, name: str) -> list[tuple[str, Tree]] | None:
-    """Returns (name, child) of each child of a container; None if `node` is a leaf.
-
-    The name of a child is a key, a position or the name of a field, as text. `name` is the dotted
-    name of the node, and `argument` the name of the argument, both for messages. Raises TypeError
-    for a dict with a key that is no string.
-    """
+    """Returns (name, child) of each child of a container; None if `node` is a leaf."""
     if isinstance(node, Mapping):
         for key in node:
             if not isinstance(key, str):
@@ -110,10 +85,7 @@ def _parts(node: Tree, argument: str, name: str) -> list[tuple[str, Tree]] | Non
 
 
 def _one_level(node: Tree) -> tuple[list[tuple[Any, Tree]], Any]:
-    """Returns ([(JAX key path, child) of each child], tree definition) of a pytree node.
-
-    The children are not flattened further. For a leaf the list has the leaf with the path ().
-    """
+    """Returns ([(JAX key path, child)], tree definition); a leaf has itself with the path ()."""
     import jax
 
     # All parts of the node count as leaves, so that only a single level is taken apart.
@@ -121,10 +93,6 @@ def _one_level(node: Tree) -> tuple[list[tuple[Any, Tree]], Any]:
 
 
 def _key_name(key: Any) -> str:
-    """Returns the text of an entry of a JAX key path.
-
-    It is the key of a dict, the position in a list, or the name of a field.
-    """
     # The classes of JAX for keys, positions and fields have different attributes.
     for attribute in ("key", "idx", "name"):
         if hasattr(key, attribute):
@@ -133,11 +101,7 @@ def _key_name(key: Any) -> str:
 
 
 def check_kinds(kinds: Mapping[str, str], where: str) -> None:
-    """Raises ValueError unless all containers are dicts, lists, tuples or None.
-
-    `kinds` is dotted name of a container or number -> the name of its type, such as "list" or
-    "float"; `where` names the file in the message.
-    """
+    """Raises ValueError unless all containers are dicts, lists, tuples or None."""
     for name, kind in kinds.items():
         if kind not in _PLAIN:
             at = f" at {name!r}" if name else ""
@@ -148,14 +112,7 @@ def check_kinds(kinds: Mapping[str, str], where: str) -> None:
 
 
 def put_together(flat: Mapping[str, np.ndarray], kinds: Mapping[str, str]) -> Tree:
-    """Builds a tree, the inverse of `take_apart` for built-in containers.
-
-    `flat` is dotted name -> array, and `kinds` dotted name of a container or Python number -> the
-    name of its type, such as "list" or "float". Other containers become dicts.
-
-    Raises:
-      ValueError: if the names and the kinds contradict each other.
-    """
+    """Builds a tree, the inverse of `take_apart` for built-in containers."""
     holders = {prefix for name in (*flat, *kinds) for prefix in _prefixes(name)}
     # An empty container has no array in the file, so only its kind shows that it exists.
     empty: dict[str, Tree] = {}
@@ -183,16 +140,10 @@ def put_together(flat: Mapping[str, np.ndarray], kinds: Mapping[str, str]) -> Tr
 
 
 def _prefixes(name: str) -> list[str]:
-    """Returns the dotted names of all containers above a node: "a.b.c" -> ["a", "a.b"]."""
     return [name[:i] for i, letter in enumerate(name) if letter == "."]
 
 
 def _number(name: str, kind: str, array: np.ndarray) -> Tree:
-    """Returns the Python number that was saved as an array of shape ().
-
-    `kind` is "bool", "int" or "float"; raises ValueError, with `name`, if the number has another
-    type.
-    """
     number = array.item() if array.shape == () else array
     if type(number).__name__ != kind:
         raise ValueError(f"{name!r} must be a {kind}, got {array.dtype}{list(array.shape)}")
@@ -200,12 +151,7 @@ def _number(name: str, kind: str, array: np.ndarray) -> Tree:
 
 
 def put_like(like: Tree, flat: Mapping[str, np.ndarray], argument: str) -> Tree:
-    """Builds a tree with the containers of `like` and the arrays of `flat`.
-
-    `flat` is dotted name -> array, with the names that `take_apart` gives to `like`. Mappings
-    become dicts; arrays become Python numbers where `like` has numbers. `argument` is the name of
-    the argument for messages.
-    """
+    """Builds a tree with the containers of `like` and the arrays of `flat`."""
 
     def build(name: str, node: Tree) -> Tree:
         parts = _parts(node, argument, name)
@@ -223,23 +169,12 @@ def put_like(like: Tree, flat: Mapping[str, np.ndarray], argument: str) -> Tree:
 
 
 def written(kinds: Mapping[str, str]) -> dict[str, str]:
-    """Returns {"gatedjax.structure": the kinds as JSON}, the metadata of a file.
-
-    `kinds` maps dotted names of containers and Python numbers to the names of their types, for
-    example {"layers": "list"}. The result is {} if `kinds` is empty, for nested dicts of arrays.
-    """
+    """Returns {"gatedjax.structure": the kinds as JSON}, the metadata of a file."""
     return {_KEY: to_json(kinds, sort_keys=True)} if kinds else {}
 
 
 def read_kinds(metadata: Mapping[str, str]) -> dict[str, str]:
-    """Reads the types of containers and numbers from the metadata, name -> text, of a file.
-
-    Returns dotted name of a container or Python number -> the name of its type, for example
-    {"layers": "list"}.
-
-    Raises:
-      ValueError: if they are malformed.
-    """
+    """Reads the types of containers and numbers from the metadata, name -> text, of a file."""
     try:
         kinds = json.loads(metadata.get(_KEY, "{}"))
     except (ValueError, TypeError, RecursionError) as error:

@@ -131,17 +131,7 @@ def load_params(path: str | Path, like: Tree = None) -> Tree:
 
 
 def check_finite(params: Tree, where: str | Path) -> None:
-    """Raises BadFile if a parameter has NaN or infinite numbers.
-
-    Predictions of such parameters would be meaningless. Integers and booleans are not checked.
-
-    Args:
-      params: the parameters, a tree of arrays and Python numbers, such as nested dicts.
-      where: the file or folder of the parameters, for the message.
-
-    Raises:
-      BadFile: for the first parameter that is not finite, with its dotted name.
-    """
+    """Raises BadFile, with its dotted name, for the first parameter that is not finite."""
     for name, value in take_apart(params)[0].items():
         array = np.asarray(value)
         if array.dtype.kind not in "biu" and not np.isfinite(array).all():
@@ -153,10 +143,7 @@ def check_finite(params: Tree, where: str | Path) -> None:
 
 
 def load_flat(path: str | Path) -> dict[str, np.ndarray]:
-    """Reads the arrays of the `safetensors` file at `path`, by their names in the file.
-
-    It reads files of all libraries; `load_params` reads the trees that gatedjax saves.
-    """
+    """Reads the arrays of a `safetensors` file of any library, by their names in the file."""
     read_header(Path(path))
     return _load_arrays(Path(path))
 
@@ -172,28 +159,12 @@ def _load_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def read_header(path: Path) -> dict[str, Leaf]:
-    """Reads a `safetensors` file: name of an array -> its dtype and shape.
-
-    The arrays are not read.
-
-    Raises:
-      FileNotFoundError: if the file does not exist.
-      BadFile: unless the header is well formed and describes exactly the bytes that follow it.
-    """
+    """Returns the dtype and shape of each array in a `safetensors` file."""
     return _read_header(path)[0]
 
 
 def _read_header(path: Path) -> tuple[dict[str, Leaf], dict[str, Tree]]:
-    """Reads and checks the header of a `safetensors` file.
-
-    Returns:
-      (leaves, metadata): name of an array -> its dtype and shape; and the dict "__metadata__" of
-      the file, {} if it has none. The values of the metadata are not checked.
-
-    Raises:
-      FileNotFoundError: if the file does not exist.
-      BadFile: unless the header is well formed and describes exactly the bytes that follow it.
-    """
+    """Returns (leaves, metadata) of a `safetensors` file, the leaves checked against its bytes."""
     if not path.is_file():
         raise FileNotFoundError(f"{path}: there is no such file")
     with path.open("rb") as file:
@@ -230,20 +201,12 @@ def _read_header(path: Path) -> tuple[dict[str, Leaf], dict[str, Tree]]:
 
 
 def _other_format(start: bytes) -> str:
-    """Returns the end of a message if `start`, the first bytes of a file, begins a pickle.
-
-    It returns "" for another file.
-    """
     if start[:4] == b"PK\x03\x04" or start[:1] == b"\x80":
         return ". It looks like a pickle (torch.save), which is never loaded: it can run any code"
     return ""
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Tree]:
-    """Returns the (name, value) pairs of a JSON object as a dict.
-
-    Raises ValueError if a name occurs twice.
-    """
     entries: dict[str, Tree] = {}
     for name, value in pairs:
         if name in entries:
@@ -253,7 +216,6 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Tree]:
 
 
 def _short(value: Tree) -> str:
-    """Returns the repr of a value for messages, at most 200 characters and "..."."""
     text = repr(value)
     return text if len(text) <= 200 else f"{text[:200]}..."
 
@@ -263,11 +225,7 @@ def _natural(value: Tree) -> bool:
 
 
 def _check_entries(entries: Mapping[str, Tree], data_size: int) -> dict[str, Leaf]:
-    """Checks the entries of a header; returns name of an array -> its dtype and shape.
-
-    An entry is {"dtype", "shape", "data_offsets"}. Raises ValueError for a malformed entry, and
-    unless the arrays cover the `data_size` bytes of data without gaps and overlaps.
-    """
+    """Returns the leaves of a header; the arrays must cover the data without gaps."""
     leaves_of: dict[str, Leaf] = {}
     places = []
     for name, entry in entries.items():

@@ -97,13 +97,7 @@ def _state_dict(
     gates: int,
     convert: Callable[[Arrays], Block],
 ) -> dict[str, np.ndarray]:
-    """Converts layers to a state dict of PyTorch: name -> NumPy array.
-
-    `kind` is the class of the weights and `gates` their number of gates, 4 for LSTMWeights and 3
-    for GRUWeights. `convert` maps the arrays of a layer and direction by field to the four arrays
-    of PyTorch. `layers` has weights, or a pair (forward, backward), per layer, or is a dict of
-    parameters. `prefix` is put before the names.
-    """
+    """Converts layers, weights or pairs (forward, backward) of them, to a state dict of PyTorch."""
     if isinstance(layers, Mapping):
         layers = _layers_of(layers, kind)
     if not layers:
@@ -136,12 +130,7 @@ def _state_dict(
 
 
 def _check_weights(name: str, weights: Any, kind: Kind, gates: int) -> Arrays:
-    """Returns the NumPy arrays of LSTM or GRU weights by field, without fields that are None.
-
-    `gates` is the number of gates: 4 for LSTMWeights, 3 for GRUWeights. Raises TypeError for
-    weights of another class than `kind`, and ValueError for a wrong shape; both messages contain
-    `name`.
-    """
+    """Returns the NumPy arrays of LSTM or GRU weights by field, without fields that are None."""
     if not isinstance(weights, kind):
         raise TypeError(f"{name} must be {kind.__name__}, got {type(weights).__name__}")
     arrays = {
@@ -163,12 +152,7 @@ def _check_weights(name: str, weights: Any, kind: Kind, gates: int) -> Arrays:
 
 
 def _layers_of(params: Mapping[str, Tree], kind: Kind) -> list[Tree]:
-    """Returns the layers in a dict of parameters, the inverse of `recurrent_params`.
-
-    `params` are the parameters of a `gatedjax.nn.LSTM` or `gatedjax.nn.GRU`, nested dicts, and
-    `kind` is the class of the weights, LSTMWeights or GRUWeights. Parameters have dotted names such
-    as "layer_0.forward.kernel". Each layer is a tuple: (weights,) or (forward, backward weights).
-    """
+    """Returns the layers in a dict of parameters, the inverse of `recurrent_params`."""
     blocks: dict[tuple[int, str], dict[str, Tree]] = {}
     fields = {PARAMETERS[field]: field for field in kind._fields}
     for name, value in flatten(params, "layers").items():

@@ -30,22 +30,12 @@ _CELLS = {4: "an LSTM", 3: "a GRU"}
 
 
 class Block(NamedTuple):
-    """The weights of a layer and direction of an LSTM or GRU in the layout of PyTorch.
+    """The weights of a layer and direction of an LSTM or GRU in the layout of PyTorch."""
 
-    G is the number of gates (4 for an LSTM, 3 for a GRU), D the width of the inputs, and H the
-    width of the states.
-
-    Attributes:
-      input: weight_ih [G H, D], the weights of the inputs.
-      recurrent: weight_hh [G H, H], the weights of the previous state.
-      input_bias: bias_ih [G H], the bias of the product with the inputs.
-      recurrent_bias: bias_hh [G H], the bias of the product with the previous state.
-    """
-
-    input: np.ndarray
-    recurrent: np.ndarray
-    input_bias: np.ndarray
-    recurrent_bias: np.ndarray
+    input: np.ndarray  # weight_ih [G H, D] for G gates, inputs of width D and states of width H
+    recurrent: np.ndarray  # weight_hh [G H, H]
+    input_bias: np.ndarray  # bias_ih [G H]
+    recurrent_bias: np.ndarray  # bias_hh [G H]
 
 
 def lstm_from_torch(
@@ -183,13 +173,7 @@ def _convert(
     gates: int,
     convert: Callable[[Block], Weights],
 ) -> Tree:
-    """Returns a tuple of the weights of each layer, or of (forward, backward) weights.
-
-    `gates` is 4 for an LSTM and 3 for a GRU. `convert` maps the four arrays of PyTorch for a layer
-    and direction to `LSTMWeights` or `GRUWeights`. `state_dict` has the arrays of PyTorch by name,
-    or is the path of a `safetensors` file, and `prefix` is the prefix of the names. Raises
-    ValueError for a missing or unknown name.
-    """
+    """Returns a tuple of the weights of each layer, or of (forward, backward) weights."""
     if isinstance(state_dict, str | Path):
         state_dict = load_flat(state_dict)
     if not isinstance(state_dict, Mapping):
@@ -230,19 +214,7 @@ def _convert(
 
 
 def _own_names(state_dict: Mapping[str, Tree], prefix: str) -> set[str]:
-    """Returns the names of the parameters that belong directly to a recurrent module.
-
-    Args:
-      state_dict: the state dict, which may contain other modules.
-      prefix: prefix of the names of the module, "" or with a dot at its end.
-
-    Returns:
-      The names without the prefix, such as "weight_ih_l0". Names of submodules, which contain a dot
-      after the prefix, are left out.
-
-    Raises:
-      ValueError: if no name is a parameter of an LSTM or GRU, or a name is of another kind.
-    """
+    """Returns the names of a recurrent module without prefix, and without its submodules."""
     names = {name.removeprefix(prefix) for name in state_dict if name.startswith(prefix)}
     names = {name for name in names if "." not in name}
     if projected := sorted(name for name in names if name.startswith("weight_hr_l")):
@@ -261,10 +233,7 @@ def _own_names(state_dict: Mapping[str, Tree], prefix: str) -> set[str]:
 
 
 def as_array(name: str, value: Tree) -> np.ndarray:
-    """Converts an array to float64 if it has that dtype, and all other floats to float32.
-
-    Raises TypeError, with `name`, if the value is not a floating-point array.
-    """
+    """Converts an array to float64 if it has that dtype, and all other floats to float32."""
     try:
         array = np.asarray(value)
     except Exception as error:
@@ -278,14 +247,7 @@ def as_array(name: str, value: Tree) -> np.ndarray:
 def _block(
     arrays: dict[str, np.ndarray], end: str, prefix: str, gates: int, width: int | None
 ) -> Block:
-    """Returns the four arrays of a layer and direction, after checking their shapes.
-
-    `arrays` has the names of PyTorch without the prefix, and `end` is their end, such as
-    "l0_reverse". `gates` is 4 for an LSTM and 3 for a GRU. `width` is the width of the inputs; None
-    accepts any. `prefix`, with which the names of `arrays` begin in the state dict, is for
-    messages. Missing biases are zeros. The result is a `Block` of input [G H, D], recurrent [G H,
-    H] and two biases [G H], for G gates, inputs of width D and states of width H.
-    """
+    """Returns the checked arrays of a layer and direction; missing biases are 0."""
     kernel, recurrent = arrays[f"weight_ih_{end}"], arrays[f"weight_hh_{end}"]
     if recurrent.ndim != 2 or 0 in recurrent.shape or len(recurrent) != gates * recurrent.shape[1]:
         other = (
@@ -317,10 +279,6 @@ def _block(
 
 
 def _check_pair(blocks: list[Block], name: str) -> None:
-    """Raises ValueError if the directions of a layer have different shapes.
-
-    `blocks` has the arrays of each direction, and `name` names the layer in the message.
-    """
     first, last = blocks[0], blocks[-1]
     if first.input.shape != last.input.shape or first.recurrent.shape != last.recurrent.shape:
         raise ValueError(

@@ -59,12 +59,7 @@ def attention_pool(
 
 
 def weighted_sum(states: Array, weights: Array) -> Array:
-    """Computes sum_t weights_t states_t, as `attention_pool` does, without checks or a mask.
-
-    states [*B, T, D] are a vector of width D for each of T positions (*B are any leading axes);
-    they must be finite at padding, and weights [*B, T] must be 0 there. The result [*B, D] has the
-    dtype of states.
-    """
+    """Computes sum_t weights_t states_t, without checks; padding is finite and has the weight 0."""
     pooled = jnp.einsum(
         "...t,...td->...d", weights, states, preferred_element_type=wide_dtype(states, weights)
     )
@@ -156,18 +151,12 @@ def local_attention_weights(
 
 
 def _nearest_real(centre: Array, steps: Array, mask: Array) -> Array:
-    """Returns the real position nearest to the centre, [..., 1]; infinity if no token is real.
-
-    `centre` [..., 1] is a real number for each row, in units of positions. `steps` are the
-    positions 0 .. T - 1 [T], and mask [..., T] is True at real tokens. Of two equally near
-    positions it is the rounded centre if that is real, as for a text with a length, else the first.
-    """
+    """Returns the real position nearest to the centre, [..., 1]; infinity if no token is real."""
     # A mesh with explicit axes requires the cases of `where` to have the sharding of the mask.
     steps = steps + jnp.zeros_like(mask, steps.dtype)
     infinite = jnp.full_like(steps, jnp.inf)
 
     def least(values: Array) -> Array:
-        """Returns the least value of each row [..., T], as [..., 1]; infinity for T = 0."""
         return jnp.min(values, axis=-1, keepdims=True, initial=jnp.inf)
 
     # A centre far outside would have the same rounded distance from several tokens.
@@ -176,6 +165,7 @@ def _nearest_real(centre: Array, steps: Array, mask: Array) -> Array:
     inside = jnp.clip(centre, first, last)
     distances = jnp.where(mask, jnp.abs(steps - inside), infinite)
     is_nearest = mask & (distances == least(distances))
+    # Of two equally near positions the rounded centre wins if it is real, else the first.
     rounded = jnp.round(inside)
     earliest = least(jnp.where(is_nearest, steps, infinite))
     return jnp.where(jnp.any(is_nearest & (steps == rounded), -1, keepdims=True), rounded, earliest)

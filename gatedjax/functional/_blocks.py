@@ -5,12 +5,7 @@ from jaxtyping import Array
 
 
 def split_queries(array: Array, block: int) -> Array:
-    """Splits the N queries of an array [B, M, N, ...] into blocks: [blocks, B, M, block, ...].
-
-    B is the number of examples, M that of the heads, and `block` the number of queries in a block;
-    the result has ceil(N / block) blocks along its first axis. The last block is filled up with
-    zeros.
-    """
+    """Splits [B, M, N, ...] into blocks [blocks, B, M, block, ...], the last filled up with 0."""
     size, (rows, heads) = array.shape[2], array.shape[:2]
     blocks = -(-size // block)
     spare = [(0, 0)] * array.ndim
@@ -20,21 +15,13 @@ def split_queries(array: Array, block: int) -> Array:
 
 
 def join_queries(array: Array, size: int) -> Array:
-    """Joins the blocks of an array [blocks, B, M, block, ...] to [B, M, size, ...].
-
-    B is the number of examples, M that of the heads, and `block` the number of queries in a block.
-    `size` is the number of queries before `split_queries`; the zeros behind them are removed.
-    """
+    """Joins blocks [blocks, B, M, block, ...] to [B, M, size, ...], without the fill."""
     joined = jnp.moveaxis(array, 0, 2)
     rows, heads, blocks, block = joined.shape[:4]
     return joined.reshape(rows, heads, blocks * block, *joined.shape[4:])[:, :, :size]
 
 
 def block_positions(size: int, block: int) -> Array:
-    """Returns the positions of the queries in each block, counted from 0: int [blocks, block].
-
-    There are `size` queries in blocks of `block` queries, as in `split_queries`; positions from
-    `size` on belong to zeros that fill the last block.
-    """
+    """Returns the positions of the queries in each block, counted from 0: int [blocks, block]."""
     blocks = -(-size // block)
     return jnp.arange(blocks * block).reshape(blocks, block)

@@ -15,25 +15,17 @@ from gatedjax.functional._types import ArrayLike
 
 
 def check_floating(**arrays: ArrayLike) -> None:
-    """Raises TypeError unless all arrays have a floating dtype.
-
-    The message contains the keyword of the array as its name.
-    """
+    """Raises TypeError unless all arrays have a floating dtype."""
     check_dtype(jnp.floating, "floating point", arrays)
 
 
 def check_integers(**arrays: ArrayLike) -> None:
-    """Raises TypeError unless all arrays have an integer dtype, and ValueError for a lost value.
-
-    Without `jax_enable_x64` JAX keeps the lower half of a 64-bit integer, so 2^32 + 1 becomes 1.
-    Values of traced arrays are not checked. The message contains the keyword of the array as its
-    name.
-    """
+    """Raises TypeError unless all arrays have an integer dtype, and ValueError for a lost value."""
     check_dtype(jnp.integer, "integers", arrays)
     for name, array in arrays.items():
         dtype = jnp.result_type(array)
-        # Only a dtype that JAX narrows can lose values. Python integers have no dtype and count as
-        # 64 bits.
+        # Only a dtype that JAX narrows can lose values: 2^32 + 1 becomes 1. Python integers have no
+        # dtype and count as 64 bits.
         if getattr(array, "dtype", np.int64) != dtype and is_known(array):
             values, limits = np.asarray(array), jnp.iinfo(dtype)
             bad = values[(values < limits.min) | (values > limits.max)]
@@ -42,11 +34,7 @@ def check_integers(**arrays: ArrayLike) -> None:
 
 
 def dtype_of(name: str, array: ArrayLike, wanted_kind: str) -> np.dtype:
-    """Returns the dtype of an array in JAX; raises TypeError for a list or another object.
-
-    The message consists of the `name` of the argument, `wanted_kind`, such as "integers", and the
-    type of the object.
-    """
+    """Returns the dtype of an array in JAX; raises TypeError for a list or another object."""
     if array is None:  # which has the dtype float32 for JAX
         raise TypeError(f"{name} must be an array of {wanted_kind}, got NoneType")
     try:
@@ -57,11 +45,7 @@ def dtype_of(name: str, array: ArrayLike, wanted_kind: str) -> np.dtype:
 
 
 def check_dtype(kind: type, kind_name: str, arrays: dict[str, ArrayLike]) -> None:
-    """Raises TypeError unless all arrays have a dtype of `kind`, such as `jnp.floating`.
-
-    `kind_name`, such as "integers", and the keys of `arrays`, the names of the arguments, are in
-    the message.
-    """
+    """Raises TypeError unless all arrays have a dtype of `kind`, such as `jnp.floating`."""
     for name, array in arrays.items():
         dtype = dtype_of(name, array, kind_name)
         if not jnp.issubdtype(dtype, kind):
@@ -69,49 +53,32 @@ def check_dtype(kind: type, kind_name: str, arrays: dict[str, ArrayLike]) -> Non
 
 
 def check_numbers(**values: ArrayLike) -> None:
-    """Raises TypeError unless all values are numbers, or arrays of numbers.
-
-    The message contains the keyword of the value as its name.
-    """
+    """Raises TypeError unless all values are numbers, or arrays of numbers."""
     for name, value in values.items():
         if isinstance(value, str) or not _is_numeric(name, value):
             raise TypeError(f"{name} must be a number, got {value!r}")
 
 
 def _is_numeric(name: str, value: ArrayLike) -> bool:
-    """Returns True if a value has a dtype of numbers or bool; raises TypeError for no array.
-
-    `name` is the name of the argument in the message.
-    """
     dtype = dtype_of(name, value, "numbers")
     return jnp.issubdtype(dtype, jnp.number) or dtype == jnp.bool_
 
 
 def check_that(fits: bool, message: str, *got: ArrayLike) -> None:
-    """Raises ValueError with the message and the shapes of the arrays `got`, unless `fits`.
-
-    The message states the expectation, such as "inputs must be [B, N, D]"; the shapes follow it.
-    """
+    """Raises ValueError with the message and the shapes of the arrays `got`, unless `fits`."""
     if not fits:
         raise ValueError(f"{message}, got {' and '.join(str(jnp.shape(array)) for array in got)}")
 
 
 def check_shape(shape: tuple[int, ...], **arrays: ArrayLike) -> None:
-    """Raises ValueError unless all arrays that are not None have the shape.
-
-    The message contains the keyword of the array as its name.
-    """
+    """Raises ValueError unless all arrays that are not None have the shape."""
     for name, array in arrays.items():
         fits = array is None or jnp.shape(array) == shape
         check_that(fits, f"{name} must have shape {shape}", array)
 
 
 def check_choice(choices: Any, **values: object) -> None:
-    """Raises ValueError unless all values are among `choices`.
-
-    choices is a `typing.Literal` type or a tuple of the allowed values. The message contains the
-    keyword of the value as its name.
-    """
+    """Raises ValueError unless all values are among `choices`."""
     allowed = choices if isinstance(choices, tuple) else get_args(choices)
     for name, value in values.items():
         if value not in allowed:
@@ -120,19 +87,13 @@ def check_choice(choices: Any, **values: object) -> None:
 
 
 def check_not_both(**arguments: object) -> None:
-    """Raises ValueError if two arguments are both given, so that neither is None.
-
-    The message contains the keywords of the arguments as their names.
-    """
+    """Raises ValueError if two arguments are both given, so that neither is None."""
     if all(value is not None for value in arguments.values()):
         raise ValueError(f"{' or '.join(arguments)} must be None, got both: give one of the two")
 
 
 def check_rate(rate: float, name: str = "rate") -> None:
-    """Raises ValueError unless a dropout rate is in [0, 1), and TypeError for no known number.
-
-    The message contains `name`, the name of the argument.
-    """
+    """Raises ValueError unless a dropout rate is in [0, 1), and TypeError for no known number."""
     if is_traced(rate):
         raise TypeError(
             f"{name} must be a number that is known while tracing, got {rate}: pass it as a static "
@@ -145,10 +106,7 @@ def check_rate(rate: float, name: str = "rate") -> None:
 
 
 def check_same_shape(**arrays: ArrayLike) -> None:
-    """Raises ValueError unless all arrays that are not None have the same shape.
-
-    The message contains the keywords of the arrays as their names.
-    """
+    """Raises ValueError unless all arrays that are not None have the same shape."""
     shapes = {name: jnp.shape(array) for name, array in arrays.items() if array is not None}
     if len(set(shapes.values())) > 1:
         named_shapes = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
@@ -156,11 +114,7 @@ def check_same_shape(**arrays: ArrayLike) -> None:
 
 
 def check_mask(mask: ArrayLike, shape: tuple[int, ...], name: str = "mask") -> None:
-    """Raises TypeError unless the mask is bool, and ValueError unless it broadcasts to `shape`.
-
-    The mask must have as many axes as `shape`, each of the same size or of size 1. None passes. The
-    message contains `name`, the name of the argument.
-    """
+    """Raises unless the mask is None or a bool that broadcasts to `shape` without adding axes."""
     if mask is None:
         return
     dtype = dtype_of(name, mask, "bool")
@@ -170,11 +124,7 @@ def check_mask(mask: ArrayLike, shape: tuple[int, ...], name: str = "mask") -> N
 
 
 def check_broadcasts(shape: tuple[int, ...], **arrays: ArrayLike) -> None:
-    """Raises ValueError unless all arrays broadcast to `shape` without adding axes.
-
-    An array must have as many axes as `shape`, each of the same size or of size 1. The message
-    contains the keyword of the array as its name.
-    """
+    """Raises ValueError unless all arrays broadcast to `shape` without adding axes."""
     for name, array in arrays.items():
         got = jnp.shape(array)
         fits = len(got) == len(shape) and all(g in (1, s) for g, s in zip(got, shape, strict=True))
@@ -182,11 +132,7 @@ def check_broadcasts(shape: tuple[int, ...], **arrays: ArrayLike) -> None:
 
 
 def check_axis(axis: int, ndim: int, name: str = "axis") -> int:
-    """Returns the axis counted from the left, in [0, ndim), for an axis in [-ndim, ndim).
-
-    Raises ValueError for another axis, and TypeError for a value that is no integer, with `name`,
-    the name of the argument, in the message.
-    """
+    """Returns the axis counted from the left, in [0, ndim), for an axis in [-ndim, ndim)."""
     if not isinstance(axis, numbers.Integral):
         raise TypeError(f"{name} must be an integer, got {axis!r}")
     if not -ndim <= axis < ndim:
@@ -195,33 +141,20 @@ def check_axis(axis: int, ndim: int, name: str = "axis") -> int:
 
 
 def check_positive(**values: ArrayLike) -> None:
-    """Raises ValueError unless all numbers that are known while tracing are positive and finite.
-
-    Raises TypeError for another value, such as a text. A traced number passes, because its value is
-    not known. For an array all entries are checked. The message contains the keyword of the number
-    as its name.
-    """
+    """Raises ValueError unless all numbers that are known while tracing are positive and finite."""
     for name, number in values.items():
         if not all(math.isfinite(entry) and entry > 0 for entry in _known_entries(name, number)):
             raise ValueError(f"{name} must be positive and finite, got {number}")
 
 
 def check_finite(**values: ArrayLike) -> None:
-    """Raises ValueError unless all numbers that are known while tracing are finite.
-
-    Raises TypeError for another value. Traced numbers and arrays are treated, and the message is
-    made, as in `check_positive`.
-    """
+    """Raises ValueError unless all numbers that are known while tracing are finite."""
     for name, number in values.items():
         if not all(map(math.isfinite, _known_entries(name, number))):
             raise ValueError(f"{name} must be finite, got {number}")
 
 
 def _known_entries(name: str, number: ArrayLike) -> list[float]:
-    """Returns the entries of a number or of an array of numbers; [] for a traced value.
-
-    Raises TypeError for another value, with `name`, the name of the argument, in the message.
-    """
     if is_traced(number):
         return []
     check_numbers(**{name: number})
@@ -231,11 +164,7 @@ def _known_entries(name: str, number: ArrayLike) -> list[float]:
 
 
 def check_temperature(temperature: ArrayLike, shape: tuple[int, ...]) -> None:
-    """Raises unless a temperature is positive and finite, and broadcasts to `shape`.
-
-    `shape` is the shape of the logits. Raises TypeError for a value that is no number, and
-    ValueError otherwise. A traced temperature passes the check of its value.
-    """
+    """Raises unless a temperature is positive and finite, and broadcasts to `shape`."""
     check_positive(temperature=temperature)
     got = jnp.shape(temperature)
     fits = len(got) <= len(shape) and all(
@@ -245,11 +174,7 @@ def check_temperature(temperature: ArrayLike, shape: tuple[int, ...]) -> None:
 
 
 def check_share(values: ArrayLike, mask: ArrayLike = None, *, name: str) -> None:
-    """Raises ValueError if a known value at a real position is outside [0, 1].
-
-    Values broadcast against the mask, which is True at real positions; None means all. Traced
-    values pass. The message contains `name`, the name of the argument.
-    """
+    """Raises ValueError if a known value at a real position is outside [0, 1]."""
     bad = _known_and_real(values, mask, lambda x: (x < 0) | (x > 1))
     if bad.size:
         raise ValueError(f"{name} must be in [0, 1], got {bad[0]}")
@@ -258,11 +183,7 @@ def check_share(values: ArrayLike, mask: ArrayLike = None, *, name: str) -> None
 def check_not_negative(
     values: ArrayLike, mask: ArrayLike = None, *, name: str, hint: str = ""
 ) -> None:
-    """Raises ValueError if a known value at a real position is below 0.
-
-    Values broadcast against the mask, which is True at real positions; None means all. Traced
-    values pass. The message contains `name`, the name of the argument, and ends with `hint`.
-    """
+    """Raises ValueError if a known value at a real position is below 0."""
     bad = _known_and_real(values, mask, lambda x: x < 0)
     if bad.size:
         raise ValueError(f"{name} must not be negative, got {bad.min()}{hint}")
@@ -271,22 +192,14 @@ def check_not_negative(
 def check_not_positive(
     values: ArrayLike, mask: ArrayLike = None, *, name: str, hint: str = ""
 ) -> None:
-    """Raises ValueError if a known value at a real position is above 0.
-
-    Values broadcast against the mask, which is True at real positions; None means all. Traced
-    values pass. The message contains `name`, the name of the argument, and ends with `hint`.
-    """
+    """Raises ValueError if a known value at a real position is above 0."""
     bad = _known_and_real(values, mask, lambda x: x > 0)
     if bad.size:
         raise ValueError(f"{name} must not be positive, got {bad.max()}{hint}")
 
 
 def check_lengths(lengths: ArrayLike, size: int) -> None:
-    """Raises unless lengths (any shape) are integers, in [0, size] if they are known.
-
-    Raises TypeError for another dtype, and ValueError for a length outside the range. If
-    `jax.export` leaves the size open, only negative lengths raise.
-    """
+    """Raises unless lengths (any shape) are integers, in [0, size] if they are known."""
     check_integers(lengths=lengths)
     most = size if isinstance(size, int) else math.inf  # jax.export may leave the size open
     bad = _known_and_real(lengths, None, lambda x: (x < 0) | (x > most))
@@ -295,11 +208,7 @@ def check_lengths(lengths: ArrayLike, size: int) -> None:
 
 
 def check_hard(values: ArrayLike, mask: ArrayLike = None, *, name: str, hint: str = "") -> None:
-    """Raises ValueError if a known value at a real position is not 0 or 1.
-
-    Values broadcast against the mask, which is True at real positions; None means all. Traced
-    values pass. The message contains `name`, the name of the argument, and ends with `hint`.
-    """
+    """Raises ValueError if a known value at a real position is not 0 or 1."""
     bad = _known_and_real(values, mask, lambda x: (x != 0) & (x != 1))
     if bad.size:
         raise ValueError(f"{name} must be 0 or 1, got {bad[0]}{hint}")
@@ -308,12 +217,7 @@ def check_hard(values: ArrayLike, mask: ArrayLike = None, *, name: str, hint: st
 def _known_and_real(
     values: ArrayLike, mask: ArrayLike, which: Callable[[np.ndarray], np.ndarray]
 ) -> np.ndarray:
-    """Returns a vector of the values at real positions for which `which` is True; empty if traced.
-
-    The values are an array of any shape. `which` maps them to booleans of the same shape, True for
-    the values to return. The mask is True at real positions and broadcasts against the values; None
-    means all.
-    """
+    """Returns a vector of the values at real positions that `which` selects; empty if traced."""
     if not is_known(values, mask):
         return np.zeros(0)
     values = np.asarray(values)
@@ -324,37 +228,24 @@ def _known_and_real(
 
 
 def listed_as_array(values: ArrayLike) -> ArrayLike:
-    """Converts a list or tuple to a NumPy array, which keeps 64-bit integers.
-
-    Any other value is returned unchanged.
-    """
+    """Converts a list or tuple to a NumPy array, which keeps 64-bit integers."""
     return np.asarray(values) if isinstance(values, list | tuple) else values
 
 
 def wide_integers(integers: ArrayLike) -> Array:
-    """Casts integers of less than 32 bits to int32, because sizes need not fit in int8.
-
-    Returns an array of the same shape; wider integers keep their dtype.
-    """
+    """Casts integers of less than 32 bits to int32, because sizes need not fit in int8."""
     integers = jnp.asarray(integers)
     return integers.astype(jnp.int32) if integers.dtype.itemsize < 4 else integers
 
 
 def promote(*arrays: ArrayLike) -> tuple[Array, ...]:
-    """Returns the arrays, in their order, in their common dtype by the promotion rules of JAX.
-
-    Operators on two dtypes would raise an error under `jax.numpy_dtype_promotion("strict")`.
-    """
+    """Returns the arrays in their common dtype, even if promotion of dtypes is "strict"."""
     with jax.numpy_dtype_promotion("standard"):
         dtype = jnp.result_type(*arrays)
     return tuple(jnp.asarray(array, dtype) for array in arrays)
 
 
 def wide_dtype(*arrays: ArrayLike) -> np.dtype:
-    """Returns the dtype for softmax, noise and sums: float32, or float64 if an array has it.
-
-    It also works under `jax.numpy_dtype_promotion("strict")`, where `jnp.result_type` of two dtypes
-    fails.
-    """
+    """Returns the dtype for softmax, noise and sums: float32, or float64 if an array has it."""
     with jax.numpy_dtype_promotion("standard"):
         return jnp.promote_types(jnp.result_type(*arrays), jnp.float32)

@@ -34,29 +34,16 @@ def clip_gradient(x: Float[Array, "..."], bound: float) -> Float[Array, "..."]:
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _clip(bound: float, x: Array) -> Array:
-    """Returns x; `bound` is only for the backward pass.
-
-    x is an array of any shape. The backward pass clips the gradient of x elementwise to
-    [-bound, bound].
-    """
     del bound
     return x
 
 
 def _clip_fwd(bound: float, x: Array) -> tuple[Array, None]:
-    """Returns (x, None): the backward pass needs no saved array.
-
-    x is an array of any shape. bound, the limit of its gradient, is only for the backward pass.
-    """
     del bound
     return x, None
 
 
 def _clip_bwd(bound: float, _: Tree, change: Array) -> tuple[Array]:
-    """Returns (gradient of x,): the gradient `change` of the result, clipped to [-bound, bound].
-
-    The second argument, the saved value None, is not used.
-    """
     return (jnp.clip(change, -bound, bound),)
 
 

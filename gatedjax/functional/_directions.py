@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from gatedjax.functional._checks import check_choice
 from gatedjax.functional._devices import run_core
+from gatedjax.functional._export import target_platform
 from gatedjax.functional._persistent._backend import (
     RecurrenceBackend,
     RecurrenceImplementation,
@@ -23,60 +24,31 @@ from gatedjax.functional._types import ArrayLike, Carry, Dtype, Tree, Weights
 
 
 class Recurrence(NamedTuple):
-    """A checked call of `lstm`, `gru` or `rau` for one direction.
+    """A call of `lstm`, `gru` or `rau` for one direction, with checked arguments."""
 
-    There are B rows, T steps, inputs of width D and H hidden units.
-
-    Attributes:
-      kind: the kernel for GPUs, a key of `KINDS` ("lstm", "gru_after", "gru_before" or "rau"), or
-        None if there is no kernel.
-      name: the recurrence and its options, for messages.
-      reverse: True if it runs from the last step to the first.
-      core: the scan with its backward pass; it maps (*static, *arguments) to (final, outputs), the
-        final carry and the outputs [B, T, H].
-      forward: the same scan, which JAX can differentiate in all modes.
-      static: the first arguments of `core` and `forward`, which are known while tracing.
-      arguments: (weights, xs, mask, initial, dropout, begins): the weights; the inputs [B, T, D];
-        the mask [B, T] or None; the carry before the first step; the mask of recurrent dropout
-        [B, H] or None; and the `Restarts`, the steps that start a segment and the carry that they
-        start with.
-      bound: the bound of the gradients inside a step; None means no bound.
-      scale: the sum of the attention weights of `rau` in a step: H with rescale, else 1.
-    """
-
-    kind: str | None
-    name: str
+    kind: str | None  # a key of `KINDS`, or None without a kernel for GPUs
+    name: str  # the recurrence and its options, for messages
     reverse: bool
-    core: Callable[..., Tree]
-    forward: Callable[..., Tree]
-    static: tuple[Any, ...]
-    arguments: tuple[Tree, ...]
-    bound: float | None = None
-    scale: float = 1.0
+    core: Callable[..., Tree]  # (*static, *arguments) -> (final, outputs), with a backward pass
+    forward: Callable[..., Tree]  # the same scan, which JAX differentiates in all modes
+    static: tuple[Any, ...]  # known while tracing
+    arguments: tuple[Tree, ...]  # weights, xs, mask, initial, dropout, `Restarts`
+    bound: float | None = None  # of the gradients inside a step
+    scale: float = 1.0  # the sum of the attention weights of "rau" in a step
 
 
 _PREPARE: dict[Callable[..., Any], Callable[..., Recurrence]] = {}
 
 
 def register(unroll: Callable[..., Any], prepare: Callable[..., Recurrence]) -> None:
-    """Registers `prepare` for `unroll`, which is `lstm`, `gru` or `rau`.
-
-    `prepare` takes the arguments of `unroll` without `implementation`, checks them and returns the
-    call as a `Recurrence`.
-    """
+    """Registers `prepare` for `unroll`, which is `lstm`, `gru` or `rau`."""
     _PREPARE[unroll] = prepare
 
 
 def kind_of(
     recurrence: str, *, reset_after: bool = False, attention: str = "feature_proj"
 ) -> tuple[str | None, str]:
-    """Returns (kernel, name): the kernel for GPUs, and a name for messages.
-
-    `recurrence` is "lstm", "gru" or "rau"; `reset_after` is an option of `gru` and `rau`, and
-    `attention`, a form such as "feature_proj" or "sigmoid", of `rau`. The kernel is "lstm",
-    "gru_after" (a GRU with reset_after), "gru_before" or "rau", or None if the options have no
-    kernel. The name is, for example, "gru with reset_after".
-    """
+    """Returns the kernel for GPUs, None if there is none, and a name for messages."""
     if recurrence == "lstm":
         return "lstm", "lstm"
     if recurrence == "gru":
@@ -131,13 +103,7 @@ def recurrence_backend(
 def run_recurrences(
     calls: Sequence[Recurrence], implementation: RecurrenceImplementation
 ) -> list[tuple[Carry, Array]]:
-    """Runs one or two directions over the same inputs; returns (final, outputs) of each.
-
-    `calls` has a `Recurrence` for each direction, the checked arguments of a call of `lstm`, `gru`
-    or `rau`, as their `_prepare` returns it. `implementation` is "auto", "scan" or "persistent", as
-    in `lstm`. The final carry has arrays [B, H], and the outputs are [B, T, H] in the order of the
-    inputs, in a reverse direction too, for B rows, T steps and H hidden units.
-    """
+    """Runs one or two directions over the same inputs; returns (final, outputs) of each."""
     # Both directions have the same inputs, mask and options, so that the first stands for both.
     first = calls[0]
     _, xs, mask, initial, _, _ = first.arguments
@@ -191,29 +157,16 @@ def run_recurrences(
 
 
 def shares_loop() -> bool:
-    """Returns True if a loop for both directions is faster than two loops.
-
-    On an accelerator a step takes the time of its launches, which both directions then share. On a
-    CPU it takes the time of the arithmetic.
-    """
-    return jax.default_backend() != "cpu"
+    """Returns True if a loop for both directions is faster than two loops."""
+    return target_platform() != "cpu"
 
 
 def _scan_both(
     core: Callable[..., Tree], static: tuple[Any, ...], forward: Tree, backward: Tree
 ) -> tuple[Tree, Tree]:
-    """Runs the scans of both directions in one loop; returns (final, outputs) of each.
-
-    `core`, the scan, and `static`, its options that are known while tracing, belong to the
-    `Recurrence` of the forward direction; `forward` and `backward` are the `arguments` of the
-    `Recurrence` of each direction: weights, inputs, mask, initial carry, dropout mask and restarts.
-    The backward direction runs as a forward scan over reversed time. The final carry has arrays
-    [B, H], and the outputs are [B, T, H] in the order of the inputs, for B rows, T steps and H
-    hidden units.
-    """
+    """Returns (final, outputs) of both directions from one loop, the second over reversed time."""
 
     def reverse(array: Array | None) -> Array | None:
-        """Returns an array [B, T, ...] of B rows with its T steps reversed; None stays None."""
         return None if array is None else jnp.flip(array, axis=1)
 
     weights, xs, mask, initial, dropout, begins = backward
@@ -298,20 +251,7 @@ def run_both(
     mask: ArrayLike,
     options: Sequence[dict[str, Any]],
 ) -> list[tuple[Carry, Array]]:
-    """Runs a recurrence from the first step to the last, and from the last to the first.
-
-    Args:
-      unroll: `lstm`, `gru`, `rau` or a function with the same first arguments, or a
-        `functools.partial` of it with options.
-      weights: the weights of the forward and of the backward direction, such as two `GRUWeights`.
-      xs: inputs [B, T, D], a vector of width D at each of T steps of B rows.
-      mask: True at real steps [B, T]; None means all.
-      options: two dictionaries with the further keywords of the forward and of the backward call,
-        such as {"initial": carry}; both have the same `implementation` or none.
-
-    Returns:
-      The final carry and the outputs [B, T, H] of each direction, for H hidden units.
-    """
+    """Runs a recurrence from the first step to the last, and from the last to the first."""
     # A `functools.partial`, such as a module passes, has options of both directions.
     shared: dict[str, Any] = {}
     function: Any = unroll
@@ -335,14 +275,7 @@ def run_both(
 
 
 def split_carries(name: str, carries: Any) -> tuple[Any, Any]:
-    """Returns the carries (forward, backward) of a layer; (None, None) if `carries` is None.
-
-    `carries` is a tuple or list of two carries, such as the first result of `bidirectional`.
-
-    Raises:
-      ValueError: if carries are not a tuple or list of two, such as the carry of a single
-        direction; the message contains `name`, the name of the argument.
-    """
+    """Returns the carries (forward, backward) of a layer; (None, None) if `carries` is None."""
     if carries is None:
         return None, None
     # An LSTMState is also a tuple of two arrays, but it is the carry of one direction; named tuples

@@ -1,19 +1,29 @@
-"""Registration of tuples and dataclasses as inputs and outputs of programs of `jax.export`."""
+"""What programs of `jax.export` need: their platform, and registered tuples and dataclasses."""
 
 from typing import TypeVar
 
+import jax
 from jax import export
 
 T = TypeVar("T", bound=type)
 
+exported_for = jax.make_user_context(default_value=None)
+"""Sets, as a context, the platform of the program that is traced; `jit` traces again for another.
+
+None is the default, outside an export.
+"""
+
+
+def target_platform() -> str:
+    """Returns the platform of the program that is traced, such as "cpu", "gpu", "cuda" or "tpu".
+
+    It is the platform of the export, and outside an export the default backend of JAX.
+    """
+    return exported_for.value or jax.default_backend()
+
 
 def exportable(kind: T) -> T:
-    """Registers a named tuple, or a dataclass that is a pytree, for serialization by `jax.export`.
-
-    `kind` is the class. It is returned unchanged, so that the function serves as a decorator. The
-    serialized name is "gatedjax." and the name of the class. A second import of a module keeps the
-    first registration.
-    """
+    """Registers a named tuple, or a dataclass that is a pytree, for `jax.export`; a decorator."""
     name = f"gatedjax.{kind.__name__}"
     try:
         if issubclass(kind, tuple):
@@ -27,6 +37,6 @@ def exportable(kind: T) -> T:
                 deserialize_auxdata=lambda _: (),
             )
     except ValueError as error:
-        if "Duplicate" not in str(error):
+        if "Duplicate" not in str(error):  # as at a second import of a module
             raise
     return kind

@@ -82,12 +82,7 @@ def gated_attention(
 
 
 def _views(document: Array, query: Array, mask: Array | None) -> tuple[Array, Array]:
-    """Returns the view v [*B, N, D] of each document token, and the attention a [*B, N, Q].
-
-    document is [*B, N, D], a vector of width D for each of N tokens, and query [*B, Q, D] for Q
-    tokens; *B are any leading axes; mask [*B, Q] is True at real query tokens, and None means all.
-    a is the softmax of the dot products over the query tokens, and v = a query.
-    """
+    """Returns the view v [*B, N, D] of each document token, and the attention a [*B, N, Q]."""
     check_mask(mask, query.shape[:-1], "query_mask")
     if mask is not None:
         # Padding of the query is cleared, because its weight 0 would not hide a NaN.

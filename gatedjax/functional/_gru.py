@@ -117,19 +117,9 @@ def gru_step(
 def gru_gates(
     weights: GRUWeights, fed: Array, x: Array, reset_after: bool, gradient_clip: float | None = None
 ) -> tuple[Array, Array]:
-    """Returns the update gate z and the candidate c of `gru_step`, each [B, H].
-
-    fed [B, H] is m h, the H hidden units of B rows after recurrent dropout; x [B, D] are inputs of
-    width D. reset_after is True to apply the reset gate after the recurrent product, and
-    gradient_clip bounds the gradients of the sums inside the gates (None does not). Shapes are not
-    checked. weights are `GRUWeights`.
-    """
+    """Returns z and the candidate of `gru_step` [B, H]; `fed` is the state after dropout, m h."""
 
     def clip(sums: Array) -> Array:
-        """Returns `sums`, the arguments of the sigmoids or of tanh, unchanged.
-
-        Their gradients are clipped to [-gradient_clip, gradient_clip] if it is not None.
-        """
         return sums if gradient_clip is None else clip_gradient(sums, gradient_clip)
 
     size, wide = fed.shape[1], wide_of(x.dtype)
@@ -234,14 +224,7 @@ def _prepare(
     recurrent_dropout_mask: Array | None = None,
     gradient_clip: float | None = None,
 ) -> Recurrence:
-    """Checks the arguments of `gru`, and returns the call as a `Recurrence`.
-
-    The `Recurrence` has the function that runs the call, and its arrays with padding set to 0.
-    `_prepare` takes the arguments of `gru` without `implementation`: the weights, the inputs xs
-    [B, T, D], their mask [B, T] or lengths [B], resets [B, T], True at the first step of each
-    segment, the carries [B, H] before the first step (initial) and at the start of a segment
-    (reset_to), and the options. There are B rows, T steps, inputs of width D and H hidden units.
-    """
+    """Checks the arguments of `gru`; returns a `Recurrence` with inputs of 0 at padding."""
     _, size = _check_weights(weights, xs, "B T D", reset_after)
     if gradient_clip is not None:
         check_positive(gradient_clip=gradient_clip)
@@ -270,14 +253,7 @@ register(gru, _prepare)
 
 
 class _Kind(NamedTuple):
-    """The options of `gru` that are known while tracing.
-
-    Attributes:
-      reverse: True runs from the last step to the first.
-      reset_after: True applies the reset gate after the recurrent product.
-      gradient_clip: bound of the gradients of the sums inside the reset gate r, the update gate z
-        and the candidate c; None does not clip.
-    """
+    """The options of `gru` that are known while tracing."""
 
     reverse: bool
     reset_after: bool
@@ -287,12 +263,6 @@ class _Kind(NamedTuple):
 def _check_weights(
     weights: GRUWeights, xs: Any, xs_axes: str, reset_after: bool
 ) -> tuple[int, int]:
-    """Checks the weights of a GRU against inputs xs [..., D]; returns (D, H).
-
-    D is the width of the inputs and H the hidden width. `xs_axes` are the axes of xs for messages,
-    "B T D" for a sequence or "B D" for a step. reset_after permits a recurrent bias. Raises
-    ValueError for shapes that do not fit, and TypeError for other classes or dtypes.
-    """
     sizes = check_weights(GRUWeights, 3, weights, xs, xs_axes)
     check_recurrent_bias(weights.recurrent_bias, reset_after)
     return sizes
@@ -311,21 +281,7 @@ def _forward(
     dropout: Array | None,
     begins: Restarts,
 ) -> tuple[tuple[Array, Array], tuple[Array, Tree]]:
-    """Runs the scan of `gru` and stores the arrays that its backward pass needs.
-
-    xs [B, T, D] are inputs of width D at T steps of B rows; mask [B, T] is True at real steps, or
-    None; initial is the carry, H hidden units [B, H]; dropout [B, H] is the mask m of recurrent
-    dropout, or None; begins has goes_on, bool [B, T], False at the steps that start with a new
-    carry, and that carry. form is the layout of the loop, with states [H, B] or [B, H], and kind
-    has the options of `gru`.
-
-    Returns:
-      ((final, outputs), (states, saved)): the final carry [B, H]; the outputs [B, T, H], 0 at
-      padding; the states [T, B, H] after each step; and saved = (r, z, c, stored): the reset gate,
-      the update gate and the candidate of each step, in the layout of `form`, [T, H, B] or
-      [T, B, H], and `stored`. It is the input of the candidate's recurrent product, r m h
-      [T, B, H], or with reset_after the product itself, in the layout of `form`.
-    """
+    """Runs the scan of `gru` and stores the arrays that its backward pass needs."""
     size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype
     # sigmoid(a) = (1 + tanh(a / 2)) / 2, with the halves in the columns.
     half = jnp.repeat(jnp.array([0.5, 0.5, 1.0], wide), size)
@@ -340,16 +296,7 @@ def _forward(
     drop, fresh = map(form.turn, (dropout, begins.carry))
 
     def body(h: Array, step: Tree) -> Tree:
-        """Computes a step: (h, (input, is real, goes on)) -> (new h, (new h, saved)).
-
-        h is the state before the step, [B, H] or its transpose [H, B] as `form` chooses for the
-        loop, for B rows and H hidden units. input has the inputs x of the step [B, D], of width D,
-        or their products x W [B, 3H] (see `GateSums.steps`). The two masks are bool [B] or None:
-        a row that is not real keeps its state, and a row in which "goes on" is False starts this
-        step from `fresh`, the carry of restarts. saved has the reset gate r, the update gate z, the
-        candidate c, and the input (with reset_after the result) of the candidate's recurrent
-        product. The scan stacks the second result over the steps.
-        """
+        """Computes a step: (h, (input, is real, goes on)) -> (new h, (new h, saved))."""
         x, keep, h = sums.prepare(step[0]), step[1], form.select(step[2], h, fresh)
         fed = apply_dropout(h, drop)
         both = sums.of_both(x, fed.astype(dtype))
@@ -379,46 +326,15 @@ def _forward(
 
 
 def _run_forward(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> tuple[Array, Array]:
-    """Returns (final, outputs) of `gru`, by a scan that JAX can differentiate in all modes.
-
-    `forms` are the layouts of the loop, with states [H, B] or [B, H], for calls without and with
-    gradients, and `arguments` are (weights, xs, mask, initial, dropout, begins): the weights, the
-    inputs [B, T, D], the mask of real steps [B, T] or None, the first carry [B, H], the mask of
-    recurrent dropout [B, H] or None, and the `Restarts`, which are the steps that start with a new
-    carry, and that carry. The result is the final carry [B, H] and the outputs [B, T, H], for B
-    rows, T steps, inputs of width D and H hidden units. `kind` has the options `reverse`,
-    `reset_after` and `gradient_clip`.
-    """
     return _forward(forms[0], kind, *arguments)[0]
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _gru(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> tuple[Array, Array]:
-    """Returns (final, outputs) like `_run_forward`, with the custom backward pass `_gru_bwd`.
-
-    `forms` are the layouts of the loop, with states [H, B] or [B, H], for calls without and with
-    gradients, and `arguments` are (weights, xs, mask, initial, dropout, begins): the weights, the
-    inputs [B, T, D], the mask of real steps [B, T] or None, the first carry [B, H], the mask of
-    recurrent dropout [B, H] or None, and the `Restarts`, which are the steps that start with a new
-    carry, and that carry. `kind` has the options `reverse`, `reset_after` and `gradient_clip`. The
-    result is the final carry [B, H] and the outputs [B, T, H], for B rows, T steps, inputs of width
-    D and H hidden units.
-    """
     return _run_forward(forms, kind, *arguments)
 
 
 def _gru_fwd(forms: tuple[Form, Form], kind: _Kind, *arguments: Tree) -> Tree:
-    """Returns ((final, outputs), residuals): the result, and the arrays that `_gru_bwd` needs.
-
-    `arguments` are (weights, xs, mask, initial, dropout, begins): the weights, the inputs [B, T, D]
-    of width D, the mask of real steps [B, T] or None, the first carry [B, H], the mask of recurrent
-    dropout [B, H] or None, and the `Restarts`, which are the steps that start with a new carry, and
-    that carry. The result is the final carry [B, H] and the outputs [B, T, H]. The residuals are
-    (arguments, (states, saved)): the states [T, B, H] after each of T steps, and the tuple of the
-    gates and candidates of each step that `_forward` stores. The layout of the loop is the second
-    of `forms`, that of a call with gradients: states [H, B] or [B, H] for B rows and H hidden
-    units. `kind` has the options `reverse`, `reset_after` and `gradient_clip`.
-    """
     result, saved = _forward(forms[1], kind, *arguments)
     return result, (arguments, saved)
 
@@ -430,25 +346,7 @@ def _loop_back(
     cotangents: Tree,
     recurrent: Array,
 ) -> tuple[Array, tuple[Array, Tree], Array]:
-    """Runs the steps of `gru` backwards.
-
-    Args:
-      form: the layout of the loop, with states [H, B] or [B, H].
-      kind: the options `reverse`, `reset_after` and `gradient_clip` of `gru`.
-      residuals: (arguments, (states, saved)). arguments are the weights, the inputs, the mask of
-        real steps, the initial carry [B, H], the mask of recurrent dropout and the `Restarts`,
-        which are the steps that start with a new carry, and that carry. states are the states after
-        each step [T, B, H], and saved are the reset gate r, the update gate z, the candidate c, and
-        the input (with reset_after the result) of the candidate's recurrent product, of each step.
-      cotangents: the gradients of the final carry [B, H] and of the outputs [B, T, H] of B rows, T
-        steps and H hidden units, whatever the layout.
-      recurrent: the recurrent kernel U [H, 3H] in the dtype of the products.
-
-    Returns:
-      The state before each step [T, B, H]; the gradients of the initial carry and of the carry of
-      restarts, from which a step with a reset begins (None without restarts), in the layout of
-      `form`; and the gradients of the sums inside r, z and c of each step [T, B, 3H].
-    """
+    """Returns the states before the steps, and the gradients of both carries and of the sums."""
     (_, xs, mask, initial, dropout, begins), (states, (r, z, candidate, inner)) = residuals
     final, outputs = cotangents
     size, dtype, wide = initial.shape[1], xs.dtype, initial.dtype
@@ -458,25 +356,12 @@ def _loop_back(
     bound = kind.gradient_clip
 
     def clip(change: Array) -> Array:
-        """Clips `change`, the gradient of a sum, to [-gradient_clip, gradient_clip] elementwise.
-
-        `gradient_clip` is the option of `gru`; None leaves the gradient unchanged.
-        """
         return change if bound is None else jnp.clip(change, -bound, bound)
 
     before = state_before(states, initial, kind.reverse, begins.goes_on, fresh)
 
     def body(carry: tuple[Array, Tree], step: Tree) -> Tree:
-        """Computes the gradients of a step.
-
-        The carry is the gradient of the state after the step, and the summed gradient of the carry
-        of restarts. `step` has the scanned arrays of the step: the gradient of the output, two
-        masks [B] of B rows or None (the first is True where the step is real, the second where it
-        goes on without a new carry), the state before the step, the reset gate r, the update gate
-        z, the candidate c, and, with reset_after, the recurrent product that r multiplies (else
-        None). Returns (the carry for the previous step, the gradients of the sums inside r, z and c
-        [B, 3H]).
-        """
+        """Computes the gradients of a step."""
         dh, total = carry
         dy, keep, goes_on, h, r, z, candidate, inner = step
         h = form.turn(h)
@@ -515,16 +400,7 @@ def _loop_back(
 
 @compile_outside_jit(*range(2))
 def _gru_bwd(forms: tuple[Form, Form], kind: _Kind, residuals: Tree, cotangents: Tree) -> Tree:
-    """Returns the gradients of the `arguments` of `_gru`, in their order.
-
-    These are the weights, the inputs, the mask, the initial carry, the dropout mask and the
-    restarts; the mask of real steps has the gradient None. `forms` are the layouts of the loop,
-    with states [H, B] or [B, H], and the second is used. `residuals` are (arguments, (states,
-    saved)): the arguments, the states after each step [T, B, H], and the gates and candidates of
-    each step. `cotangents` are the gradients of the final carry [B, H] and of the outputs
-    [B, T, H], for B rows, T steps and H hidden units. `kind` has the options `reverse`,
-    `reset_after` and `gradient_clip`.
-    """
+    """Returns the gradients of the `arguments` of `_gru`, in their order."""
     form = forms[1]
     (weights, xs, _, initial, dropout, _), (_, (r, *_, inner)) = residuals
     size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype

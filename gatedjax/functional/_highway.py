@@ -117,11 +117,7 @@ def gated_stack(
 
 
 def _gated_stack(selected: Array, weights: GatedStackWeights) -> tuple[Array, Array]:
-    """Computes `gated_stack` of `selected` [*B, L, D] without checks; returns (states, gates).
-
-    The states are [*B, L, D] and the gates [*B, L-1, D], for L layers of width D; *B are any
-    leading axes. `weights` belong to the layers 1 .. L-1.
-    """
+    """Computes `gated_stack` of `selected` [*B, L, D] without checks; returns (states, gates)."""
     dtype, wide, width = selected.dtype, wide_dtype(selected), selected.shape[-1]
     # [L-1, *B, 2D]: the layers are the first axis, because `lax.scan` runs over it.
     # A single large product for all layers uses the matrix units better than a small product in
@@ -137,13 +133,6 @@ def _gated_stack(selected: Array, weights: GatedStackWeights) -> tuple[Array, Ar
     gates = jax.nn.sigmoid(drive[..., :width])
 
     def layer(carry: Array, inputs: tuple[Array, Array, Array]) -> tuple[Array, Array]:
-        """Computes a layer: (state below, arrays of the layer) -> (state, state).
-
-        The state below, `carry`, and the state are [*B, D], of width D, with any leading axes *B;
-        `inputs` are the recurrent kernel [D, D], the gate T_l [*B, D], and the part [*B, D] of the
-        candidate's sum that the selection vector s_l of the layer contributes, with its bias. The
-        scan stacks the second result over the layers.
-        """
         kernel, gate, input_sum = inputs
         # The operands have the dtype of the inputs, but the carry stays in the wide dtype, because
         # rounding of the state would add up over the layers.
@@ -193,20 +182,10 @@ def highway_stack(
 
 
 def _highway_stack(inputs: Array, weights: HighwayWeights) -> tuple[Array, Array]:
-    """Computes `highway_stack` of `inputs` [*B, D] without checks; returns (states, gates).
-
-    Both are [*B, L, D], for the L layers of `weights` and states of width D; *B are any leading
-    axes.
-    """
+    """Computes `highway_stack` of `inputs` [*B, D] without checks; returns (states, gates)."""
     dtype, wide, width = inputs.dtype, wide_dtype(inputs), inputs.shape[-1]
 
     def layer(carry: Array, weights: HighwayWeights) -> tuple[Array, tuple[Array, Array]]:
-        """Computes a layer: (state below, weights) -> (state, (state, gate)), each [*B, D].
-
-        `weights` belong to the layer, a kernel [D, 2D] and a bias [2D], with the columns of the
-        gate first and of the candidate second. The scan stacks the second result over the layers.
-        `carry` is the state below, of width D; *B are any leading axes.
-        """
         # Gate and candidate share a product, because both read the layer below.
         both = _product(carry, weights.recurrent, dtype)
         both = both + weights.bias.astype(wide).reshape((1,) * (both.ndim - 1) + (-1,))
@@ -219,10 +198,6 @@ def _highway_stack(inputs: Array, weights: HighwayWeights) -> tuple[Array, Array
 
 
 def _product(carry: Array, kernel: Array, dtype: jnp.dtype) -> Array:
-    """Multiplies the carry [..., D] and a kernel [D, E], from D to E features, in `dtype`.
-
-    The result [..., E] has the dtype of the carry.
-    """
     return jnp.einsum(
         "...d,de->...e",
         carry.astype(dtype),
@@ -232,9 +207,5 @@ def _product(carry: Array, kernel: Array, dtype: jnp.dtype) -> Array:
 
 
 def _per_layer(values: Array, like: Array) -> Array:
-    """Reshapes values [L, D] to [L, 1, ..., 1, D], with the rank and the dtype of `like`.
-
-    `values` are a vector of width D for each of L layers, such as biases.
-    """
     shape = (values.shape[0], *(1,) * (like.ndim - 2), values.shape[1])
     return values.astype(like.dtype).reshape(shape)

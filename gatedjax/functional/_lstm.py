@@ -115,10 +115,6 @@ def lstm_step(
 
 
 def _check_carry(name: str, carry: Carry, shape: tuple[int, int]) -> None:
-    """Raises unless the carry is an `LSTMState` of floating arrays of `shape`, (B, H).
-
-    The message contains `name`, the name of the argument.
-    """
     if not isinstance(carry, LSTMState):
         raise TypeError(f"{name} must be an LSTMState, got {type(carry).__name__}")
     check_state(f"{name}.hidden", carry.hidden, shape)
@@ -207,15 +203,7 @@ def _prepare(
     reverse: bool = False,
     recurrent_dropout_mask: Array | None = None,
 ) -> Recurrence:
-    """Checks the arguments of `lstm`, and returns the call as a `Recurrence`.
-
-    The `Recurrence` has the function that runs the call, and its arrays with padding set to 0.
-    `_prepare` takes the arguments of `lstm` without `implementation`: the weights, the inputs xs
-    [B, T, D], their mask [B, T] or lengths [B], resets [B, T], True at the first step of each
-    segment, the carries with arrays [B, H] before the first step (initial) and at the start of a
-    segment (reset_to), and the options. There are B rows, T steps, inputs of width D and H hidden
-    units.
-    """
+    """Checks the arguments of `lstm`; returns a `Recurrence` with inputs of 0 at padding."""
     _, hidden = check_weights(LSTMWeights, 4, weights, xs, "B T D")
     xs, mask = real_steps(xs, mask, lengths)
     shape, wide = (xs.shape[0], hidden), wide_of(xs.dtype)
@@ -248,20 +236,7 @@ def _forward(
     dropout: Array | None,
     begins: Restarts,
 ) -> tuple[tuple[LSTMState, Array], tuple[Array, Tree]]:
-    """Runs the scan of `lstm` and stores the arrays that its backward pass needs.
-
-    xs [B, T, D] are inputs of width D at T steps of B rows; mask [B, T] is True at real steps, or
-    None; initial has arrays [B, H] for H hidden units; dropout [B, H] is the mask m of recurrent
-    dropout, or None; begins has goes_on, bool [B, T], False at the steps that start with a new
-    carry, and that carry. form is the layout of the loop, with states [H, B] or [B, H], and reverse
-    is True from the last step to the first.
-
-    Returns:
-      ((final, outputs), (states, saved)): the final `LSTMState`; the outputs [B, T, H], 0 at
-      padding; the hidden states [T, B, H] after each step; and saved = (c, i, f, g, o): the cell
-      state before each step, the input and the forget gate, the candidate and the output gate, in
-      the layout of `form`, [T, H, B] or [T, B, H].
-    """
+    """Runs the scan of `lstm` and stores the arrays that its backward pass needs."""
     size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.hidden.dtype
     # sigmoid(a) = (1 + tanh(a / 2)) / 2: with halved columns one tanh serves all four gates.
     half = jnp.repeat(jnp.array([0.5, 0.5, 1.0, 0.5], wide), size)
@@ -273,14 +248,7 @@ def _forward(
     drop, fresh_h, fresh_c = map(form.turn, (dropout, *begins.carry))
 
     def body(carry: tuple[Array, Array], step: Tree) -> Tree:
-        """Computes a step: ((h, c), (input, is real, goes on)) -> (carry, (new h, saved)).
-
-        h and c are the hidden and the cell state before the step, in the layout of the loop, input
-        has the inputs x of the step [B, D], of width D, or their products x W [B, 4H] (see
-        `GateSums.steps`), and the two masks are bool [B], for B rows, or None; "goes on" is False
-        in rows that start with a new carry. saved has c, the input gate i, the forget gate f, the
-        candidate g and the output gate o. The scan stacks the second result over the steps.
-        """
+        """Computes a step: ((h, c), (input, is real, goes on)) -> (carry, (new h, saved))."""
         x, keep, goes_on = step
         h, c = form.select(goes_on, carry[0], fresh_h), form.select(goes_on, carry[1], fresh_c)
         fed = apply_dropout(h, drop).astype(dtype)
@@ -304,59 +272,22 @@ def _forward(
 
 
 def _run_forward(form: Form, reverse: bool, *arguments: Tree) -> tuple[LSTMState, Array]:
-    """Returns (final, outputs) of `lstm`, by a scan that JAX can differentiate in all modes.
-
-    `form` is the layout of the loop, with states [H, B] or [B, H], `reverse` is True from the last
-    step to the first, and `arguments` are (weights, xs, mask, initial, dropout, begins): the
-    `LSTMWeights`, the inputs [B, T, D], the mask of real steps [B, T] or None, the first
-    `LSTMState`, the mask of recurrent dropout [B, H] or None, and the `Restarts`, which are the
-    steps that start with a new carry, and that carry. The result is the final `LSTMState` and the
-    outputs [B, T, H], for B rows, T steps, inputs of width D and H hidden units.
-    """
     return _forward(form, reverse, *arguments)[0]
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _lstm(form: Form, reverse: bool, *arguments: Tree) -> tuple[LSTMState, Array]:
-    """Returns (final, outputs) like `_run_forward`, with the custom backward pass `_lstm_bwd`.
-
-    `form` is the layout of the loop, with states [H, B] or [B, H] for B rows and H hidden units,
-    `reverse` is True from the last step to the first, and `arguments` are (weights, xs, mask,
-    initial, dropout, begins): the `LSTMWeights`, the inputs [B, T, D] of width D, the mask of real
-    steps [B, T] or None, the first `LSTMState`, the mask of recurrent dropout [B, H] or None, and
-    the `Restarts`, which are the steps that start with a new carry, and that carry. The result is
-    the final `LSTMState` and the outputs [B, T, H] of T steps.
-    """
     return _run_forward(form, reverse, *arguments)
 
 
 def _lstm_fwd(form: Form, reverse: bool, *arguments: Tree) -> Tree:
-    """Returns ((final, outputs), residuals): the result, and the arrays that `_lstm_bwd` needs.
-
-    `form` is the layout of the loop, with states [H, B] or [B, H], `reverse` is True from the last
-    step to the first, and `arguments` are (weights, xs, mask, initial, dropout, begins): the
-    `LSTMWeights`, the inputs [B, T, D] of width D, the mask of real steps [B, T] or None, the first
-    `LSTMState`, the mask of recurrent dropout [B, H] or None, and the `Restarts`, which are the
-    steps that start with a new carry, and that carry. The result is the final `LSTMState` and the
-    outputs [B, T, H]. The residuals are (arguments, (states, saved)): the hidden states [T, B, H]
-    after each of T steps, for B rows and H hidden units, and the tuple of the cell states and gates
-    of each step.
-    """
     result, saved = _forward(form, reverse, *arguments)
     return result, (arguments, saved)
 
 
 @compile_outside_jit(*range(2))
 def _lstm_bwd(form: Form, reverse: bool, residuals: Tree, cotangents: Tree) -> Tree:
-    """Returns the gradients of the `arguments` of `_lstm`, in their order.
-
-    These are the weights, the inputs, the mask, the initial carry, the dropout mask and the
-    restarts; the mask of real steps has the gradient None. `form` is the layout of the loop, with
-    states [H, B] or [B, H], and `reverse` is True if the forward scan ran from the last step to the
-    first. `residuals` are the second result of `_lstm_fwd`: the arguments, and the hidden states,
-    cell states and gates of all steps. `cotangents` are the gradients of the final `LSTMState` and
-    of the outputs [B, T, H], for B rows, T steps and H hidden units.
-    """
+    """Returns the gradients of the `arguments` of `_lstm`, in their order."""
     (weights, xs, mask, initial, dropout, begins), (states, saved) = residuals
     final, outputs = cotangents
     dtype, wide = xs.dtype, initial.hidden.dtype
@@ -365,16 +296,7 @@ def _lstm_bwd(form: Form, reverse: bool, residuals: Tree, cotangents: Tree) -> T
     kernel, drop = form.turn(recurrent.T), form.turn(dropout)
 
     def body(carry: tuple[Tree, Tree], step: Tree) -> Tree:
-        """Computes the gradients of a step.
-
-        The carry is the gradients of the hidden state h and the cell state c after the step, and
-        the summed gradients of the carry of restarts. `step` has the scanned arrays of the step:
-        the gradient of the output, two masks [B] of B rows or None (the first is True where the
-        step is real, the second where it goes on without a new carry), and the tuple of the cell
-        state before the step, the input gate i, the forget gate f, the candidate g and the output
-        gate o. Returns (the carry for the previous step, the gradients of the sums inside i, f, g
-        and o [B, 4H]).
-        """
+        """Computes the gradients of a step."""
         (dh, dc), (total_h, total_c) = carry
         dy, keep, goes_on, (c, i, f, g, o) = step
         # c_t is computed again from the gates, instead of being stored for all steps.

@@ -9,7 +9,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Int
 
 from gatedjax.functional._checks import check_that
-from gatedjax.functional._devices import has_manual_axes, rows_like, vary_together
+from gatedjax.functional._devices import has_manual_axes, rows_like, run_core, vary_together
 from gatedjax.functional._recurrence import (
     Restarts,
     real_alone,
@@ -51,8 +51,11 @@ def masked_scan(
 
     Args:
       step: maps (carry [B, ...], x [B, ...]) to (carry, y [B, ...]), for all rows at once; it may
-        close over weights. At padding x is 0, where values and derivatives of the step must be
-        finite. Padding is set to zero in xs only, not in inputs from which xs were computed.
+        close over weights. At padding it runs on the carry and the input of the first real step of
+        the row, or of another row if the row has none, so that it adds no NaN. In a batch without a
+        real step, it runs there on initial and on x = 1, 1/2, 1/3, ... (0 in integers), where
+        values and derivatives must be finite. Padding is replaced in xs only, not in inputs from
+        which xs were computed.
       initial: the carry before the first step: a tree of arrays [B, ...].
       xs: inputs: a tree of arrays [B, T, ...], for T steps of B rows.
       mask: True at real steps; None means all.
@@ -80,18 +83,19 @@ def masked_scan(
     xs = jax.tree.map(jnp.asarray, xs)
     sharded = jax.tree.leaves((xs, mask, resets, initial))
     initial, xs, mask, resets, reset_to = rows_like((initial, xs, mask, resets, reset_to), *sharded)
-    # Clearing only the outputs at padding would leave 0 * NaN in the derivative of the step.
-    xs = real_alone(xs, mask)
 
     def check(name: str, carry: Carry) -> None:
-        """Raises unless a carry has the structure, the shapes and the dtypes of `initial`.
-
-        `initial` is the carry before the first step, a tree of arrays. Raises ValueError for
-        another shape, and TypeError otherwise; `name` is in the message.
-        """
         _check_like(initial, jax.tree.map(jnp.asarray, carry), name)
 
     begins = restarts(resets, reset_to, initial, mask, shape, reverse, check)
+    padding: Carry = None
+    if mask is not None and 0 not in shape:
+        # Clearing only the outputs at padding would leave 0 * NaN in the derivative of the step,
+        # and clearing the inputs 0 * inf, such as that of a norm.
+        like = jax.tree.leaves((xs, initial))
+        x, padding = run_core(_first_real, (reverse,), (xs, mask, initial, begins), like)
+        real = mask
+        xs = jax.tree.map(lambda x, one: jnp.where(spread(real, x), x, one[:, None]), xs, x)
     reached: Carry = ()
     if has_manual_axes() and shape[1]:  # the step may close over arrays with further axes
         # The step is traced once to learn over which manual axes its carry varies. With T = 0 there
@@ -99,8 +103,32 @@ def masked_scan(
         first = jax.tree.map(lambda x: x[:, 0], xs)
         reached = jax.eval_shape(lambda carry, x: step(carry, x)[0], initial, first)
     initial, xs, mask, begins = vary_together((initial, xs, mask, begins), reached)
-    carry, ys = scan_steps(step, initial, xs, mask, begins, reverse)
+    carry, ys = scan_steps(step, initial, xs, mask, begins, reverse, padding)
     return carry, real_alone(ys, mask)
+
+
+def _first_real(
+    reverse: bool, xs: Tree, mask: Array, initial: Carry, begins: Restarts
+) -> tuple[Tree, Carry]:
+    """Returns the input and the carry of the first real step of each row, as constants."""
+    ahead = mask[:, ::-1] if reverse else mask
+    place, has_real = jnp.argmax(ahead, axis=1), jnp.any(mask, axis=1)
+    place = mask.shape[1] - 1 - place if reverse else place
+    rows = jnp.where(has_real, jnp.arange(mask.shape[0]), jnp.argmax(has_real))
+    at = rows, place[rows]
+
+    def first(x: Array) -> Array:
+        real = x[at]
+        other = jnp.zeros(real[0].size)
+        if jnp.issubdtype(x.dtype, jnp.inexact):
+            other = jnp.reciprocal(1 + jnp.arange(real[0].size, dtype=jnp.float32))
+        return jnp.where(jnp.any(has_real), real, other.astype(x.dtype).reshape(real[:1].shape))
+
+    carry = jax.tree.map(lambda leaf: leaf[rows], initial)
+    if begins.goes_on is not None:
+        fresh = jax.tree.map(lambda leaf: leaf[rows], begins.carry)
+        carry = _select_rows(begins.goes_on[at], carry, fresh)
+    return lax.stop_gradient((jax.tree.map(first, xs), carry))
 
 
 def scan_steps(
@@ -110,27 +138,16 @@ def scan_steps(
     mask: Array | None,
     begins: Restarts,
     reverse: bool = False,
+    padding: Carry = None,
 ) -> tuple[Carry, Tree]:
-    """Runs `masked_scan` without checks of its inputs; its outputs at padding are not set to 0.
-
-    step maps (carry [B, ...], x [B, ...]) to (carry, output [B, ...]), initial is a tree of arrays
-    [B, ...], and xs is a tree of arrays [B, T, ...], for B rows of T steps. mask is bool [B, T],
-    True at real steps, or None for all steps; begins has goes_on, bool [B, T], False at the steps
-    that start with a new carry, and that carry; and reverse is True from the last step to the
-    first. Returns the final carry and the outputs of all steps [B, T, ...].
-    """
+    """Runs `masked_scan` without checks of its inputs; its outputs at padding are not set to 0."""
 
     def body(carry: Carry, inputs: Tree) -> tuple[Carry, Tree]:
-        """Computes a step: (carry, (x, is real, goes on)) -> (carry, output), for all rows.
-
-        x is a tree of arrays [B, ...]. "is real" is bool [B] for B rows, or None for all rows.
-        "goes on" is bool [B], False in rows that start with a new carry, or None if no row does.
-        `inputs` has the three of them for the step.
-        """
+        """Computes a step: (carry, (x, is real, goes on)) -> (carry, output), for all rows."""
         x, real, goes_on = inputs
         if goes_on is not None:
             carry = _select_rows(goes_on, carry, begins.carry)
-        result = step(carry, x)
+        result = step(carry if padding is None else _select_rows(real, carry, padding), x)
         if not (isinstance(result, tuple) and len(result) == 2):
             raise TypeError(f"step must return (carry, output), got {type(result).__name__}")
         new, y = result
@@ -148,18 +165,11 @@ def scan_steps(
 
 
 def _select_rows(rows: Array, new: Carry, old: Carry) -> Carry:
-    """Returns the carry `new` in the rows where `rows` [B] is True, and `old` in the other rows.
-
-    new and old are trees of arrays [B, ...] with equal structure, for B rows.
-    """
     return jax.tree.map(lambda n, o: jnp.where(spread(rows, n), n, o), new, old)
 
 
 def _leading(xs: Tree) -> tuple[int, int]:
-    """Returns (B, T) for `xs`, a tree of arrays [B, T, ...].
-
-    Raises ValueError if the tree is empty or its arrays differ in B or T.
-    """
+    """Returns (B, T) for `xs`, a tree of arrays [B, T, ...]."""
     leaves = jax.tree.leaves(xs)
     if not leaves:
         raise ValueError(f"xs must have at least one array [B, T, ...], got {xs!r}")
@@ -172,11 +182,7 @@ def _leading(xs: Tree) -> tuple[int, int]:
 
 
 def _check_like(expected: Carry, carry: Carry, name: str) -> None:
-    """Raises unless a carry has the structure, the shapes and the dtypes of `expected`.
-
-    Raises ValueError for another shape, and TypeError otherwise. The message contains `name`, the
-    name of the carry.
-    """
+    """Raises unless a carry has the structure, the shapes and the dtypes of `expected`."""
     structure: Any = jax.tree.structure(expected)
     if (got := jax.tree.structure(carry)) != structure:
         raise TypeError(f"{name} must have the structure {structure}, got {got}")

@@ -9,19 +9,7 @@ from gatedjax.functional._checks import check_floating, check_positive, check_th
 def multi_dimensional_scores(
     query: Float[Array, "*B Q D"], key: Float[Array, "*B N D"], scale: float = 5.0
 ) -> Float[Array, "*B D Q N"]:
-    """Computes the scores of each feature: e_ijd = c tanh((q_i + k_j)_d / c).
-
-    Args:
-      query: q, a vector of D features for each of Q queries; add a bias of the scores to it or to
-        the key.
-      key: k, a vector for each of N keys.
-      scale: c > 0, which bounds the scores.
-
-    Returns:
-      e in nats, in float32 or wider; the features take the place of heads.
-
-    Reference: Shen et al. 2018 (DiSAN), token2token attention.
-    """
+    """Computes the scores of DiSAN (Shen et al. 2018): e_ijd = c tanh((q_i + k_j)_d / c)."""
     check_floating(query=query, key=key)
     check_positive(scale=scale)
     query, key = jnp.asarray(query), jnp.asarray(key)
@@ -35,14 +23,7 @@ def multi_dimensional_scores(
 def multi_dimensional_values(
     weights: Float[Array, "*B D Q N"], value: Float[Array, "*B N D"]
 ) -> Float[Array, "*B Q D"]:
-    """Sums values with separate weights per feature: o_id = sum_j W_ijd v_jd.
-
-    The weights W have an axis of D features, then Q queries and N keys, as in the scores of
-    `multi_dimensional_scores`; the value v has a vector of D features for each key j.
-
-    Returns:
-      o in the dtype of value, a vector for each query, summed in float32 or wider.
-    """
+    """Sums values with separate weights per feature: o_id = sum_j W_ijd v_jd."""
     check_floating(weights=weights, value=value)
     wide = value.astype(wide_dtype(value))
     return jnp.einsum("...dqn,...nd->...qd", weights, wide).astype(value.dtype)

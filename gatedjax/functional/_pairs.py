@@ -14,30 +14,14 @@ from gatedjax.functional._types import ArrayLike
 
 
 def causal_pairs(positions: Int[Array, " Q"], size: int) -> Bool[Array, "Q N"]:
-    """Returns the causal mask: True where the key is not after the query.
-
-    positions are the positions of the Q queries among the keys; the N = size keys are at the
-    positions 0 .. N - 1.
-    """
+    """Returns the causal mask: True where the key is not after the query."""
     return jnp.arange(size)[None, :] <= positions[:, None]
 
 
 def pair_mask_of(
     pair_mask: Array | None, causal: bool, shape: tuple[int, ...], positions: Array | None = None
 ) -> Array | None:
-    """Combines a pair mask and the causal mask; None means that all pairs are allowed.
-
-    Args:
-      pair_mask: bool [*B, Q, N], or with an axis of heads [*B, M, Q, N], True at allowed pairs of a
-        query and a key; any axis may be 1. None means that all are allowed.
-      causal: True excludes keys after the query.
-      shape: shape of the scores, [*B, M, Q, N] for M heads, Q queries and N keys.
-      positions: positions of the queries among the keys, from 0; None requires as many queries as
-        keys.
-
-    Returns:
-      A bool mask with the rank of the scores, True at allowed pairs, or None.
-    """
+    """Combines a pair mask and the causal mask; None means that all pairs are allowed."""
     allowed = None
     if pair_mask is not None:
         allowed = jnp.asarray(pair_mask)
@@ -59,12 +43,7 @@ def pair_mask_of(
 
 
 def check_key_mask(mask: ArrayLike, shape: tuple[int, ...], name: str = "mask") -> None:
-    """Raises unless a mask of real keys is bool and broadcasts to `shape`, such as (B, N).
-
-    The masks of Flax's attention, [B, 1, Q, N] of bool or float32 for Q queries, are masks of
-    pairs; for them the message names the argument `pair_mask`. None passes. `name` is the name of
-    the argument.
-    """
+    """Raises unless a mask of real keys is bool and broadcasts to `shape`, such as (B, N)."""
     got = () if mask is None else jnp.shape(mask)
     fits = len(got) == len(shape) and all(g in (1, s) for g, s in zip(got, shape, strict=True))
     if len(got) > 2 and not fits:
@@ -76,23 +55,14 @@ def check_key_mask(mask: ArrayLike, shape: tuple[int, ...], name: str = "mask") 
 
 
 def both_allow(mask: Array | None, pairs: Array | None) -> Array | None:
-    """Returns True where both masks are True; None stands for a mask that is True everywhere.
-
-    mask and pairs have the same rank, such as [B, 1, 1, N] and [B, M, Q, N] for M heads, Q queries
-    and N keys. The result is None if both are None.
-    """
+    """Returns True where both masks are True; None stands for a mask that is True everywhere."""
     if mask is None or pairs is None:
         return pairs if mask is None else mask
     return mask & pairs
 
 
 def put(places: Float[Array, "*B T H"], new: Float[Array, "*B n H"], position: Array) -> Array:
-    """Returns `places` with `new` written at the tokens position .. position + n - 1.
-
-    T is the number of tokens for which there is room, n that of the new tokens, H the width of
-    their vectors, and position is an int scalar, from 0. The result has the shape and the dtype of
-    places.
-    """
+    """Returns `places` with `new` written at the tokens position .. position + n - 1."""
     return lax.dynamic_update_slice_in_dim(places, new.astype(places.dtype), position, axis=-2)
 
 

@@ -128,10 +128,6 @@ def pointer_sum_indexed(
     places = jnp.where(member, positions, 0).reshape(*lead, -1)
 
     def at_places(values: Array) -> Array:
-        """Returns the values [*B, N] of N tokens at the positions of the candidates, [*B, K, P].
-
-        There are K candidates with at most P positions each.
-        """
         return jnp.take_along_axis(values, places, axis=-1).reshape(positions.shape)
 
     if document_mask is not None:
@@ -145,10 +141,6 @@ def pointer_sum_indexed(
 
 
 def _check_logits(logits: Array, aggregation: str) -> Array:
-    """Checks that logits are floating [..., N] and the aggregation is "paper" or "code".
-
-    The logits are a number for each of N document tokens. Returns them in float32 or wider.
-    """
     check_choice(Aggregation, aggregation=aggregation)
     check_floating(logits=logits)
     check_that(jnp.ndim(logits) > 0, "logits must be [..., N]", logits)
@@ -158,27 +150,19 @@ def _check_logits(logits: Array, aggregation: str) -> Array:
 def _scores(
     values: Float[Array, "*B K P"], member: Bool[Array, "*B K P"]
 ) -> tuple[Float[Array, "*B K"], Float[Array, "*B"]]:
-    """Returns the log-scores of K candidates [*B, K], and the largest logit of each text [*B].
-
-    The log-score is the log-sum-exp of the logits of a candidate minus that largest logit. `values`
-    are the logits at P positions of each candidate, and `member` is True at positions that belong
-    to it. The score of a candidate without such a position is -inf. Subtracting first keeps the
-    digits of small results when logits are large.
-    """
+    """Returns the log-scores of K candidates [*B, K], and the largest logit of each text [*B]."""
     # A logit of -inf has probability 0, and -inf - -inf would be NaN.
     member = member & ~jnp.isneginf(values)
     values = jnp.where(member, values, 0)
     top = jnp.max(values, axis=(-2, -1), where=member, initial=-jnp.inf)
     top = lax.stop_gradient(jnp.where(jnp.isneginf(top), 0, top))
+    # Subtracting first keeps the digits of small results when logits are large.
     values = values - top[..., None, None]
     return _log_sum_exp(values, member), top
 
 
 def _log_sum_exp(values: Array, member: Array) -> Array:
-    """Computes log-sum-exp of values over the last axis, where `member` (same shape) is True.
-
-    The result has one axis less, and is -inf with a zero gradient where there are no members.
-    """
+    """Computes log-sum-exp where `member` is True; -inf, with a zero gradient, without members."""
     some = jnp.any(member, axis=-1)
     # The inner `where` keeps other values out of the derivative, the outer out of the sum.
     values = jnp.where(member, values, 0)
@@ -190,35 +174,18 @@ def _log_sum_exp(values: Array, member: Array) -> Array:
 
 
 def _over_candidates(scores: Float[Array, "*B K"]) -> Float[Array, "*B K"]:
-    """Returns log-probabilities [*B, K]: log-scores normalised over the K candidates of a text.
-
-    It is the rule "paper" of `pointer_sum`. `scores` are the log-scores of `_scores`, -inf for a
-    candidate that does not occur.
-    """
-    occurs = ~jnp.isneginf(scores)
+    occurs = ~jnp.isneginf(scores)  # the rule "paper"
     return _less(scores, _log_sum_exp(scores, occurs))
 
 
 def _over_tokens(scores: Array, logits: Array, used: Array, top: Array) -> Float[Array, "*B K"]:
-    """Normalises log-scores by the attention of all tokens of candidates, as "code" does: [*B, K].
-
-    The result is the log-probabilities of K candidates. `scores` [*B, K] are the log-scores of the
-    candidates and `top` [*B] the largest logit of each text, the results of `_scores`; `logits`
-    [*B, N] belong to the N tokens of the document, and `used` [*B, N] is True at tokens that belong
-    to a candidate.
-    """
-    used = used & ~jnp.isneginf(logits)
+    used = used & ~jnp.isneginf(logits)  # the rule "code"
     # The same shift as in `_scores`, so that it cancels in the quotient.
     centred = jnp.where(used, logits, 0) - top[..., None]
     return _less(scores, _log_sum_exp(centred, used))
 
 
 def _less(scores: Float[Array, "*B K"], total: Float[Array, "*B"]) -> Float[Array, "*B K"]:
-    """Returns the log-probabilities [*B, K] of K candidates: scores - total.
-
-    scores are log-weights, -inf for a candidate that does not occur, and total is the log of the
-    sum of the weights. The result is -inf, without a gradient, where the score is -inf.
-    """
     occurs = ~jnp.isneginf(scores)
     # A row without a candidate has the total -inf, and -inf - -inf would be NaN, also in
     # derivatives.
@@ -227,12 +194,6 @@ def _less(scores: Float[Array, "*B K"], total: Float[Array, "*B"]) -> Float[Arra
 
 
 def _mark_tokens(member: Array, places: Array, shape: tuple[int, ...]) -> Bool[Array, "*B N"]:
-    """Returns True at the document tokens that belong to a candidate: bool [*B, N].
-
-    member [*B, K, P] is True at the entries that are no padding, for P entries of each of K
-    candidates. places [*B, K P] is the token of each entry, from 0, and shape is (*B, N) for N
-    document tokens.
-    """
     rows = math.prod(shape[:-1])
     flags = member.reshape(rows, -1).astype(jnp.int32)
     marks = jnp.zeros((rows, shape[-1]), jnp.int32)

@@ -138,14 +138,7 @@ def _prepare(
     reset_after: bool = False,
     recurrent_dropout_mask: Array | None = None,
 ) -> Recurrence:
-    """Checks the arguments of `rau`, and returns the call as a `Recurrence`.
-
-    The `Recurrence` has the function that runs the call, and its arrays with padding set to 0.
-    `_prepare` takes the arguments of `rau` without `implementation`: the weights, the inputs xs
-    [B, T, D], their mask [B, T] or lengths [B], resets [B, T], True at the first step of each
-    segment, the carries before the first step (initial) and at the start of a segment (reset_to),
-    and the options. There are B rows, T steps and inputs of width D.
-    """
+    """Checks the arguments of `rau`; returns a `Recurrence` with inputs of 0 at padding."""
     options = check_options(attention, rescale, reset_after)
     _, size = check_rau_weights(weights, xs, "B T D", options)
     xs, mask = real_steps(xs, mask, lengths)
@@ -225,22 +218,9 @@ def _attention(
     initial: Carry,
     begins: Restarts,
 ) -> Array:
-    """Returns the attention weights p of all steps [B, T, ...], 0 at padding.
-
-    The further axes are H; D + H for concat; H, D + H for matrix; and 1 for time_causal. `xs`
-    [B, T, D] are inputs of width D at T steps of B rows, mask [B, T] is True at real steps or None,
-    and `initial` is the carry before the first step, such as H hidden units. `begins` has goes_on,
-    bool [B, T], False at the steps that start with a new carry, and that carry. `options` are the
-    attention form, rescale and reset_after.
-    """
+    """Returns the attention weights p of all steps [B, T, ...], 0 at padding."""
 
     def step(carry: Carry, x: Array) -> tuple[Carry, Array]:
-        """Computes a step from x [B, D]; returns (next carry, attention weights [B, ...]).
-
-        carry is the carry before the step, a hidden state [B, H] or a `RAUTimeState`, and x are
-        inputs of width D, for B rows and H hidden units. The further axes of the weights depend on
-        the attention form.
-        """
         return advance_and_attend(options, weights, carry, x, None)
 
     _, p = scan_steps(step, initial, xs, mask, begins)
@@ -257,23 +237,9 @@ def _plain(
     dropout: Array | None,
     begins: Restarts,
 ) -> tuple[Tree, Array]:
-    """Runs `rau` as a scan of the step, where there is no custom derivative.
-
-    The attention may have any form. reverse is True from the last step to the first. xs [B, T, D]
-    are inputs of width D at T steps of B rows; mask [B, T] is True at real steps, or None; initial
-    is the carry before the first step; dropout [B, H] is the mask m of recurrent dropout for H
-    hidden units, or None; begins has goes_on, bool [B, T], False at the steps that start with a new
-    carry, and that carry. Returns the final carry and the outputs [B, T, H], 0 at padding; JAX
-    differentiates the scan. `options` are the attention form, rescale and reset_after. `weights`
-    fit the attention.
-    """
+    """Runs `rau` as a scan of the step, where there is no custom derivative."""
 
     def step(carry: Carry, x: Array) -> tuple[Carry, Array]:
-        """Computes a step from inputs x [B, D]; returns (next carry, its hidden state [B, H]).
-
-        carry is the carry before the step, a hidden state or a `RAUTimeState`, for B rows, inputs
-        of width D and H hidden units.
-        """
         new = advance(options, weights, carry, x, dropout)
         return new, hidden_of(new)
 
@@ -289,21 +255,12 @@ def _plain(
 
 
 def _split_blocks(blocks: Array, size: int) -> tuple[Array, Array]:
-    """Splits the blocks r, z, c, a, u [..., 5H] into (r, z, a, u) [..., 4H] and c [..., H].
-
-    size is H, the width of a block. The blocks are those of `RAUWeights`: reset gate, update gate,
-    candidate, attention logits and values. Returns the two arrays.
-    """
+    # Of the blocks r, z, c, a, u the candidate c is late, because it needs r first.
     early = jnp.concatenate([blocks[..., : 2 * size], blocks[..., 3 * size :]], axis=-1)
     return early, blocks[..., 2 * size : 3 * size]
 
 
 def _join_blocks(early: Array, late: Array) -> Array:
-    """Joins early (r, z, a, u) [..., 4H] and late (c) [..., H] to blocks r, z, c, a, u [..., 5H].
-
-    The function is the inverse of `_split_blocks`. H is the width of a block: reset gate r, update
-    gate z, candidate c, attention logits a and values u.
-    """
     size = late.shape[-1]
     return jnp.concatenate([early[..., : 2 * size], late, early[..., 2 * size :]], axis=-1)
 
@@ -311,28 +268,13 @@ def _join_blocks(early: Array, late: Array) -> Array:
 def _gate_sums(
     form: Form, options: RAUOptions, weights: RAUWeights, dtype: jnp.dtype, wide: jnp.dtype
 ) -> tuple[GateSums, Array]:
-    """Returns the `GateSums` x W + h U + b of the blocks of a step, and the bias of h U_c.
-
-    x are the inputs [B, D], of width D for B rows, and h is the hidden state [B, H]. The blocks of
-    H columns are reset gate r, update gate z, attention logits a, values u and candidate c, in this
-    order; the last is a late column of the `GateSums`. `form` is the layout of the loop, with
-    states [H, B] or [B, H]. Products are in `dtype`, sums in `wide`. The columns of the sigmoids
-    are halved, because sigmoid(s) = (1 + tanh(s / 2)) / 2. The bias is `recurrent_bias` [H] in the
-    layout of `form`, or a scalar 0. `options` are the attention form, rescale and reset_after.
-    """
+    """Returns the `GateSums` of r, z, a, u (early columns) and c (late), and the bias of h U_c."""
     size = weights.recurrent.shape[0]
     # sigmoid(a) = (1 + tanh(a / 2)) / 2, with the halves in the columns.
     logit = 0.5 if options.attention == "sigmoid" else 1.0
     half = jnp.repeat(jnp.array([0.5, 0.5, 1.0, logit, 1.0], wide), size)
 
     def halve(kernel: Array) -> Array:
-        """Halves the columns of the sigmoids of a kernel [D, 5H] or [H, 5H].
-
-        The result has the dtype of the products. D is the width of the inputs and H that of the
-        hidden state; the blocks of H columns are the reset gate, the update gate, the candidate,
-        the attention logits and the values. The sigmoids are both gates and, with the attention
-        "sigmoid", the logits.
-        """
         return (kernel.astype(wide) * half[None]).astype(dtype)
 
     kernel, recurrent, bias = (
@@ -359,38 +301,14 @@ def _forward(
     dropout: Array | None,
     begins: Restarts,
 ) -> tuple[tuple[Array, Array], tuple[Array, Tree]]:
-    """Runs the scan of `rau` and stores the arrays that its backward pass needs.
-
-    xs [B, T, D] are inputs of width D at T steps of B rows; mask [B, T] is True at real steps, or
-    None; initial is the carry, H hidden units [B, H]; dropout [B, H] is the mask m of recurrent
-    dropout, or None; begins has goes_on, bool [B, T], False at the steps that start with a new
-    carry, and that carry. form is the layout of the loop, with states [H, B] or [B, H], and reverse
-    is True from the last step to the first. options are the attention, "feature_proj" or "sigmoid",
-    rescale and reset_after.
-
-    Returns:
-      ((final, outputs), (states, saved)): the final carry [B, H]; the outputs [B, T, H], 0 at
-      padding; the states [T, B, H] after each step; and saved = (r, z, c, p, v, stored) of each
-      step. They are the reset gate, the update gate, the candidate, the weights and the values of
-      the attention, in the layout of `form`, [T, H, B] or [T, B, H], and `stored`: the input of the
-      candidate's recurrent product, r m h [T, B, H], or with reset_after the product itself, in the
-      layout of `form`.
-    """
+    """Runs the scan of `rau` and stores the arrays that its backward pass needs."""
     size, dtype = weights.recurrent.shape[0], xs.dtype
     scale = size if options.rescale else 1
     sums, extra = _gate_sums(form, options, weights, dtype, initial.dtype)
     drop, fresh = map(form.turn, (dropout, begins.carry))
 
     def body(h: Array, step: Tree) -> Tree:
-        """Computes a step: (h, (input, is real, goes on)) -> (new h, (new h, saved)).
-
-        h is the state before the step, in the layout of the loop, input has the inputs x of the
-        step [B, D], of width D, or their products x W [B, 5H] (see `GateSums.steps`), and the two
-        masks are bool [B], for B rows, or None; "goes on" is False in rows that start with a new
-        carry. saved has the reset gate r, the update gate z, the candidate c, the attention weights
-        p, the values of the attention, and the input (with reset_after the result) of the
-        candidate's recurrent product. The scan stacks the second result over the steps.
-        """
+        """Computes a step: (h, (input, is real, goes on)) -> (new h, (new h, saved))."""
         x, keep, h = sums.prepare(step[0]), step[1], form.select(step[2], h, fresh)
         fed = apply_dropout(h, drop)
         early = sums.of_both(x, fed.astype(dtype))
@@ -428,46 +346,15 @@ def _forward(
 def _run_forward(
     form: Form, reverse: bool, options: RAUOptions, *arguments: Tree
 ) -> tuple[Array, Array]:
-    """Returns (final, outputs) of `rau`, by a scan that JAX can differentiate in all modes.
-
-    `form` is the layout of the loop, with states [H, B] or [B, H], `reverse` is True from the last
-    step to the first, and `arguments` are (weights, xs, mask, initial, dropout, begins): the
-    `RAUWeights`, the inputs [B, T, D], the mask of real steps [B, T] or None, the first carry
-    [B, H], the mask of recurrent dropout [B, H] or None, and the `Restarts`, which are the steps
-    that start with a new carry, and that carry. The result is the final carry [B, H] and the
-    outputs [B, T, H], for B rows, T steps, inputs of width D and H hidden units. `options` are the
-    attention form, rescale and reset_after.
-    """
     return _forward(form, reverse, options, *arguments)[0]
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
 def _rau(form: Form, reverse: bool, options: RAUOptions, *arguments: Tree) -> tuple[Array, Array]:
-    """Returns (final, outputs) like `_run_forward`, with the custom backward pass `_rau_bwd`.
-
-    `form` is the layout of the loop, with states [H, B] or [B, H] for B rows and H hidden units,
-    `reverse` is True from the last step to the first, `options` are the attention form, rescale and
-    reset_after, and `arguments` are (weights, xs, mask, initial, dropout, begins): the
-    `RAUWeights`, the inputs [B, T, D] of width D, the mask of real steps [B, T] or None, the first
-    carry [B, H], the mask of recurrent dropout [B, H] or None, and the `Restarts`, which are the
-    steps that start with a new carry, and that carry. The result is the final carry [B, H] and the
-    outputs [B, T, H] of T steps.
-    """
     return _run_forward(form, reverse, options, *arguments)
 
 
 def _rau_fwd(form: Form, reverse: bool, options: RAUOptions, *arguments: Tree) -> Tree:
-    """Returns ((final, outputs), residuals): the result, and the arrays that `_rau_bwd` needs.
-
-    `form` is the layout of the loop, with states [H, B] or [B, H], `reverse` is True from the last
-    step to the first, `options` are the attention form, rescale and reset_after, and `arguments`
-    are (weights, xs, mask, initial, dropout, begins): the `RAUWeights`, the inputs [B, T, D] of
-    width D, the mask of real steps [B, T] or None, the first carry [B, H], the mask of recurrent
-    dropout [B, H] or None, and the `Restarts`, which are the steps that start with a new carry, and
-    that carry. The result is the final carry [B, H] and the outputs [B, T, H]. The residuals are
-    (arguments, (states, saved)): the states [T, B, H] after each of T steps, for B rows and H
-    hidden units, and the tuple of the gates, candidates, attention weights and values of each step.
-    """
     result, saved = _forward(form, reverse, options, *arguments)
     return result, (arguments, saved)
 
@@ -480,28 +367,7 @@ def _loop_back(
     cotangents: Tree,
     blocks: tuple[Array, Array],
 ) -> tuple[Array, tuple[Array, Tree], tuple[Array, Array]]:
-    """Runs the steps of `rau` backwards.
-
-    Args:
-      form: the layout of the loop, with states [H, B] or [B, H].
-      reverse: True if the scan runs from the last step to the first.
-      options: the attention, rescale and reset_after of `rau_step`.
-      residuals: (arguments, (states, saved)). arguments are the weights, the inputs, the mask of
-        real steps, the initial carry [B, H], the mask of recurrent dropout and the `Restarts`,
-        which are the steps that start with a new carry, and that carry. states are the states after
-        each step [T, B, H], and saved are, of each step, the reset gate r, the update gate z, the
-        candidate c, the attention weights p, the values of the attention, and the input (with
-        reset_after the result) of the candidate's recurrent product.
-      cotangents: the gradients of the final carry [B, H] and of the outputs [B, T, H], for B rows,
-        T steps and H hidden units.
-      blocks: the recurrent kernel U as blocks (r, z, a, u) [H, 4H], with the attention logits a and
-        the values u, and c [H, H], in the dtype of the products.
-
-    Returns:
-      The state before each step [T, B, H]; the gradients of the initial carry and of the carry of
-      restarts (None without restarts), in the layout of `form`; and the gradients of the sums of
-      each step, [T, B, 4H] for the blocks (r, z, a, u) and [T, B, H] for c.
-    """
+    """Returns the states before the steps, and the gradients of both carries and of the sums."""
     (_, xs, mask, initial, dropout, begins), (states, (*stored, inner)) = residuals
     final, outputs = cotangents
     dtype, wide = xs.dtype, initial.dtype
@@ -511,18 +377,7 @@ def _loop_back(
     before = state_before(states, initial, reverse, begins.goes_on, fresh)
 
     def body(carry: tuple[Array, Tree], step: Tree) -> Tree:
-        """Computes the gradients of a step.
-
-        The carry is the gradient of the state after the step, and the summed gradient of the carry
-        of restarts. `step` has the scanned arrays of the step: the gradient of the output, two
-        masks [B] of B rows or None (the first is True where the step is real, the second where it
-        goes on without a new carry), the state before the step, the tuple of the reset gate r, the
-        update gate z, the candidate c, the attention weights p and the values of the attention,
-        and, with reset_after, the recurrent product that r multiplies (else None). Returns (the
-        carry for the previous step, the gradients of the sums): [B, 4H] for the reset gate, the
-        update gate, the attention logits and the values of H hidden units, and [B, H] for the
-        candidate.
-        """
+        """Computes the gradients of a step."""
         dh, total = carry
         dy, keep, goes_on, h, (r, z, candidate, p, value), inner = step
         h = form.turn(h)
@@ -569,16 +424,7 @@ def _loop_back(
 def _rau_bwd(
     form: Form, reverse: bool, options: RAUOptions, residuals: Tree, cotangents: Tree
 ) -> Tree:
-    """Returns the gradients of the `arguments` of `_rau`, in their order.
-
-    These are the weights, the inputs, the mask, the initial carry, the dropout mask and the
-    restarts; the mask of real steps has the gradient None. `form` is the layout of the loop, with
-    states [H, B] or [B, H], and `reverse` is True if the forward scan ran from the last step to the
-    first. `residuals` are the second result of `_rau_fwd`: the arguments, and the states, gates and
-    attention weights of all steps. `cotangents` are the gradients of the final carry [B, H] and of
-    the outputs [B, T, H], for B rows, T steps and H hidden units. `options` are the attention form,
-    rescale and reset_after.
-    """
+    """Returns the gradients of the `arguments` of `_rau`, in their order."""
     (weights, xs, _, initial, dropout, _), (_, (r, *_, inner)) = residuals
     size, dtype, wide = weights.recurrent.shape[0], xs.dtype, initial.dtype
     early, late = _split_blocks(weights.recurrent.astype(dtype), size)

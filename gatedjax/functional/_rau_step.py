@@ -167,11 +167,7 @@ class RAUTimeState(NamedTuple):
 
 
 def initial_state(attention: str, rows: int, size: int, dtype: Dtype) -> Tree:
-    """Returns the carry before the first step: h = 0 [B, H] with B = rows and H = size.
-
-    attention is the form of the attention, such as "feature_proj". For "time_causal" the carry is a
-    `RAUTimeState` without steps, else the array h. Its dtype is `dtype`.
-    """
+    """Returns the first carry: zeros [rows, size], or a `RAUTimeState` that has no steps."""
     hidden = jnp.zeros((rows, size), dtype)
     if attention != "time_causal":
         return hidden
@@ -181,14 +177,7 @@ def initial_state(attention: str, rows: int, size: int, dtype: Dtype) -> Tree:
 
 
 class RAUOptions(NamedTuple):
-    """The options of `rau_step` that are known while tracing.
-
-    Attributes:
-      attention: the form of the attention: "feature_proj", "sigmoid", "concat", "matrix",
-        "time_causal" or "additive_relu".
-      rescale: True gives the attention weights mean 1.
-      reset_after: True applies the reset gate after the recurrent product.
-    """
+    """The options of `rau_step` that are known while tracing."""
 
     attention: RAUAttention
     rescale: bool
@@ -265,36 +254,22 @@ def rau_step(
 
 
 def hidden_of(carry: Carry) -> Array:
-    """Returns the hidden state h [B, H] of a carry, which is h or a `RAUTimeState`.
-
-    B is the number of rows and H that of hidden units.
-    """
+    """Returns the hidden state h [B, H] of a carry, which is h or a `RAUTimeState`."""
     return carry.hidden if isinstance(carry, RAUTimeState) else carry
 
 
 def advance(
     options: RAUOptions, weights: Weights, carry: Carry, x: Array, dropout: Array | None
 ) -> Tree:
-    """Returns the next carry, as `rau_step` does, without checks.
-
-    options are the attention form, rescale and reset_after, weights, such as `RAUWeights`, fit the
-    attention form, carry is h [B, H], the H hidden units of B rows, or a `RAUTimeState`, and x are
-    the inputs [B, D] of width D. dropout is the mask m of recurrent dropout [B, H] or None. The
-    next carry has the form of carry.
-    """
+    """Returns the next carry, as `rau_step` does, without checks."""
     return advance_and_attend(options, weights, carry, x, dropout)[0]
 
 
 def advance_and_attend(
     options: RAUOptions, weights: Weights, carry: Carry, x: Array, dropout: Array | None
 ) -> tuple[Tree, Array]:
-    """Returns the next carry, and the attention weights p of the step, without checks.
-
-    carry is h [B, H], the H hidden units of B rows, or a `RAUTimeState`, x [B, D] are inputs of
-    width D, and dropout is the mask m of recurrent dropout [B, H] or None. p is [B, H] for
-    feature_proj, sigmoid and additive_relu, [B, D + H] for concat, [B, H, D + H] for matrix and
-    [B, 1] for time_causal. `options` are the attention form, rescale and reset_after. `weights` fit
-    the attention.
+    """Returns the next carry, and the attention weights p of the step, without checks. p is [B, H],
+    but [B, D + H] for concat, [B, H, D + H] for matrix and [B, 1] for time_causal.
     """
     timed = isinstance(carry, RAUTimeState)
     h = hidden_of(carry)
@@ -316,37 +291,18 @@ def advance_and_attend(
 
 
 class _Inputs(NamedTuple):
-    """The inputs of a step of the attention.
+    """The inputs of a step of the attention."""
 
-    Attributes:
-      u: [x, m h], the input of width D and the hidden state after recurrent dropout, [B, D + H] for
-        B rows.
-      size: the hidden width H.
-      dtype: the dtype of products; sums are in the dtype of u.
-    """
-
-    u: Array
-    size: int
-    dtype: jnp.dtype
+    u: Array  # [x, m h], the input and the state after dropout, [B, D + H]
+    size: int  # H
+    dtype: jnp.dtype  # of products; sums have the dtype of u
 
     def affine(self, inputs: Array, kernel: Array, bias: Array | None) -> Array:
-        """Computes inputs W + b [B, K] from inputs [B, N], a kernel W [N, K] and a bias b [K].
-
-        B is the number of rows, N the width of the inputs and K that of the result.
-
-        The result has the dtype of the field u, float32 or float64. A bias of None means zeros.
-        """
         wide = self.u.dtype
         product = matmul(inputs.astype(self.dtype), jnp.asarray(kernel, self.dtype), wide)
         return product if bias is None else product + jnp.asarray(bias, wide)[None]
 
     def block(self, weights: Weights, index: int) -> Array:
-        """Computes u W + b [B, H] with the block `index`, from 0, of H columns in the weights.
-
-        u [B, D + H] is the field of `self` for B rows, the inputs of width D and the hidden state
-        of width H. W consists of these columns of weights.input and weights.recurrent, b of the
-        same columns of weights.bias.
-        """
         columns = slice(index * self.size, (index + 1) * self.size)
         kernels = promote(weights.input, weights.recurrent)
         # Only the columns of the block are joined, because a product with all blocks would be
@@ -355,13 +311,6 @@ class _Inputs(NamedTuple):
         return self.affine(self.u, jnp.concatenate(parts), weights.bias[columns])
 
     def logits_and_value(self, weights: Weights) -> tuple[Array, Array]:
-        """Returns the attention logits A(u) and the values V(u) of `rau_step`, from u = [x, m h].
-
-        The weights are `RAUWeights` or `RAUHiddenWeights`. A(u) [B, H] is u W_a + b_a, and V(u)
-        [B, H] is u W_u + b_u, for B rows and H hidden units. With `RAUHiddenWeights` A acts on a
-        tanh layer of u, and A(u) is [B, 1] for time_causal. The forms with a value per feature use
-        it.
-        """
         if isinstance(weights, RAUWeights):
             return self.block(weights, 3), self.block(weights, 4)
         inner = jnp.tanh(self.affine(self.u, weights.hidden, weights.hidden_bias))
@@ -369,10 +318,6 @@ class _Inputs(NamedTuple):
 
 
 def _softmax(logits: Array, rescale: bool) -> Array:
-    """Returns the softmax of the logits over the last axis, in their shape.
-
-    With `rescale` it is multiplied by the size of that axis, so that its mean is 1.
-    """
     return jax.nn.softmax(logits, axis=-1) * (logits.shape[-1] if rescale else 1)
 
 
@@ -380,26 +325,12 @@ def _softmax(logits: Array, rescale: bool) -> Array:
 
 
 def _feature_proj(weights: Weights, inputs: _Inputs, rescale: bool) -> tuple[Array, Array]:
-    """Returns (p, s) of feature_proj: attention weights [B, H] and candidate [B, H].
-
-    p is the softmax of the logits A(u) over the H features, times H with `rescale`. The candidate
-    is s = tanh(p V(u)). `inputs` has u = [x, m h] [B, D + H], the inputs of width D and the hidden
-    state after recurrent dropout. `weights`, `RAUWeights` or `RAUHiddenWeights`, give the logits
-    A(u) and the values V(u). B is the number of rows.
-    """
     logits, value = inputs.logits_and_value(weights)
     p = _softmax(logits, rescale)
     return p, jnp.tanh(p * value)
 
 
 def _sigmoid(weights: Weights, inputs: _Inputs, rescale: bool) -> tuple[Array, Array]:
-    """Returns (p, s) of sigmoid: attention weights [B, H] and candidate [B, H].
-
-    p is the sigmoid of the logits A(u), and s = tanh(p V(u)). `rescale` is not used. `inputs` has u
-    = [x, m h] [B, D + H], the inputs of width D and the hidden state of width H after recurrent
-    dropout. `weights`, `RAUWeights` or `RAUHiddenWeights`, give the logits A(u) and the values
-    V(u). B is the number of rows.
-    """
     logits, value = inputs.logits_and_value(weights)
     # `rescale` has no effect, because a sigmoid has no sum over the features. `check_options`
     # refuses it.
@@ -408,37 +339,17 @@ def _sigmoid(weights: Weights, inputs: _Inputs, rescale: bool) -> tuple[Array, A
 
 
 def _additive_relu(weights: Weights, inputs: _Inputs, rescale: bool) -> tuple[Array, Array]:
-    """Returns (p, p relu(V(u))) of the form additive_relu, both [B, H].
-
-    p is the softmax of the logits A(u) over the H features, times H with `rescale`. `inputs` has u
-    = [x, m h] [B, D + H], the inputs of width D and the hidden state after recurrent dropout.
-    `weights`, `RAUWeights` or `RAUHiddenWeights`, give the logits A(u) and the values V(u). B is
-    the number of rows.
-    """
     logits, value = inputs.logits_and_value(weights)
     p = _softmax(logits, rescale)
     return p, p * jax.nn.relu(value)
 
 
 def _concat(weights: RAUConcatWeights, inputs: _Inputs, rescale: bool) -> tuple[Array, Array]:
-    """Returns (p, s) of concat: attention weights [B, D + H] and candidate [B, H].
-
-    p is the softmax over the entries of u = [x, m h], times D + H with `rescale`. The candidate is
-    s = tanh(V(p u)), with the affine map V of the fields value and value_bias. `inputs` has u
-    [B, D + H] for B rows, the inputs x of width D and the hidden state m h of width H after
-    recurrent dropout.
-    """
     p = _softmax(inputs.affine(inputs.u, weights.score, weights.score_bias), rescale)
     return p, jnp.tanh(inputs.affine(p * inputs.u, weights.value, weights.value_bias))
 
 
 def _matrix(weights: RAUMatrixWeights, inputs: _Inputs, rescale: bool) -> tuple[Array, Array]:
-    """Returns (p, s) of matrix: attention weights [B, H, D + H] and candidate [B, H].
-
-    p is, for each of H features, the softmax over the entries of u = [x, m h], times D + H with
-    `rescale`, and s = tanh(p u). `inputs` has u [B, D + H] for B rows, the inputs x of width D and
-    the hidden state m h after recurrent dropout.
-    """
     logits = inputs.affine(inputs.u, weights.score, weights.score_bias)[:, None, :]
     # The affinity [H, D + H] is the same for all examples, and only the logits depend on the input.
     p = _softmax(logits + jnp.asarray(weights.affinity, logits.dtype)[None], rescale)
@@ -448,13 +359,7 @@ def _matrix(weights: RAUMatrixWeights, inputs: _Inputs, rescale: bool) -> tuple[
 def _time_causal(
     weights: RAUHiddenWeights, inputs: _Inputs, carry: RAUTimeState, rescale: bool
 ) -> tuple[Array, Array, Array, Array]:
-    """Returns (p, s, log_norm, steps) of the form time_causal.
-
-    p [B, 1] is the weight of the step among the steps so far, times their number with `rescale`, s
-    [B, H] the attention candidate, and `log_norm` and `steps` [B, 1] are the fields of the next
-    `RAUTimeState`. `inputs` has u = [x, m h] [B, D + H] for B rows, the inputs of width D and the
-    hidden state of width H after recurrent dropout. `carry` is the state before the step.
-    """
+    """Returns p, the step's weight among the steps so far, s, and the fields of the next carry."""
     logits, value = inputs.logits_and_value(weights)
     # The sum runs in log space, because a later logit may exceed all logits so far and no maximum
     # is known in advance.
@@ -473,12 +378,7 @@ _FORMS: dict[str, Callable[[Any, _Inputs, bool], tuple[Array, Array]]] = {
 
 
 def check_options(attention: Any, rescale: Any, reset_after: Any) -> RAUOptions:
-    """Checks the options `attention`, `rescale` and `reset_after` of `rau_step`.
-
-    attention is a name such as "feature_proj", and the flags are bools. Returns them as
-    `RAUOptions`. Raises ValueError for an unknown attention or for rescale with "sigmoid", and
-    TypeError for a flag that is not a bool.
-    """
+    """Checks the options `attention`, `rescale` and `reset_after` of `rau_step`."""
     if attention == "time":
         raise ValueError(
             "attention must be causal, got 'time', the softmax over all T steps as printed: a_t "
@@ -499,11 +399,7 @@ def check_options(attention: Any, rescale: Any, reset_after: Any) -> RAUOptions:
 def check_rau_weights(
     weights: AnyRAUWeights, xs: Any, xs_axes: str, options: RAUOptions
 ) -> tuple[int, int]:
-    """Checks type, shapes and dtypes of weights against xs [..., D]; returns (D, H).
-
-    D is the width of the inputs and H the hidden width. xs_axes are the axes of xs, "B T D" for a
-    sequence or "B D" for a step. options determine the class of weights that the attention needs.
-    """
+    """Checks type, shapes and dtypes of weights against xs [..., D]; returns (D, H)."""
     kinds: dict[str, tuple[type[AnyRAUWeights], ...]] = {
         "concat": (RAUConcatWeights,),
         "matrix": (RAUMatrixWeights,),
@@ -530,17 +426,10 @@ def check_rau_weights(
 def _shapes_of(
     weights: Weights, options: RAUOptions
 ) -> Callable[[int, int], dict[str, tuple[int, ...]]]:
-    """Returns a function (D, H) -> {field: shape} of the fields of the attention in weights.
-
-    D is the width of the inputs and H the hidden width. The class of `weights` and the attention in
-    `options` determine the fields.
-    """
+    """Returns a function (D, H) -> {field: shape} of the fields of the attention in weights."""
 
     def shapes(features: int, hidden: int) -> dict[str, tuple[int, ...]]:
-        """Returns {field: shape} for inputs of width `features` and states of width `hidden`.
-
-        The fields of the attention in the class of weights, such as "score", are included.
-        """
+        """Returns {field: shape} for inputs of width `features` and states of width `hidden`."""
         both = features + hidden
         if isinstance(weights, RAUConcatWeights):
             value = {"value": (both, hidden), "value_bias": (hidden,)}
@@ -560,11 +449,7 @@ def _shapes_of(
 
 
 def check_carry(name: str, carry: Carry, shape: tuple[int, int], options: RAUOptions) -> None:
-    """Raises unless the carry has the type of the attention form and the shape [B, H].
-
-    shape is (B, H), and name is the name of the carry in the message. A carry of "time_causal" is a
-    `RAUTimeState`, that of another form an array. `options` has the attention form.
-    """
+    """Raises unless the carry has the type of the attention form and the shape [B, H]."""
     timed = options.attention == "time_causal"
     if timed != isinstance(carry, RAUTimeState):
         kind = "a RAUTimeState" if timed else "an array"

@@ -19,99 +19,52 @@ from gatedjax.functional._checks import (
     wide_dtype,
 )
 from gatedjax.functional._devices import run_core
+from gatedjax.functional._export import target_platform
 from gatedjax.functional._softmax import length_mask
 from gatedjax.functional._types import ArrayLike, Carry, Dtype, Tree, Weights
 
 
 class Form(NamedTuple):
-    """The layout of a fast scan; all layouts give the same numbers up to rounding.
+    """The layout of a fast scan; all layouts give the same numbers up to rounding."""
 
-    Attributes:
-      feature_major: True if states and gates are [H, B] inside the loop, for H hidden units and B
-        rows. Otherwise they are [B, H], the batch-major layout.
-      hoist_input: True forms the products `x W` of the inputs with their kernel for all steps at
-        once before the loop. Otherwise the loop forms it, in the batch-major layout together with
-        the recurrent product `h U` as one product of [x, h].
-      unroll: steps per iteration of the loop.
-    """
-
-    feature_major: bool
-    hoist_input: bool
-    unroll: int
+    feature_major: bool  # states and gates are [H, B] inside the loop, else [B, H]
+    hoist_input: bool  # x W is formed for all steps before the loop
+    unroll: int  # steps per iteration of the loop
 
     @property
     def axis(self) -> int:
-        """Returns the axis of the H features inside the loop: 0 for [H, B], 1 for [B, H].
-
-        B is the number of rows.
-        """
+        """Returns the axis of the H features inside the loop: 0 for [H, B], 1 for [B, H]."""
         return 0 if self.feature_major else 1
 
     def turn(self, x: Tree) -> Tree:
-        """Converts x [..., B, N] to the layout of the loop, or back: swaps the last two axes.
-
-        B is the number of rows and N that of the features, such as H.
-
-        In the batch-major layout x is returned unchanged. None stays None.
-        """
+        """Converts x [..., B, N] to the layout of the loop, or back: swaps the last two axes."""
         return x if x is None or not self.feature_major else jnp.swapaxes(x, -1, -2)
 
     def spread(self, x: Array) -> Array:
-        """Returns a vector x [N] of N features with an axis of size 1 for the rows of a batch.
-
-        The result is [N, 1] in the feature-major layout and [1, N] in the batch-major layout.
-        """
+        """Returns a vector x [N] of N features with an axis of size 1 for the rows of a batch."""
         return jnp.expand_dims(x, 1 - self.axis)
 
     def part(self, x: Array, start: int, stop: int) -> Array:
-        """Returns the features start .. stop - 1 of gates, or these columns of a turned kernel.
-
-        x has the layout of the loop: [N, B] or [B, N] for N features of B rows, or a kernel [K, N]
-        from K to N features after `turn`.
-        """
+        """Returns the features start .. stop - 1 of gates, or these columns of a turned kernel."""
         return lax.slice_in_dim(x, start, stop, axis=self.axis)
 
     def join(self, parts: Sequence[Array]) -> Array:
-        """Concatenates `parts`, arrays [N, B] or [B, N] in the layout of the loop, along N.
-
-        N is the number of features of a part and B that of the rows.
-        """
+        """Concatenates `parts`, arrays [N, B] or [B, N] in the layout of the loop, along N."""
         return jnp.concatenate(parts, axis=self.axis)
 
     def product(self, kernel: Array, x: Array, dtype: Dtype) -> Array:
-        """Returns x times a turned kernel, in the layout of the loop, accumulated in dtype.
-
-        kernel is `turn` of a kernel [K, N], and x [K, B] or [B, K] has K features for B rows; the
-        result has N features and the dtype.
-        """
+        """Returns x times a turned kernel, in the layout of the loop, accumulated in dtype."""
         return matmul(kernel, x, dtype) if self.feature_major else matmul(x, kernel, dtype)
 
     def select(self, mask: Array | None, new: Array, old: Array | float) -> Array:
-        """Returns `new` in the rows where mask [B] is True, and `old` elsewhere.
-
-        new and old are in the layout of the loop, [N, B] or [B, N] for N features of B rows; old
-        may be a number. None as the mask gives `new`.
-        """
+        """Returns `new` in the rows where mask [B] is True, and `old` elsewhere."""
         if mask is None:
             return new
         return jnp.where(jnp.expand_dims(mask, self.axis), new, old)
 
     def split(self, goes_on: Array | None, change: Array, total: Tree) -> tuple[Array, Tree]:
-        """Divides the gradient of the state before a step between its two sources.
-
-        They are the state after the previous step and, in rows that start a segment at this step,
-        the new carry.
-
-        Args:
-          goes_on: bool [B] for B rows, False in rows that start with a new carry at this step; None
-            means no row.
-          change: the gradient of the state before the step, in the layout of the loop.
-          total: the gradient of the carry of restarts, summed over the steps so far, with the same
-            shape.
-
-        Returns:
-          (change, total): the gradient of the state after the previous step, and `total` plus the
-          gradient of the carry that replaced it.
+        """Divides the gradient of the state before a step: rows that go on pass it to the state
+        before, rows that restart add it to `total`, the gradient of their carry.
         """
         if goes_on is None:
             return change, total
@@ -120,18 +73,10 @@ class Form(NamedTuple):
 
 
 class Restarts(NamedTuple):
-    """The steps at which a recurrence starts a segment of a row with a new carry.
+    """The steps at which a recurrence starts a segment of a row with a new carry."""
 
-    Attributes:
-      goes_on: bool [B, T] for B rows of T steps, False at the real steps that start with `carry`,
-        True at steps that continue from the state after the previous step; None means that all
-        steps continue.
-      carry: the carry at the start of a segment: an array [B, H] of H hidden units, or a tree of
-        arrays [B, ...] such as an `LSTMState`. Its leaves are None if all steps continue.
-    """
-
-    goes_on: Array | None
-    carry: Carry
+    goes_on: Array | None  # [B, T], False at real steps that start with `carry`; None: at none
+    carry: Carry  # with leaves of None if all steps go on
 
 
 # The layout per backend. On a CPU feature-major is faster below B = H, because XLA computes
@@ -157,22 +102,8 @@ def form_for(
     reset_before: bool = False,
     reset_after_gradient: bool = False,
 ) -> Form:
-    """Returns the fastest layout of the scans of `lstm`, `gru` and `rau` for a size and a backend.
-
-    Args:
-      batch: B, the rows of the batch.
-      hidden: H, the hidden width.
-      backend: the name of a JAX backend, such as "cpu"; None means the default backend of JAX.
-      reset_before: True for a GRU that resets before the product, which needs two products of the
-        concatenated inputs and states [x, h].
-      reset_after_gradient: True for the gradients of a GRU that resets after the product.
-
-    Returns:
-      A `Form`: feature_major, True for states [H, B] inside the loop and False for [B, H];
-      hoist_input, True to form the products with the inputs before the loop; and unroll, the number
-      of steps per iteration of the loop.
-    """
-    if (backend or jax.default_backend()) != "cpu":
+    """Returns the fastest layout of a recurrent scan for a size and a backend."""
+    if (backend or target_platform()) != "cpu":
         return _OTHER
     # Sizes that `jax.export` leaves open are no ints; the program must then serve all sizes.
     is_number = isinstance(batch, int) and isinstance(hidden, int)
@@ -185,10 +116,7 @@ def form_for(
 
 
 def wide_of(dtype: Dtype) -> np.dtype:
-    """Returns the dtype of carries and gates for inputs of a dtype.
-
-    It is float32, or float64 for float64 inputs.
-    """
+    """Returns the dtype of carries and gates for inputs of a dtype."""
     return wide_dtype(dtype)
 
 
@@ -200,13 +128,7 @@ def check_weights(
     xs_axes: str,
     more_shapes: Callable[[int, int], dict[str, tuple[int, ...]]] = lambda *_: {},
 ) -> tuple[int, int]:
-    """Checks the class, shapes and dtypes of weights against xs [..., D]; returns (D, H).
-
-    D is the width of the inputs and H the hidden width. kind is the class of the weights, such as
-    `GRUWeights`, and num_gates the number of blocks of H columns in its kernels. xs_axes are the
-    axes of xs, "B T D" for a sequence or "B D" for a step. `more_shapes` maps (D, H) to the shapes
-    of further fields of the weights.
-    """
+    """Checks the class, shapes and dtypes of weights against xs [..., D]; returns (D, H)."""
     if not isinstance(weights, kind):
         raise TypeError(f"weights must be {kind.__name__}, got {type(weights).__name__}")
     named = {name: value for name, value in weights._asdict().items() if value is not None}
@@ -239,11 +161,7 @@ def check_weights(
 
 
 def check_width(width: int, source: str, **inputs: ArrayLike) -> None:
-    """Raises ValueError unless inputs [..., D] have the width of the weights.
-
-    width is that width, compared with the last axis D, and source, such as "weights.input", is the
-    name of the weights in the message. The keyword of an input is its name.
-    """
+    """Raises ValueError unless inputs [..., D] have the width of the weights."""
     for name, array in inputs.items():
         if (got := jnp.shape(array))[-1] != width:
             raise ValueError(
@@ -259,11 +177,7 @@ def check_recurrent_bias(bias: Array | None, reset_after: bool) -> None:
 
 
 def check_state(name: str, value: ArrayLike, shape: tuple[int, ...]) -> None:
-    """Raises unless value is a floating array of the given shape.
-
-    Raises ValueError for another shape, and TypeError otherwise. The message contains `name`, the
-    name of the argument.
-    """
+    """Raises unless value is a floating array of the given shape."""
     if isinstance(value, tuple | list):  # such as the carry of another cell
         raise TypeError(f"{name} must be an array, got {type(value).__name__}")
     check_floating(**{name: value})
@@ -271,10 +185,7 @@ def check_state(name: str, value: ArrayLike, shape: tuple[int, ...]) -> None:
 
 
 def dropout_mask(dropout: Array | None, shape: tuple[int, ...], wide: np.dtype) -> Array | None:
-    """Checks the mask m of recurrent dropout, and returns it in `wide`, the dtype of the carry.
-
-    The mask has the given shape, (B, H). None stays None and means no dropout.
-    """
+    """Checks the mask m of recurrent dropout, and returns it in `wide`, the dtype of the carry."""
     if dropout is None:
         return None
     check_state("recurrent_dropout_mask", dropout, shape)
@@ -282,12 +193,7 @@ def dropout_mask(dropout: Array | None, shape: tuple[int, ...], wide: np.dtype) 
 
 
 def step_mask(shape: tuple[int, ...], mask: ArrayLike, lengths: ArrayLike) -> Array | None:
-    """Returns the mask [B, T] from `mask` or `lengths`; at most one of them may be given.
-
-    mask is bool [B, T], True at real steps, lengths is int [B], the numbers of real steps, and
-    shape is (B, T). None for both means that all steps are real, and the result is None. All
-    recurrences use this function.
-    """
+    """Returns the mask [B, T] from `mask` or `lengths`; at most one of them may be given."""
     if lengths is not None:
         check_not_both(mask=mask, lengths=lengths)
         check_integers(lengths=lengths)
@@ -302,19 +208,12 @@ def step_mask(shape: tuple[int, ...], mask: ArrayLike, lengths: ArrayLike) -> Ar
 
 
 def spread(rows: Array, like: Array) -> Array:
-    """Appends axes of size 1 to `rows` up to the rank of `like`.
-
-    For example, rows [B], a number for each of B rows, become [B, 1, 1] for an array `like` with
-    three axes, the first of them that of the rows.
-    """
+    """Appends axes of size 1 to `rows` up to the rank of `like`."""
     return jnp.expand_dims(rows, tuple(range(rows.ndim, like.ndim)))
 
 
 def real_alone(tree: Tree, mask: Array | None) -> Tree:
-    """Returns the tree of arrays [B, T, ...] with zeros where the mask [B, T] is False.
-
-    There are B rows of T steps, and the mask is True at real steps; None means that all are real.
-    """
+    """Returns the tree of arrays [B, T, ...] with zeros where the mask [B, T] is False."""
     if mask is None:
         return tree
     return jax.tree.map(lambda x: jnp.where(spread(mask, x), x, jnp.zeros((), x.dtype)), tree)
@@ -323,12 +222,7 @@ def real_alone(tree: Tree, mask: Array | None) -> Tree:
 def real_steps(
     xs: ArrayLike, mask: ArrayLike, lengths: ArrayLike = None
 ) -> tuple[Array, Array | None]:
-    """Returns xs [B, T, D] with zeros at padding, and the mask [B, T], or None if all is real.
-
-    xs are inputs of width D at T steps of B rows. mask is bool [B, T], True at real steps, and
-    lengths int [B] is the number of real steps; at most one may be given. Values at padding, NaN
-    included, then have no effect on values or gradients.
-    """
+    """Returns xs [B, T, D] with zeros at padding, and the mask [B, T], or None if all is real."""
     xs = jnp.asarray(xs)
     mask = step_mask(xs.shape[:2], mask, lengths)
     return real_alone(xs, mask), mask
@@ -343,14 +237,7 @@ def restarts(
     reverse: bool,
     check: Callable[[str, Carry], None],
 ) -> Restarts:
-    """Returns the `Restarts` of rows that consist of several segments.
-
-    The result has goes_on, bool [B, T], False at the steps that start with a new carry, and that
-    carry. resets is bool [B, T], True at the first step of each segment; None means a single
-    segment. A segment starts with the carry `reset_to`, or with `initial` if it is None. mask is
-    bool [B, T] or None, True at real steps, shape is (B, T), and reverse is True for the backward
-    direction. `check(name, carry)` raises unless the carry fits the recurrence.
-    """
+    """Returns the `Restarts` of rows that consist of several segments."""
     if reset_to is not None:
         check("reset_to", reset_to)
     if resets is None:  # a single segment, which starts with initial
@@ -367,14 +254,7 @@ def restarts(
 
 
 def _goes_on(reverse: bool, resets: Array, mask: Array | None) -> Array:
-    """Returns bool [B, T], False at the real steps that start with a new carry, True elsewhere.
-
-    In the backward direction such a step is the last real step before the start of a further
-    segment.
-
-    `resets` [B, T], for B rows of T steps, is True at the first step of each segment, mask [B, T]
-    is True at real steps or None, and `reverse` is True for the backward direction.
-    """
+    """Returns bool [B, T], False at the real steps that start with a new carry, True elsewhere."""
     real = jnp.ones_like(resets) if mask is None else mask
     starts = resets & real
     # Backwards, the carry is replaced after the first step of a segment has run. The step that
@@ -392,19 +272,12 @@ def _goes_on(reverse: bool, resets: Array, mask: Array | None) -> Array:
 
 
 def time_major(x: Tree) -> Tree:
-    """Swaps the first two axes, [B, T, ...] <-> [T, B, ...]; None stays None.
-
-    x is an array with B rows and T steps.
-    """
+    """Swaps the first two axes, [B, T, ...] <-> [T, B, ...]; None stays None."""
     return None if x is None else jnp.swapaxes(x, 0, 1)
 
 
 def shift_states(states: Array, initial: Array, reverse: bool) -> Array:
-    """Returns the state before each step, [T, B, H], for rows without restarts.
-
-    states [T, B, H] are the H hidden units of B rows after each of T steps, initial [B, H] is the
-    carry before the first step, and reverse is True if the last step comes first.
-    """
+    """Returns the state before each step, [T, B, H], for rows without restarts."""
     if reverse:
         return jnp.concatenate([states, initial[None]])[1:]
     return jnp.concatenate([initial[None], states])[:-1]
@@ -413,12 +286,7 @@ def shift_states(states: Array, initial: Array, reverse: bool) -> Array:
 def state_before(
     states: Array, initial: Array, reverse: bool, goes_on: Array | None, fresh: Array | None
 ) -> Array:
-    """Returns the state [T, B, H] before each step, from the states [T, B, H] after each step.
-
-    There are T steps, B rows and H hidden units. initial is the carry [B, H] before the first step,
-    and reverse is True if the last step comes first. goes_on [B, T] is False at the steps that
-    start with the carry fresh [B, H]; both are None for rows without restarts.
-    """
+    """Returns the state [T, B, H] before each step, from the states [T, B, H] after each step."""
     before = shift_states(states, initial, reverse)
     if goes_on is None or fresh is None:
         return before
@@ -426,11 +294,7 @@ def state_before(
 
 
 def as_outputs(states: Array, mask: Array | None, dtype: Dtype) -> Array:
-    """Returns states [B, T, H] in the given dtype, with 0 where the mask [B, T] is False.
-
-    The states are H hidden units at T steps of B rows. None as the mask means that all steps are
-    real.
-    """
+    """Returns states [B, T, H] in the given dtype, with 0 where the mask [B, T] is False."""
     return real_alone(states.astype(dtype), mask)
 
 
@@ -440,27 +304,13 @@ def matmul(a: Array, b: Array, dtype: Dtype) -> Array:
 
 
 def matmul_t(a: Array, b: Array, dtype: Dtype) -> Array:
-    """Returns a b^T, accumulated and returned in dtype.
-
-    a is [N, K], such as the transpose of a kernel from K to N features, b [B, K] are inputs of B
-    rows, and the result is [N, B].
-    """
+    """Returns a b^T, accumulated and returned in dtype."""
     return lax.dot_general(a, b, (((1,), (1,)), ((), ())), preferred_element_type=dtype)
 
 
 class GateSums:
-    """The sums x W + s U + b inside a loop, with access to early and late columns separately.
-
-    x are the inputs [B, D] of width D and s is the state [B, H] of a step, for B rows and H hidden
-    units; a column is a feature of the N sums. Columns before `cut` are early, the others are late.
-    They are cut in the constructor, because slices inside the loop would copy the weights at each
-    step.
-
-    Args:
-      form: the layout of the loop: sums and states are [N, B] and [H, B], or [B, N] and [B, H].
-      kernel, recurrent: W [D, N] and U [H, N], in the dtype of the products.
-      bias: b [N], in the dtype of the sums.
-      cut: the number of early columns; None means all.
+    """The sums x W + s U + b inside a loop, with the columns before `cut` (early) and behind
+    (late). They are cut in advance, because slices inside the loop would copy the weights.
     """
 
     def __init__(
@@ -477,34 +327,17 @@ class GateSums:
         self.joints = self._cut(jnp.concatenate([kernel, recurrent])) if self.is_joint else ()
 
     def _cut(self, columns: Array) -> tuple[Array, ...]:
-        """Returns the early and the late columns of W, U or b, in the layout of the loop.
-
-        `columns` is a kernel [K, N] from K features to the N sums, or b [N]. The early columns are
-        the first `cut`, an argument of the constructor. The result has two arrays with `cut` and
-        N - `cut` columns.
-        """
         turned = self.form.spread(columns) if columns.ndim == 1 else self.form.turn(columns)
         return tuple(self.form.part(turned, start, stop) for start, stop in self.spans)
 
     def steps(self, inputs: Array) -> Array:
-        """Returns the array [T, B, ...] that is scanned, from the inputs [T, B, D].
-
-        The inputs are vectors of width D at T steps of B rows. The result is x W [T, B, N] for all
-        N columns if the products with the inputs are formed before the loop, and the inputs
-        otherwise.
-        """
+        """Returns the array to scan: x W [T, B, N] if the layout hoists it, else the inputs."""
         if self.form.hoist_input:
             return matmul(inputs, self.form.turn(self.kernel), self.wide)
         return inputs
 
     def prepare(self, step: Array) -> Array:
-        """Prepares the scanned array of a step for the methods `of_input` and `of_both`.
-
-        step is the part of the array of `steps` that belongs to a step, the N sums x W [B, N] or
-        the inputs [B, D] of width D, for B rows. The result is the argument x of these methods; it
-        is x W + b in the layout of the loop, [N, B] or [B, N], or the inputs themselves if the loop
-        forms x W and the recurrent product as one product.
-        """
+        """Returns x W + b of a step, or x where x W and s U are one product."""
         if self.is_joint:
             return step
         if self.form.hoist_input:
@@ -512,33 +345,17 @@ class GateSums:
         return matmul_t(self.kernel, step, self.wide) + self.bias
 
     def of_input(self, x: Array, *, late: bool = False) -> Array:
-        """Returns x W + b for the early or the late columns, in the layout of the loop.
-
-        x is the result of `prepare` for the inputs of a step of B rows. The result is [n, B] or
-        [B, n] for n columns. W and b are the kernel of the inputs and the bias; late=True gives the
-        columns from `cut`, an argument of the constructor, on.
-        """
+        """Returns x W + b for the early or the late columns, in the layout of the loop."""
         if self.is_joint:
             return self.form.product(self.kernels[late], x, self.wide) + self.biases[late]
         return self.form.part(x, *self.spans[late])
 
     def of_state(self, state: Array, *, late: bool = False) -> Array:
-        """Returns s U for the early or late columns, from a state s in the layout of the loop.
-
-        s is [H, B] or [B, H], the H hidden units of B rows, and U the recurrent kernel. late=True
-        gives the columns from `cut`, an argument of the constructor, on. The result is [n, B] or
-        [B, n] for n columns.
-        """
+        """Returns s U for the early or late columns, from a state s in the layout of the loop."""
         return self.form.product(self.recurrents[late], state, self.wide)
 
     def of_both(self, x: Array, state: Array, *, late: bool = False) -> Array:
-        """Returns x W + s U + b for the early or the late columns, in the layout of the loop.
-
-        x is the result of `prepare` for the inputs of a step, and the state s is [H, B] or [B, H],
-        the H hidden units of B rows. W, U and b are the kernels of both and the bias; late=True
-        gives the columns from `cut`, an argument of the constructor, on. The result is [n, B] or
-        [B, n] for n columns.
-        """
+        """Returns x W + s U + b for the early or the late columns, in the layout of the loop."""
         if self.is_joint:
             fed = self.form.join([x, state])
             return self.form.product(self.joints[late], fed, self.wide) + self.biases[late]
@@ -546,21 +363,12 @@ class GateSums:
 
 
 def weight_gradient(inputs: Array, gates: Array, dtype: Dtype) -> Array:
-    """Returns the gradient sum_t inputs_t^T gates_t of a kernel [K, N], as a single product.
-
-    inputs [T, B, K] are multiplied with the kernel from K to N features, and gates [T, B, N] are
-    the gradients of the products, for T steps of B rows. The sum runs over the B rows, too. It is
-    accumulated and returned in dtype.
-    """
+    """Returns the gradient sum_t inputs_t^T gates_t of a kernel [K, N], as a single product."""
     return lax.dot_general(
         inputs, gates, (((0, 1), (0, 1)), ((), ())), preferred_element_type=dtype
     )
 
 
 def apply_dropout(hidden: Array, dropout: Array | None) -> Array:
-    """Returns the hidden state times the dropout mask, the input of the recurrent product.
-
-    Both have the same shape, [B, H] or [H, B] for B rows and H hidden units, and the entries of the
-    dropout mask are 0 or the inverse of the keep probability. None means no dropout.
-    """
+    """Returns the hidden state times the dropout mask, the input of the recurrent product."""
     return hidden if dropout is None else hidden * jnp.asarray(dropout, hidden.dtype)

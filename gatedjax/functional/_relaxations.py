@@ -73,61 +73,38 @@ def gumbel_noise(key: Key[Array, ""], shape: tuple[int, ...]) -> Float[Array, ".
 
 @jax.custom_jvp
 def _straight_through(hard: Array, soft: Array) -> Array:
-    """Returns `hard` with the derivative of `soft`, an array of the same shape.
-
-    The values are exact, whereas `hard + soft - soft` would round.
-    """
     del soft
+    # The value is exact, whereas hard + soft - soft would round.
     return hard
 
 
 @_straight_through.defjvp
 def _straight_through_jvp(primals, tangents):
-    """Returns (hard, tangent of soft), as `jax.custom_jvp` wants them.
-
-    `primals` are (hard, soft), gates of one shape, and `tangents` their tangents.
-    """
     return _straight_through(*primals), tangents[1]
 
 
 def binarize(perturbed: Array) -> Array:
-    """Returns the hard gates [x > 0] as 0.0 and 1.0 without a gradient; NaN stays NaN.
-
-    x = perturbed has any shape, such as the logits plus noise. All hard gates of this library come
-    from here, so that a network that diverged is noticed.
-    """
+    """Returns the hard gates [x > 0] as 0.0 and 1.0 without a gradient; NaN stays NaN."""
     perturbed = lax.stop_gradient(perturbed)
+    # All hard gates come from here, so that a network that diverged is noticed.
     return jnp.where(jnp.isnan(perturbed), perturbed, (perturbed > 0).astype(perturbed.dtype))
 
 
 def divide_by_temperature(perturbed: Array, temperature: Any) -> Array:
-    """Returns x / tau, for x = perturbed of any shape and a temperature tau.
-
-    The derivative with respect to tau is 0 where x is infinite. Log-odds are infinite at padding,
-    for example.
-    """
+    """Returns x / tau, with a derivative of 0 by tau where x is infinite."""
     return _divide(*promote(perturbed, temperature))
 
 
 @jax.custom_jvp
 def _divide(perturbed: Array, temperature: Array) -> Array:
-    """Returns perturbed / temperature; both have the same dtype.
-
-    perturbed has any shape, and temperature is a scalar. The derivative is custom, because a
-    compiled `where` changed the last bit.
-    """
+    # The derivative is custom, because a compiled `where` changed the last bit.
     return perturbed / temperature
 
 
 @_divide.defjvp
 def _divide_jvp(primals, tangents):
-    """Returns (quotient, its tangent), as `jax.custom_jvp` wants them.
-
-    `primals` are (perturbed, temperature), an array of any shape and its divisor, and `tangents`
-    their tangents.
-    """
     perturbed, temperature = primals
-    # -perturbed / tau^2 would be infinite there, and NaN after the product with a cotangent of 0.
+    # -x / tau^2 would be infinite at padding, and NaN after the product with a cotangent of 0.
     finite = jnp.where(jnp.isinf(perturbed), 0, perturbed)
     change = jax.jvp(jnp.divide, (finite, temperature), tangents)[1]
     return _divide(perturbed, temperature), change
@@ -136,14 +113,7 @@ def _divide_jvp(primals, tangents):
 def relax_or_limit(
     relax: Callable[[Array], Array], perturbed: Array, temperature: Any, limit: Array
 ) -> Array:
-    """Returns relax(perturbed / tau), or `limit` for a traced tau of 0 or less.
-
-    perturbed are logits plus noise, and limit is the hard draw that relax approaches as tau -> 0.
-
-    perturbed and limit have the same shape, and `relax` acts on each element; tau = temperature is
-    a number or a traced scalar. The limit has gradients of 0. The caller checks a tau that is known
-    while tracing.
-    """
+    """Returns relax(perturbed / tau), or `limit` for a traced tau of 0 or less."""
     if not is_traced(temperature):
         return relax(divide_by_temperature(perturbed, temperature))
     cold = temperature < _COLD
@@ -377,17 +347,21 @@ def hard_gates(
     key: Key[Array, ""] | None = None,
     empty: Literal["max_gate", "zero", "soft"] = "max_gate",
 ) -> Float[Array, "*B T"]:
-    """Makes the test-time gates of a network that was trained with relaxed gates.
+    """Makes test-time gates from log-odds, not from probabilities, which would open every gate.
 
         g_t = [a_t > 0],  or with a key  g_t ~ Bernoulli(sigmoid(a_t)),  at real positions
 
-    Relaxed gates never close completely, so a network in training always attends to something. With
-    hard gates all gates of a row may be closed; `empty` is the rule for such rows. Pass the gates
-    to `gated_softmax`.
+    Values in [0, 1] may be either, so that no check can tell: pass probabilities p as
+    `jax.scipy.special.logit(p)`. The function is for networks that were trained with relaxed gates.
+    These never close completely, so a network in training always attends to something. With hard
+    gates all gates of a row may be closed; `empty` is the rule for such rows. Pass the gates to
+    `gated_softmax`.
 
         >>> hard_gates(jnp.array([[2.0, -1.0], [-3.0, -1.0]]), None)
         Array([[1., 0.],
                [0., 1.]], dtype=float32)
+        >>> hard_gates(jax.scipy.special.logit(jnp.array([0.9, 0.3])), None)
+        Array([1., 0.], dtype=float32)
 
     Args:
       logits: a, log-odds of an open gate at each of T positions, in nats, such as the output of a

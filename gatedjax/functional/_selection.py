@@ -73,11 +73,7 @@ def selection_vectors(
 
 
 def _scores(keys: Array, kernels: Array, vectors: Array) -> Float[Array, "*B N L"]:
-    """Returns the scores m = w . tanh(k W) of N words in L layers, in float32 or wider.
-
-    keys k are [*B, N, K], vectors of width K; kernels W are [L, K, A] or [1, K, A] for A attention
-    units, and vectors w are [L, A].
-    """
+    """Returns the scores m = w . tanh(k W) of N words in L layers, in float32 or wider."""
     kernels, vectors = kernels.astype(keys.dtype), vectors.astype(keys.dtype)
     rows = keys.reshape(-1, keys.shape[-1])
     if kernels.shape[0] == 1:
@@ -98,21 +94,11 @@ def _scores(keys: Array, kernels: Array, vectors: Array) -> Float[Array, "*B N L
 def _layer_scores(
     rows: Float[Array, "R K"], kernels: Float[Array, "L K A"], vectors: Float[Array, "L A"]
 ) -> Float[Array, "R L"]:
-    """Computes w_l . tanh(k W_l) for R vectors k and L layers, with a custom backward pass.
-
-    `rows` are the vectors k of width K, `kernels` are W, from K features to A attention units for
-    each layer, and `vectors` are w.
-    """
     return _forward(rows, kernels, vectors)[0]
 
 
 def _forward(rows: Array, kernels: Array, vectors: Array) -> tuple[Array, tuple[Array, ...]]:
-    """Returns the scores [R, L] of `_layer_scores`, and the arrays that `_backward` needs.
-
-    R is the number of vectors, K their width, L the number of layers and A that of attention units.
-    The saved arrays are `rows` [R, K]; the kernels side by side [K, L A]; `vectors` [L, A]; and the
-    activity tanh(k W) [R, L A].
-    """
+    """Returns the scores [R, L] of `_layer_scores`, and the arrays that `_backward` needs."""
     layers, hidden = vectors.shape
     # The kernels are transposed once, because the backward pass reads the same copy.
     flat = jnp.swapaxes(kernels, 0, 1).reshape(-1, layers * hidden)
@@ -127,13 +113,7 @@ def _forward(rows: Array, kernels: Array, vectors: Array) -> tuple[Array, tuple[
 
 
 def _backward(saved: tuple[Array, ...], change: Float[Array, "R L"]) -> tuple[Array, ...]:
-    """Returns the gradients of the three arguments of `_layer_scores`, in their shapes.
-
-    They are the gradients of R vectors `rows` [R, K] of width K, of the kernels [L, K, A] of L
-    layers with A attention units, and of the vectors [L, A]. `saved` are the arrays that `_forward`
-    stores: the vectors, the kernels side by side [K, L A], w, and tanh(k W) [R, L A]. `change` is
-    the gradient of the scores.
-    """
+    """Returns the gradients of the three arguments of `_layer_scores`, in their shapes."""
     rows, flat, vectors, activity = saved
     layers, hidden = vectors.shape
     change = lax.optimization_barrier(change)

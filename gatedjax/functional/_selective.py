@@ -28,13 +28,6 @@ Empty = Literal["zero", "self", "all"]
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3))
 def _hard_weights(scores: Array, gates: Array, cap: float, eps: float) -> Array:
-    """Computes attention weights [..., N] under hard gates; a score of -inf marks padding.
-
-    scores and gates (1 at the selected keys, else 0) are [..., N] for N keys. `cap` bounds the
-    exponents of the derivative, and eps is added to the sum of the exponentials. The weights,
-    exp(e) over the sum of exp(e) of the selected keys for scores e, are 0 at other keys and in a
-    row without selected keys.
-    """
     # `cap` only affects the derivative, so the values are a plain softmax of the selected keys.
     among = _selected_scores(scores, gates)
     top = jnp.max(among, axis=-1, keepdims=True)
@@ -45,22 +38,12 @@ def _hard_weights(scores: Array, gates: Array, cap: float, eps: float) -> Array:
 
 
 def _selected_scores(scores: Array, gates: Array) -> Array:
-    """Returns the scores where the gate is above 0, else -inf; NaN where a score or a gate is NaN.
-
-    scores, gates and the result are [..., N] for N keys.
-    """
     left_out = jnp.where(jnp.isnan(scores + gates), jnp.nan, -jnp.inf)
     return jnp.where(gates > 0, scores, left_out)
 
 
 def _hard_parts(scores: Array, gates: Array, cap: float, eps: float) -> tuple[Array, Array]:
-    """Returns weights [..., N], and their derivative by the gate of the same key at a constant sum.
-
-    scores (-inf at padding) and gates (0 or 1) are [..., N] for N keys, cap bounds the exponents of
-    the derivative, and eps is added to the sum of the exponentials. The weights, exp(e) over the
-    sum of exp(e) of the selected keys for scores e, are 0 at other keys; the derivative, too, is
-    [..., N].
-    """
+    """Returns the weights, and their derivative by the gate of the same key at a constant sum."""
     among = jnp.max(_selected_scores(scores, gates), axis=-1, keepdims=True)
     any_key = jnp.max(scores, axis=-1, keepdims=True)
     some = ~jnp.isneginf(among)
@@ -76,12 +59,6 @@ def _hard_parts(scores: Array, gates: Array, cap: float, eps: float) -> tuple[Ar
 
 @_hard_weights.defjvp
 def _hard_weights_jvp(cap, eps, primals, tangents):
-    """Returns (weights, their tangent), as `jax.custom_jvp` wants them.
-
-    The weights [..., N] are those of `_hard_weights`. `primals` are the scores and gates [..., N]
-    of N keys, and `tangents` their tangents. cap bounds the exponents of the derivative, and eps is
-    added to the sum of the exponentials.
-    """
     (scores, gates), (d_scores, d_gates) = primals, tangents
     weights, ratios = _hard_parts(scores, gates, cap, eps)
     # `direct` is the change at a constant sum. The second term is the change of the sum.
@@ -188,14 +165,7 @@ def selective_weights(
 
 
 def _fill_closed(gates: Array, keep: Array | None, empty: Empty, positions: Array | None) -> Array:
-    """Opens gates [..., Q, N] in rows that are all closed, by the rule `empty`.
-
-    A row has the gates of one of Q queries for N keys. The rule is "self" or "all".
-
-    With "self" the key at the position of the query opens, and with "all" each key. keep broadcasts
-    to the gates and is True at the keys that may be selected; None means all. positions [Q] are the
-    positions of the queries among the keys; None means 0 .. Q - 1. Returns gates of the same shape.
-    """
+    """Opens gates [..., Q, N] in rows that are all closed, by the rule `empty`."""
     none = jnp.all(gates <= 0, axis=-1, keepdims=True)  # False in a row with a gate of NaN
     if empty == "self":
         if positions is None:
@@ -323,16 +293,7 @@ def relaxed_selective_attention(
 def attention_scores(
     query: Array, key: Array, value: Array, mask: Array | None
 ) -> tuple[Array, Array | None, Array]:
-    """Returns (scores, mask, value) of an attention, with the checks of its arguments.
-
-    query is [..., Q, H], key [..., N, H] and value [..., N, D], for Q queries and N keys with
-    vectors of width H, and values of width D; mask is True at real keys, [*B, N] or [*B, M, N] with
-    an axis of M heads, or None for all.
-
-    Returns:
-      The scores query key^T / sqrt(H) [..., Q, N] in float32 or wider; the mask [..., 1, N] with
-      their rank, or None; and the values with 0 at padding.
-    """
+    """Returns the checked scores q k^T / sqrt(H), mask [..., 1, N] and values, 0 at padding."""
     check_floating(query=query, key=key, value=value)
     query, key, value = jnp.asarray(query), jnp.asarray(key), jnp.asarray(value)
     fits = query.ndim > 1 and query.ndim == key.ndim == value.ndim
@@ -348,10 +309,6 @@ def attention_scores(
 
 
 def _key_mask(mask: Array, shape: tuple[int, ...]) -> Array:
-    """Reshapes a mask of keys, [*B, N] or [*B, M, N], to [..., 1, N] with an axis of heads.
-
-    shape is that of the keys, (*B, M, N, H) for M heads, N keys and vectors of width H.
-    """
     mask = jnp.asarray(mask)
     if mask.ndim == len(shape) - 2 and mask.ndim > 0:
         mask = mask[..., None, :]
@@ -360,11 +317,7 @@ def _key_mask(mask: Array, shape: tuple[int, ...]) -> Array:
 
 
 def weighted_values(weights: Array, value: Array) -> Array:
-    """Computes W value [..., Q, D] from weights W [..., Q, N] and values [..., N, D].
-
-    Q is the number of queries, N that of the keys, and D the width of a value. The sum is formed in
-    float32 or wider, and the result has the dtype of value.
-    """
+    """Computes W value [..., Q, D] from weights W [..., Q, N] and values [..., N, D]."""
     wide = wide_dtype(value)
     output = jnp.einsum(
         "...qk,...kd->...qd", weights.astype(value.dtype), value, preferred_element_type=wide

@@ -68,36 +68,22 @@ def uniform_sigmoid(
 
 
 def _odds_against(a: Array, u: Array) -> Array:
-    """Returns r = (1 - u) / u exp(-a), which gives the soft gate 1 / (1 + r) at tau = 1.
-
-    a are logits and u uniform numbers of the same shape. r = exp(-(a + L)) with the logistic noise
-    L = log u - log(1 - u). For an infinite a it is 0 or infinite, not NaN.
-    """
     return (1 - u) / u * jnp.exp(-a)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _uniform_sigmoid(a: Array, u: Array, temperature: float) -> Array:
-    """Computes 1 / (1 + r^(1/tau)) with r = (1 - u) / u exp(-a) and tau = temperature.
-
-    The result is the soft gates. The logits a and the uniform numbers u have the same shape.
-    """
     odds = _odds_against(a, u)
     # A general power costs a logarithm and an exponential per pair, a square only a product.
     if temperature == 0.5:
         odds = odds * odds
     elif temperature != 1.0:
         odds = odds ** (1 / temperature)
-    return 1 / (1 + odds)
+    return 1 / (1 + odds)  # 0 or 1 for infinite logits, not NaN
 
 
 @_uniform_sigmoid.defjvp
 def _uniform_sigmoid_jvp(temperature, primals, tangents):
-    """Returns (soft gates, their tangent), as `jax.custom_jvp` wants them.
-
-    `primals` are the logits and the uniform numbers in (0, 1), arrays of one shape, and `tangents`
-    their tangents. `temperature` is tau.
-    """
     a, u = primals
     soft = _uniform_sigmoid(a, u, temperature)
     # The derivative of the odds would overflow.
@@ -267,12 +253,6 @@ def mean_over_pairs(
 
 
 def _keys_of_a_query(like: Array, mask: Array | None, keys: Array | None) -> Array:
-    """Returns the mean number of keys per real query, [B, 1] or [B, M]; 1 if it is 0.
-
-    like is [B, M, Q], for B examples, M heads and Q queries; mask [B, Q] is True at real queries,
-    and keys [B, 1 or M, Q] is the number of keys of each query. None means that the keys are the
-    real positions of the mask.
-    """
     if keys is None:
         return jnp.maximum(_lengths(like, mask), 1)
     check_broadcasts(like.shape, keys=keys)
@@ -281,20 +261,10 @@ def _keys_of_a_query(like: Array, mask: Array | None, keys: Array | None) -> Arr
 
 
 def _sum_over_keys(values: Array, mask: Array | None, pair_mask: Array | None) -> Array:
-    """Returns the sum of values [B, M, Q, N] over the keys that count: [B, M, Q].
-
-    The axes are B examples, M heads, Q queries and N keys. `mask` [B, N] is True at real keys and
-    `pair_mask`, [B, Q, N] or with an axis of heads, at pairs that count; None means all.
-    """
     return jnp.sum(_zero_elsewhere(values, mask, pair_mask), axis=-1)
 
 
 def _zero_elsewhere(values: Array, mask: Array | None, pair_mask: Array | None) -> Array:
-    """Returns values [B, M, Q, N] with 0 at pairs of a query and a key that do not count.
-
-    The axes are B examples, M heads, Q queries and N keys. mask [B, N] is True at real keys, and
-    pair_mask, [B, Q, N] or with an axis of heads, at pairs that count; None means all.
-    """
     check_that(values.ndim == 4, "values must be [B, M, Q, N], a value per pair", values)
     check_key_mask(mask, (values.shape[0], values.shape[-1]))
     if mask is not None:
@@ -305,11 +275,7 @@ def _zero_elsewhere(values: Array, mask: Array | None, pair_mask: Array | None) 
 
 
 def _mean_over_queries(values: Array, mask: Array | None) -> Array:
-    """Returns the mean over real queries of values [B, M, Q]: [B, M], 0 without real queries.
-
-    The axes are B examples, M heads and Q queries. `mask` [B, Q] is True at real queries; None
-    means all.
-    """
+    """Returns the mean over real queries of values [B, M, Q]: [B, M], 0 without real queries."""
     check_that(values.ndim == 3, "values must be [B, M, N], a value per query", values)
     check_mask(mask, (values.shape[0], values.shape[-1]))
     values = jnp.asarray(values, wide_dtype(values))
@@ -321,11 +287,6 @@ def _mean_over_queries(values: Array, mask: Array | None) -> Array:
 
 
 def _lengths(values: Array, mask: Array | None) -> Array:
-    """Returns the number of real positions of each example [B, 1], as float32.
-
-    values are [B, M, N], for B examples, M heads and N positions, and mask [B, N] is True at real
-    positions; None means all N.
-    """
     rows, _, size = values.shape
     if mask is None:
         return jnp.full((rows, 1), size, jnp.float32)

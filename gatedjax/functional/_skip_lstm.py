@@ -73,11 +73,6 @@ def skip_lstm(
         initial = LSTMState(zeros, zeros)
 
     def step(carry: LSTMState, inputs: tuple[Array, Array]) -> tuple[LSTMState, Array]:
-        """Computes a step: (state, (x [B, D], gate [B])) -> (mixed state, output [B, H]).
-
-        carry is the state before the step. The states are `LSTMState`s of B rows and H hidden
-        units, x are inputs of width D, and a gate is the share of the step in the mixed state.
-        """
         x, gate = inputs
         new, _ = lstm_step(weights, carry, x, recurrent_dropout_mask=recurrent_dropout_mask)
         share = gate[:, None].astype(wide)

@@ -98,12 +98,7 @@ def masked_softmax(
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _gated_parts(scores: Array, gates: Array, axis: int) -> tuple[Array, Array]:
-    """Returns weights alpha = g exp(e - lse) and ratios r = exp(e - lse), both like the scores.
-
-    e are the scores, g >= 0 the gates of the same shape, and lse = log sum g exp(e) along `axis`,
-    the axis that is normalised. Both results are 0 in a row of closed gates, and r is bounded to
-    stay finite.
-    """
+    """Returns weights alpha = g exp(e - lse) and ratios r = exp(e - lse), both like the scores."""
     is_open = gates > 0
     log_gates = jnp.log(jnp.where(is_open, gates, 1))
     # A closed gate does not hide a NaN, so that a network that diverged is noticed.
@@ -123,13 +118,7 @@ def _gated_parts(scores: Array, gates: Array, axis: int) -> tuple[Array, Array]:
 
 @_gated_parts.defjvp
 def _gated_parts_jvp(axis, primals, tangents):
-    """Returns ((weights, ratios), their tangents), as `jax.custom_jvp` wants them.
-
-    weights and ratios are the two results of `_gated_parts`: the gated softmax of the scores, and
-    its derivative by the gate of the same position at a constant sum. `primals` are the scores and
-    the gates, arrays of one shape, and `tangents` their tangents. axis is the axis that is
-    normalised.
-    """
+    """Returns ((weights, ratios), their tangents), as `jax.custom_jvp` wants them."""
     scores, gates = primals
     d_scores, d_gates = tangents
     weights, ratios = _gated_parts(scores, gates, axis)

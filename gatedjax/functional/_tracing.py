@@ -7,10 +7,7 @@ from gatedjax.functional._types import Tree
 
 
 def is_known(*values: Tree) -> bool:
-    """Returns True if the numbers of all arrays in the pytrees `values` can be read.
-
-    Traced arrays, and arrays that are partly on the devices of another process, cannot be read.
-    """
+    """Returns True if all arrays can be read: not traced, and on the devices of this process."""
     leaves = jax.tree.leaves(values)
     return not any(
         is_traced(leaf) or not getattr(leaf, "is_fully_addressable", True) for leaf in leaves

@@ -23,13 +23,11 @@ Critic = Callable[[Float[Array, " n"]], Float[Array, ""]]
 def draw_conditional(
     logits: Float[Array, " n"], gates: Float[Array, " n"], noise: Float[Array, " n"]
 ) -> Float[Array, " n"]:
-    """Draws perturbed logits z from their distribution given the gates b.
+    """Draws perturbed logits z given the gates b, from logistic noise V and the logits a.
 
         z = log(1 + e^V + e^(V + a)) where b = 1,  -log(1 + e^-V + e^(-V - a)) where b = 0
 
-    a are the logits [n], b the gates [n] of 0 and 1, and V the logistic noise [n], which is
-    independent of the noise of the gates. Returns z [n], above 0 where b = 1 and at most 0 where b
-    = 0. This is the formula of Tucker et al., written without a logarithm of a difference.
+    V is independent of the gates' noise. Tucker et al. 2017, without a log of a difference.
     """
     # The cases b = 1 and b = 0 differ only in signs, so a single expression serves both.
     sign = 2 * gates - 1
@@ -39,24 +37,13 @@ def draw_conditional(
 def _estimate(
     objective: Objective, critic: Critic, logits: Float[Array, " n"], noise: Float[Array, "2 n"]
 ) -> Float[Array, ""]:
-    """Returns f(b) with the gradient (f(b) - c(z given b)) (b - p) + d/da (c(z) - c(z given b)).
-
-    f is the objective, the loss as a function of the gates [n]; c the critic, a function of
-    perturbed logits z [n]; a the logits [n], and p = sigmoid(a). The first row of the logistic
-    noise gives z = a + noise and the draw b = [z > 0], the second gives z given b, see
-    `draw_conditional`. Returns a scalar; JAX differentiates it with respect to the logits.
-    """
+    """Returns f(b) with the gradient (f(b) - c(z given b)) (b - p) + d/da (c(z) - c(z given b))."""
     # The outer derivative is attached to the value, so it need not pass through the inner one.
     noise, fixed = noise.astype(logits.dtype), jax.lax.stop_gradient(logits)
     gates = draw_gates(fixed, noise[0])
     value = objective(gates)
 
     def difference(a):
-        """Returns (c(z) - c(z given b), c(z given b)), two scalars, for logits a [n].
-
-        c is the critic. z = a + noise are the perturbed logits [n], and "z given b" are perturbed
-        logits that are drawn given the gates b.
-        """
         control = critic(draw_conditional(a, gates, noise[1]))
         return critic(a + noise[0]) - control, control
 
@@ -68,18 +55,9 @@ def _estimate(
 
 
 def _make_finite(critic: Critic) -> Critic:
-    """Returns a critic that is finite at infinite perturbed logits.
-
-    A critic c maps perturbed logits z [n] to a scalar, see `Relax`. The returned critic computes
-    c(z), and where c or its gradient is not finite it computes c with 0 in place of the infinite
-    entries of z. Any function of z is a control variate, so the estimate stays unbiased.
-    """
+    """Returns a critic that is finite at infinite z; any function of z leaves no bias."""
 
     def finite_critic(z: Float[Array, " n"]) -> Float[Array, ""]:
-        """Returns the scalar c(z) of the critic c for perturbed logits z [n].
-
-        If c or its gradient is not finite at z, the infinite entries of z are replaced by 0.
-        """
         value, slope = jax.value_and_grad(critic)(jax.lax.stop_gradient(z))
         # The test is a constant; derivatives pass only through the call below.
         is_finite = jnp.isfinite(value) & jnp.all(jnp.isfinite(slope))
@@ -189,10 +167,6 @@ class Rebar:
         """
 
         def critic(perturbed):
-            """Returns the scalar eta f(sigmoid(z / tau)) for perturbed logits z [n].
-
-            f is the loss, tau the temperature, and eta the weight of the control variate.
-            """
             # The relaxed loss is a control variate for the logits. The other arguments of the loss
             # get their gradient from f(b), so it must not reach them here.
             relaxed = objective.held(jax.nn.sigmoid(divide_by_temperature(perturbed, self.tau)))

@@ -54,16 +54,10 @@ class Truth(NamedTuple):
 
 
 class _CheckedTruth(NamedTuple):
-    """A `Truth`, and whether all losses are finite.
-
-    Attributes:
-      truth: the exact properties of the loss.
-      bad: the code of the first pattern with a loss that is not finite, or -1 if all are finite.
-        Bit r of a code is the value of the r-th real gate, 0 or 1.
-    """
+    """A `Truth`, and whether all losses are finite."""
 
     truth: Truth
-    bad: Int[Array, ""]
+    bad: Int[Array, ""]  # the code of the first pattern with a loss that is not finite, or -1
 
 
 @functools.partial(jax.jit, static_argnames=("loss", "bits", "chunks", "draws"))
@@ -79,12 +73,7 @@ def _compute_truth(
     chunks: int,
     draws: int,
 ) -> _CheckedTruth:
-    """Computes the `Truth`, and the code of a pattern with a loss that is not finite, or -1.
-
-    loss(gates, *args) is a scalar, logits are [n], and mask [n] is True at real gates. key,
-    temperature and draws belong to the mode "relaxed", which a key of None leaves out. `bits` is
-    the number of gates that are enumerated, and `chunks`, a power of 2, the number of parts.
-    """
+    """Computes the `Truth`, and the code of a pattern with a loss that is not finite, or -1."""
     objective = Objective(loss, args, logits.dtype)
     wide = jnp.where(mask, logits, -jnp.inf).astype(wide_dtype(logits))
     # q is not computed as 1 - p, which rounds to 0 where p is near 1.
@@ -122,14 +111,9 @@ def _average_relaxed(
     temperature: ArrayLike,
     draws: int,
 ) -> Float[Array, ""]:
-    """Returns the mean loss of `draws` draws of Gumbel-sigmoid gates [n] at a temperature.
-
-    The objective is the loss as a function of the gates [n], the logits are [n], -inf at masked
-    gates, and key is the PRNG key of all draws.
-    """
+    """Returns the mean loss of `draws` draws of Gumbel-sigmoid gates [n] at a temperature."""
 
     def evaluate(key):
-        """Returns the loss, a scalar, of a draw of relaxed gates from a PRNG key."""
         noise = logistic_noise(key, logits.shape)
         return objective(gumbel_sigmoid(logits, noise, temperature=temperature))
 
@@ -209,12 +193,6 @@ def enumerate(
 def _refuse(
     loss: Loss, logits: ArrayLike, mask: ArrayLike, args: tuple[Any, ...], code: int, bits: int
 ) -> None:
-    """Raises ValueError with the pattern of a code and its loss, which is not finite.
-
-    loss(gates, *args) is the loss, logits are [n], and mask [n] is True at real gates. code is an
-    integer in [0, 2^bits) whose bit r is the value of the r-th real gate, and bits is the number of
-    gates that are enumerated.
-    """
     gates = decode_pattern(jnp.int32(code), assign_bits(jnp.asarray(mask), bits))
     value = Objective(loss, args, jnp.result_type(logits))(gates)
     pattern_values = np.asarray(gates).astype(int).tolist()

@@ -19,12 +19,7 @@ Values: TypeAlias = Float[Array, " k"]
 
 
 def draw_gates(logits: Float[Array, " n"], noise: Float[Array, "*k n"]) -> Float[Array, "*k n"]:
-    """Draws hard gates b = [a + L > 0], like `functional.sample_gates`.
-
-    a are the logits [n] and L is logistic noise [n], or [k, n] for k draws. Returns gates of 0 and
-    1 with the shape of the noise and the dtype of the logits. The gate is NaN where the logit or
-    the noise is NaN.
-    """
+    """Draws hard gates b = [a + L > 0], like `functional.sample_gates`."""
     perturbed = jnp.add(*promote(jnp.broadcast_to(logits, noise.shape), noise))
     return binarize(perturbed).astype(logits.dtype)
 
@@ -44,7 +39,8 @@ class Estimator(Protocol):
     them.
 
     Attributes:
-      unbiased: True if the mean of the estimates is the gradient.
+      unbiased: True if the mean of the estimates is the gradient, False if it is not, and None
+        without a statement. Reports show it; it changes no estimate.
       needs_gradient: True if the estimator needs the derivative of the loss by the gates.
       rows: the number of rows of logistic noise [rows, n] that an estimate needs.
       evaluations: a method of the number n of gates; returns the number of evaluations of the loss.
@@ -53,8 +49,8 @@ class Estimator(Protocol):
     """
 
     @property
-    def unbiased(self) -> bool:
-        """True if the mean of the estimates is the gradient of the expectation."""
+    def unbiased(self) -> bool | None:
+        """True if the mean of the estimates is the gradient; None without a statement."""
 
     @property
     def needs_gradient(self) -> bool:
@@ -144,14 +140,15 @@ class ByValues(Estimator, Protocol):
         [[1. 0.]] [ 1.5 -1.5]
 
     Attributes:
-      unbiased: True (the default) if the mean of the estimates is the gradient.
+      unbiased: True if the mean of the estimates is the gradient, False if it is not; None (the
+        default) makes no statement.
       needs_gradient: False, because the loss is not differentiated with respect to the gates.
       rows: the number of rows of logistic noise, 1 by default.
       live: the number of leading patterns that give the value of the estimate, their mean loss;
         None (the default) means all.
     """
 
-    unbiased: ClassVar[bool] = True
+    unbiased: ClassVar[bool | None] = None
     needs_gradient: ClassVar[bool] = False
     rows: ClassVar[int] = 1
     live: ClassVar[int | None] = None
@@ -214,11 +211,7 @@ _MEMBERS = ("unbiased", "needs_gradient", "rows", "evaluations", "surrogate")
 
 
 def check_estimator(estimator: object) -> None:
-    """Raises ValueError unless `estimator` is an object with the members of `Estimator`.
-
-    They are `unbiased`, `needs_gradient`, `rows`, `evaluations` and `surrogate`. A class in place
-    of an instance also raises.
-    """
+    """Raises ValueError unless `estimator` is an object with the members of `Estimator`."""
     if isinstance(estimator, type):
         name = estimator.__name__
         raise ValueError(f"estimator must be an instance, got the class {name}: write {name}()")

@@ -25,33 +25,16 @@ _PER_CHUNK_BITS = 12
 
 
 class BitLayout(NamedTuple):
-    """The correspondence between the bits of a code and the n gates.
+    """The gates of the bits: bit r of a code is 1 if the r-th real gate is open."""
 
-    A code is an integer that stands for a pattern of open and closed gates: its bit r is 1 if the
-    r-th real gate is open.
-
-    Attributes:
-      real: bool [n], True at real gates.
-      rank: int [n], the number of the bit of each gate, from 0; for a masked gate the bit of
-        another gate.
-      position: int [bits], the index of the gate of each bit; a bit beyond the last real gate has
-        gate 0.
-      used: bool [bits], True at bits that have a gate.
-    """
-
-    real: Bool[Array, " n"]
-    rank: Int[Array, " n"]
-    position: Int[Array, " bits"]
-    used: Bool[Array, " bits"]
+    real: Bool[Array, " n"]  # True at real gates
+    rank: Int[Array, " n"]  # the bit of each gate; of a masked gate any bit
+    position: Int[Array, " bits"]  # the gate of each bit; 0 beyond the last real gate
+    used: Bool[Array, " bits"]  # True at bits with a gate
 
 
 def assign_bits(mask: Bool[Array, " n"], bits: int) -> BitLayout:
-    """Assigns the bits of a code to the real gates, in their order, from the lowest bit.
-
-    The mask [n] is True at real gates, and bits is the number of bits: at least the number of real
-    gates. Returns a `BitLayout`, which has the bit of each gate [n] and the gate of each bit
-    [bits].
-    """
+    """Assigns the bits of a code to the real gates, in their order, from the lowest bit."""
     # A masked gate before the first real gate would have the rank -1.
     rank = jnp.maximum(jnp.cumsum(mask) - 1, 0)
     # The size is static, because under `jit` a shape cannot depend on the mask.
@@ -60,19 +43,12 @@ def assign_bits(mask: Bool[Array, " n"], bits: int) -> BitLayout:
 
 
 def decode_pattern(code: Int[Array, ""], layout: BitLayout) -> Bool[Array, " n"]:
-    """Returns the pattern [n] of a code: True at open gates, False at closed and at masked gates.
-
-    The code is an integer in [0, 2^bits) whose bit r is 1 if the r-th real gate is open. The layout
-    assigns the bits to the gates.
-    """
+    """Returns the pattern of a code, True at open gates; False also at masked gates."""
     return ((code >> layout.rank.astype(code.dtype)) & 1).astype(bool) & layout.real
 
 
 def check_known(n: object) -> None:
-    """Raises ValueError unless the number n of gates is an int.
-
-    `jax.export` may leave it open, and then it is a symbol.
-    """
+    """Raises ValueError unless the number n of gates is an int."""
     if not isinstance(n, int):
         raise ValueError(
             f"logits must have a number n of gates that is known while tracing, got shape ({n},): "
@@ -81,14 +57,7 @@ def check_known(n: object) -> None:
 
 
 def count_chunks(bits: int, chunks: int | None, itemsize: int = 4) -> int:
-    """Returns the number of chunks, a power of 2; raises ValueError for too many patterns.
-
-    A chunk is a part of the patterns that is evaluated at once. More than 30 bits, or more than 20
-    without chunks, are too many. bits is the number of gates, so that there are 2^bits patterns.
-    chunks is the number that the caller asks for, which is rounded up to a power of 2 and is at
-    most 2^bits; None means the fewest chunks of at most 4096 patterns.
-    itemsize is the number of bytes of a loss, for the message.
-    """
+    """Returns the number of chunks, a power of 2; raises ValueError for too many patterns."""
     if chunks is not None:
         check_type("chunks", chunks, int)
         if chunks < 1:
@@ -107,18 +76,11 @@ def count_chunks(bits: int, chunks: int | None, itemsize: int = 4) -> int:
 def compute_losses(
     objective: Objective, layout: BitLayout, bits: int, chunks: int
 ) -> Float[Array, " patterns"]:
-    """Computes the losses [2^bits] of all codes in their order, one chunk after the other.
-
-    The code of a pattern is an integer whose bit r is 1 if the r-th real gate is open. The
-    objective is the loss of a pattern [n], layout maps codes to patterns, and `chunks` is the
-    number of chunks, a power of 2. Each chunk is a checkpoint, so a gradient computes the
-    intermediate values of a chunk again instead of storing them.
-    """
+    """Computes the losses [2^bits] of all codes in their order, one chunk after the other."""
     size = (1 << bits) // chunks
 
-    @jax.checkpoint
+    @jax.checkpoint  # a gradient computes a chunk again instead of storing it
     def chunk(start):
-        """Returns the losses [2^bits / chunks] of the codes from `start` on, an int scalar."""
         codes = start + jnp.arange(size, dtype=jnp.int32)
         gates = jax.vmap(decode_pattern, in_axes=(0, None))(codes, layout)
         return objective.values(gates)
@@ -130,11 +92,6 @@ def compute_losses(
 
 
 def _weigh_patterns(probability: Float[Array, " bits"]) -> Float[Array, " patterns"]:
-    """Computes the probabilities P(b) [2^bits] of all patterns, in the order of their codes.
-
-    probability is the open probability of the gate of each bit, from the lowest bit. The code of a
-    pattern b is an integer whose bit r is 1 if that gate is open.
-    """
     # Each bit doubles the vector. The new bit is the highest so far: its half with value 1 comes
     # last, in the order of the codes.
     weights = jnp.ones(1, probability.dtype)
@@ -147,13 +104,7 @@ def _weigh_patterns(probability: Float[Array, " bits"]) -> Float[Array, " patter
 def contract(
     values: Float[Array, " patterns"], probability: Float[Array, " bits"]
 ) -> Float[Array, ""]:
-    """Computes sum_b P(b) values_b over independent gates.
-
-    b runs over all patterns, and P(b) is the probability of a pattern. values [2^bits] are a number
-    for each pattern, such as its loss, in the order of the codes: bit r of a code is 1 if the gate
-    of bit r is open. probability [bits] is the open probability of the gate of each bit. For
-    numbers that are not probabilities the result is the multilinear extension of the values.
-    """
+    """Computes sum_b P(b) values_b for independent gates: the values' multilinear extension."""
     low = probability.shape[0] // 2
     upper, lower = _weigh_patterns(probability[low:]), _weigh_patterns(probability[:low])
     square = values.reshape(upper.shape[0], lower.shape[0])

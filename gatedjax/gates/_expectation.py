@@ -21,10 +21,7 @@ from gatedjax.gates._objective import Loss, Objective, check_loss, has_derivativ
 
 
 def check_row(logits: ArrayLike, mask: ArrayLike) -> None:
-    """Raises unless logits [n] have a floating dtype and the mask is a bool [n] or None.
-
-    Raises TypeError for another dtype and ValueError for another shape.
-    """
+    """Raises unless logits [n] have a floating dtype and the mask is a bool [n] or None."""
     check_floating(logits=logits)
     check_that(jnp.ndim(logits) == 1, "logits must have shape [n] (vmap adds axes)", logits)
     check_same_shape(logits=logits, mask=mask)
@@ -32,21 +29,14 @@ def check_row(logits: ArrayLike, mask: ArrayLike) -> None:
 
 
 def mask_logits(logits: ArrayLike, mask: ArrayLike) -> Float[Array, " n"]:
-    """Checks the logits [n] and returns them, with -inf where the mask is False.
-
-    The mask is a bool [n], True at real gates, or None for all.
-    """
+    """Checks the logits [n] and returns them, with -inf where the mask is False."""
     check_row(logits, mask)
     return jnp.asarray(logits) if mask is None else jnp.where(mask, logits, -jnp.inf)
 
 
 def draw_noise_rows(key: Key[Array, ""], rows: int, n: int) -> Float[Array, "rows n"]:
-    """Draws `rows` rows of standard logistic noise for n gates, from a PRNG key.
-
-    A single row is `logistic_noise` of the key itself, so that it gives the draw of `sample_gates`.
-    Several rows have different keys derived from it.
-    """
-    if rows == 1:
+    """Draws `rows` rows of standard logistic noise for n gates, from a PRNG key."""
+    if rows == 1:  # the same draw as `sample_gates` of this key
         return logistic_noise(key, (n,))[None]
     keys = example_keys(key, jnp.arange(rows))
     return jax.vmap(lambda row: logistic_noise(row, (n,)))(keys)
@@ -95,16 +85,7 @@ def expectation(loss: Loss, estimator: Estimator) -> Callable[..., Float[Array, 
         *args: object,
         mask: Bool[Array, " n"] | None = None,
     ) -> Float[Array, ""]:
-        """Returns an estimate of the expected loss, with the estimated gradient as its derivative.
-
-        The estimate is a scalar in float32 or wider.
-
-        Args:
-          logits: the log-odds that each of the n gates is open.
-          key: the PRNG key of the draws.
-          *args: the further arguments of the loss.
-          mask: True at real gates; None means all.
-        """
+        """Returns an estimate of the expected loss, with the estimated gradient."""
         logits = mask_logits(logits, mask)
         check_key(key=key)
         n = logits.shape[0]

@@ -289,23 +289,12 @@ def hard_top_k(
 
 
 def _check_arguments(scores: ArrayLike, mask: ArrayLike, axis: int) -> int:
-    """Raises unless scores are floating and the mask is bool; returns the axis from the left.
-
-    The mask must broadcast to the scores, or be None. The axis may be negative; the result is in
-    [0, ndim).
-    """
     check_floating(scores=scores)
     check_mask(mask, jnp.shape(scores))
     return check_axis(axis, jnp.ndim(scores))
 
 
 def _move_axis_last(scores: ArrayLike, mask: ArrayLike, axis: int) -> tuple[Array, Array]:
-    """Returns the scores in float32 or wider and the mask of finite ones, with the axis last.
-
-    scores have any shape, and mask, True at real positions, broadcasts to it; None means all. In
-    the two results, which have one shape, the scores are 0 where the mask is False: at padding and
-    at scores of -inf.
-    """
     z = jnp.asarray(scores, wide_dtype(scores))
     keep = ~jnp.isneginf(z)
     if mask is not None:
@@ -314,22 +303,10 @@ def _move_axis_last(scores: ArrayLike, mask: ArrayLike, axis: int) -> tuple[Arra
 
 
 def _move_axis_back(rows: Array, scores: ArrayLike, axis: int) -> Array:
-    """Moves the last axis of `rows`, an array [..., n], back to `axis` of the scores.
-
-    The result has the shape and the dtype of `scores`.
-    """
     return jnp.moveaxis(rows, -1, axis).astype(jnp.result_type(scores))
 
 
 def _align_with_rows(name: str, value: ArrayLike, scores: ArrayLike, axis: int) -> Array:
-    """Returns a parameter of the rows as a scalar, or as [..., 1] with `axis` moved to the end.
-
-    A parameter, such as k of `budget`, is a number for each row, which runs along `axis`.
-
-    The value is a number, or an array that broadcasts to the shape of the scores with size 1 at the
-    axis. The result is float32 or wider. `name` is the name of the parameter in the message of an
-    error.
-    """
     if jnp.ndim(value) == 0:
         return jnp.asarray(value, wide_dtype(scores))
     shape = list(jnp.shape(scores))
@@ -339,11 +316,6 @@ def _align_with_rows(name: str, value: ArrayLike, scores: ArrayLike, axis: int) 
 
 
 def _check_counts(k: ArrayLike, scores: ArrayLike, axis: int) -> Array:
-    """Returns k per row, a scalar or [..., 1]; raises ValueError if a known k is outside [0, n].
-
-    k is the wanted sum of the gates of a row, a number or an array with an entry for each row of
-    the scores; n is the size of the axis.
-    """
     size = jnp.shape(scores)[axis]
     # A size that `jax.export` leaves open is not known; k is then clipped at run time.
     most = size if isinstance(size, int) else np.inf
@@ -354,10 +326,6 @@ def _check_counts(k: ArrayLike, scores: ArrayLike, axis: int) -> Array:
 
 
 def _find_top(z: Array, keep: Array) -> Array:
-    """Returns the largest real score of each row [..., 1] as a constant; 0 in rows without any.
-
-    z are scores [..., n], and keep is True at real positions.
-    """
     top = jnp.max(z, axis=-1, keepdims=True, where=keep, initial=-jnp.inf)
     return lax.stop_gradient(jnp.where(jnp.isneginf(top), 0, top))
 
@@ -365,14 +333,7 @@ def _find_top(z: Array, keep: Array) -> Array:
 def _map_to_simplex(
     family: Family, scores: ArrayLike, mask: ArrayLike, axis: int, a: Array | None
 ) -> Array:
-    """Returns the gates phi(z - theta) with sum 1 along an axis, with the derivative of the family.
-
-    phi is the function that `family` has for the gates, such as [1 + u]_+ of `SPARSEMAX`. z are the
-    scores, and theta is the threshold of a row. mask is True at real positions and broadcasts to
-    the scores; None means all. axis is the axis of the scores along which the gates sum to 1. a is
-    the parameter of phi: a scalar, [..., 1] or None for a phi without one. The gates have the shape
-    and the dtype of the scores.
-    """
+    """Returns the gates phi(z - theta) with sum 1 along an axis, for the phi of the family."""
     rows, keep = _move_axis_last(scores, mask, axis)
     # A score of +inf has no projection; its row becomes NaN, as with softmax.
     is_lost = _find_lost_rows(jnp.where(jnp.isposinf(rows), jnp.nan, rows), keep, a)
@@ -399,15 +360,7 @@ def _map_to_sum(
     scores: ArrayLike,
     axis: int,
 ) -> Array:
-    """Returns gates phi((z - theta) / tau) with the sum k in each row.
-
-    A row with at most k real positions has gates 1 at these; padding has gates 0. phi is the
-    function that `family` has for the gates, such as u clipped to [0, 1] of `CAPPED`, and theta is
-    the threshold of a row. z are scores [..., n] with the axis last, and keep [..., n] is True at
-    real positions. k and tau (None for a family without a temperature) are scalars or [..., 1].
-    `scores` are the scores as the caller gave them, and `axis` is the axis of the rows in them; the
-    gates have the shape and the dtype of `scores`.
-    """
+    """Returns gates phi((z - theta) / tau) with the sum k in each row."""
     unclipped, is_lost = z, _find_lost_rows(z, keep, k, tau)
     z = jnp.where(is_lost, 0, z)
     count = jnp.sum(keep, axis=-1, keepdims=True, dtype=z.dtype)
@@ -446,10 +399,6 @@ def _map_to_sum(
 
 
 def _find_nearest(z: Array, keep: Array, theta: Array) -> Array:
-    """Returns the real score nearest to the threshold theta in each row; theta without real scores.
-
-    z are scores [..., n], and keep is True at real positions; theta and the result are [..., 1].
-    """
     above = jnp.min(z, axis=-1, keepdims=True, where=keep & (z >= theta), initial=jnp.inf)
     below = jnp.max(z, axis=-1, keepdims=True, where=keep & (z <= theta), initial=-jnp.inf)
     nearest = jnp.where(above - theta < theta - below, above, below)
@@ -457,11 +406,6 @@ def _find_nearest(z: Array, keep: Array, theta: Array) -> Array:
 
 
 def _find_lost_rows(z: Array, keep: Array, *parameters: Array | None) -> Array:
-    """Returns True at the real positions of rows with a NaN in real scores or parameters.
-
-    z are scores [..., n], keep is True at real positions, and parameters, numbers for each row such
-    as k, are [..., 1], scalars or None. The result is bool [..., n].
-    """
     is_lost = jnp.any(keep & jnp.isnan(z), axis=-1, keepdims=True)
     for parameter in parameters:
         is_lost = is_lost if parameter is None else is_lost | jnp.isnan(parameter)
@@ -469,32 +413,19 @@ def _find_lost_rows(z: Array, keep: Array, *parameters: Array | None) -> Array:
 
 
 def _show_lost_rows(gates: Array, z: Array, is_lost: Array) -> Array:
-    """Returns the gates, with values and gradients of NaN where `is_lost` is True.
-
-    gates, the scores z and the bools is_lost, the result of `_find_lost_rows`, are [..., n].
-    Without this a row with a NaN would get closed gates, because comparisons with NaN are False.
-    """
+    # A NaN would otherwise close the gates of its row, because comparisons with NaN are False.
     return (gates + jnp.where(is_lost, z, 0)) * jnp.where(is_lost, jnp.nan, 1.0)
 
 
 def _open_best(z: Array, keep: Array, k: Array) -> Array:
-    """Returns 1 at the k best real positions of each row, else 0; rows with a NaN are NaN.
-
-    z are scores [..., n], keep is True at real positions, and k, the number of gates that open in a
-    row, is a scalar or [..., 1]. The result [..., n] has the dtype of z and no gradient.
-    """
     z, k = lax.stop_gradient((z, k))
     return jnp.where(_find_lost_rows(z, keep, k), jnp.nan, _select_best(z, keep, k).astype(z.dtype))
 
 
 @compile_outside_jit()
 def _select_best(z: Array, keep: Array, k: Array) -> Array:
-    """Returns True at the k best real positions of each row; the first of equal scores win.
-
-    z [..., n] are scores, keep is True at real positions, and k is a scalar or [..., 1]. The result
-    is bool [..., n]. The k-th largest score is found bit by bit from the highest bit, which is
-    faster under XLA on a CPU than sorting.
-    """
+    """Returns True at the k best real positions of each row; the first of equal scores win."""
+    # The k-th largest score is found bit by bit, which is faster than a sort in XLA on a CPU.
     bits = 8 * z.dtype.itemsize
     unsigned = jnp.dtype(f"uint{bits}")
     sign = jnp.array(1 << (bits - 1), unsigned)
@@ -504,19 +435,9 @@ def _select_best(z: Array, keep: Array, k: Array) -> Array:
     order = jnp.where(keep, jnp.where(raw >= sign, ~raw, raw | sign), 0)
 
     def reach(bound: Array) -> Array:
-        """Returns the number of scores of each row that are at least `bound`, [..., 1].
-
-        The bound [..., 1] and the scores are unsigned integers with the order of the scores.
-        """
         return jnp.sum(order >= bound, axis=-1, keepdims=True, dtype=z.dtype)
 
     def set_bit(place: Array, bound: Array) -> Array:
-        """Returns the bound [..., 1] with a further bit in rows where k scores still reach it.
-
-        `place` is the position of the bit, from 0 for the highest, and k is the number of positions
-        that `_select_best` opens in a row. At least k scores must be equal to or above the new
-        bound; other rows keep their bound.
-        """
         candidate = bound | (sign >> jnp.asarray(place, unsigned))
         return jnp.where(reach(candidate) >= k, candidate, bound)
 

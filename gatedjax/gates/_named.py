@@ -35,20 +35,7 @@ def takes_temperature(name: EstimatorName) -> bool:
 def create_estimator(
     name: EstimatorName, *, temperature: float | Float[Array, ""] = 0.5, draws: int = 2
 ) -> Estimator:
-    """Returns the estimator of a name, such as `STGumbel(0.5)` for "st_gumbel".
-
-    Args:
-      name: the name of the class of the estimator in snake case, such as "leave_one_out". `Relax`
-        has no name, because its critic is a function.
-      temperature: tau, if the estimator has a temperature; may be traced.
-      draws: k of "leave_one_out", the number of draws per estimate.
-
-    Returns:
-      The estimator, with defaults for all other options.
-
-    Raises:
-      ValueError: if no estimator has that name.
-    """
+    """Returns the estimator of a name, such as `STGumbel(0.5)` for "st_gumbel"."""
     if name not in KINDS:
         raise ValueError(f"estimator must be one of {', '.join(map(repr, KINDS))}, got {name!r}")
     options = {"tau": temperature, "k": draws}

@@ -70,33 +70,14 @@ class Objective:
 
 
 def has_derivative(objective: Objective, size: int) -> bool:
-    """Returns True if the loss has a derivative with respect to its gates.
-
-    A loss that rounds or compares its gates, or stops their gradient, has none. The loss is traced
-    and not evaluated.
-
-    Args:
-      objective: the loss as a function of the gates [n].
-      size: n, the number of gates.
-    """
+    """Returns True if the loss has a derivative by its gates; traces it without evaluating it."""
     seen = []
 
     @jax.custom_jvp
     def probe(value):
-        """Returns `value`, the loss, a scalar, unchanged.
-
-        Its derivative is the function `rule`, which stores whether the loss depends differentiably
-        on the gates.
-        """
         return value
 
     def rule(primals, tangents):
-        """Returns the loss and a tangent of 0, two scalars, as `jax.custom_jvp` wants them.
-
-        `primals` is a tuple of the loss, and `tangents` a tuple of its tangent. A bool is
-        appended to `seen`, a list of `has_derivative`: False if this tangent is a symbolic zero, so
-        that the loss does not depend differentiably on the gates.
-        """
         # JAX passes a symbolic zero if the loss has no differentiable path from its gates.
         seen.append(not isinstance(tangents[0], SymbolicZero))
         return primals[0], jnp.zeros_like(primals[0])
@@ -104,7 +85,6 @@ def has_derivative(objective: Objective, size: int) -> bool:
     probe.defjvp(rule, symbolic_zeros=True)
 
     def derivative(gates):
-        """Returns the loss and its derivative in the direction of the gates [n], two scalars."""
         return jax.jvp(lambda g: probe(objective(g)), (gates,), (gates,))
 
     jax.eval_shape(derivative, jax.ShapeDtypeStruct((size,), wide_dtype(objective.dtype)))

@@ -16,11 +16,7 @@ from gatedjax.gates._slopes import attach_slope
 
 @dataclasses.dataclass(frozen=True)
 class _Tempered(Pathwise):
-    """The base class of estimators with a temperature, `SoftGumbel` and `STGumbel`.
-
-    Attributes:
-      tau: temperature > 0, a number or a traced scalar.
-    """
+    """The base class of estimators with a temperature, `SoftGumbel` and `STGumbel`."""
 
     tau: float | Float[Array, ""] = 0.5
 

@@ -36,11 +36,8 @@ _ROUNDINGS, _LEAST = 16, 1e-12
 
 
 def standard_estimators(tau: float = 0.5) -> tuple[Estimator, ...]:
-    """Returns the estimators that need no function or other input, with the temperature tau.
-
-    The order is that of the rows of a table. `LeaveOneOut` appears with 2 and with 4 draws. `Relax`
-    is left out because its quality is that of its critic, and `Enumerate` because it is exact.
-    """
+    """Returns the estimators that need no function or other input, with the temperature tau."""
+    # `Relax` is as good as its critic, and `Enumerate` is exact: neither belongs in a table.
     return (
         SoftGumbel(tau), STGumbel(tau), StraightThrough(), ReinMax(), MeanField(), HardConcrete(),
         HardKuma(), Reinforce(), LeaveOneOut(2), LeaveOneOut(4), ARM(), DisARM(),
@@ -49,31 +46,19 @@ def standard_estimators(tau: float = 0.5) -> tuple[Estimator, ...]:
 
 
 class Sample(NamedTuple):
-    """The gradients that an estimator gave for a text, and the exact gradient.
-
-    Attributes:
-      estimates: the estimates of the gradient by the logits of n gates [draws, n].
-      exact: the exact gradient [n].
-      rounding: the largest difference between gradients that counts as a rounding error.
-      evaluations: the number of evaluations of the loss per estimate.
-    """
+    """The gradients that an estimator gave for a text, and the exact gradient."""
 
     estimates: Float[np.ndarray, "draws n"]
     exact: Float[np.ndarray, " n"]
-    rounding: float
-    evaluations: int
+    rounding: float  # the largest difference that counts as rounding
+    evaluations: int  # of the loss per estimate
 
 
 class _Columns:
-    """The columns that `Row` and `Measure`, the rows of the tables of estimators, share.
-
-    Attributes:
-      estimator: the estimator of the gradient.
-      z: the number of standard deviations by which the bias of the estimator differs from 0.
-    """
+    """The columns that `Row` and `Measure`, the rows of the tables of estimators, share."""
 
     estimator: Estimator
-    z: float
+    z: float  # the bias in standard deviations
 
     @property
     def shown_biased(self) -> bool:
@@ -104,8 +89,9 @@ class _Columns:
         """Returns the fields of the row, "unbiased" and "shown_biased" as a dict for JSON.
 
         The keys are the names of the fields of `Row` or `Measure`, such as "bias", "variance" and
-        "mse". "estimator" is the `repr` of the estimator, "unbiased" is True if its mean is the
-        gradient, "shown_biased" is True if the data show a bias, and arrays are lists.
+        "mse". "estimator" is the `repr` of the estimator, "unbiased" is what it states, True if its
+        mean is the gradient or None, "shown_biased" is True if the data show a bias, and arrays are
+        lists.
         """
         row: Any = self
         names = [field.name for field in dataclasses.fields(row) if field.name != "estimator"]
@@ -220,18 +206,14 @@ class Report:
         """Returns a dict for JSON for each estimator, in their order.
 
         The keys are the fields of `Row`, such as "estimator", "bias", "variance" and "mse", and the
-        bools "unbiased" (the mean of the estimates is the gradient) and "shown_biased" (the data
-        show a bias).
+        bools "unbiased" (whether the mean of the estimates is the gradient; None if the estimator
+        does not state it) and "shown_biased" (the data show a bias).
         """
         return [row.record() for row in self.rows]
 
 
 def estimator_table(rows: Sequence[Row] | Sequence[Measure]) -> str:
-    """Returns a Markdown table with a line for each of the rows, in their order.
-
-    A `Row` or `Measure` has the results of an estimator; the columns are its name, bias, z,
-    variance, MSE, cosine and cost.
-    """
+    """Returns a Markdown table with a line for each of the rows, in their order."""
     heads = [
         "estimator", "unbiased", "bias", "+-", "z", "shown biased", "variance", "MSE", "cosine",
         "evaluations", "MSE x evaluations",
@@ -240,9 +222,10 @@ def estimator_table(rows: Sequence[Row] | Sequence[Measure]) -> str:
     for row in rows:
         numbers = (np.linalg.norm(row.bias), row.error, row.z)
         costs = (row.variance, row.mse, row.cosine, row.evaluations, row.mse_per_evaluation)
+        stated = row.estimator.unbiased
         cells.append([
             row.title,
-            "yes" if row.estimator.unbiased else "no",
+            "not stated" if stated is None else "yes" if stated else "no",
             *(f"{x:.3g}" for x in numbers),
             "yes" if row.shown_biased else "no",
             *(f"{x:.3g}" for x in costs),
@@ -259,29 +242,17 @@ def estimate_gradients(
     args: tuple[Any, ...],
     mask: Bool[Array, " n"] | None,
 ) -> Float[Array, "draws n"]:
-    """Computes an estimate of the gradient [n] of the expected loss for each key.
-
-    The result has a row for each of the PRNG keys. loss(gates, *args) is the loss, the gradient is
-    with respect to the logits [n], and the mask is True at real gates; None means all. `estimator`
-    gives the estimates, and args are the further arguments of the loss.
-    """
+    """Computes an estimate of the gradient [n] of the expected loss for each key."""
     gradient = jax.grad(expectation(loss, estimator))
 
     def estimate(key):
-        """Returns the estimate of the gradient [n] with the noise of a PRNG key.
-
-        It uses the logits, the arguments of the loss and the mask of `estimate_gradients`.
-        """
         return gradient(logits, key, *args, mask=mask)
 
     return jax.lax.map(estimate, keys, batch_size=min(_BATCH, keys.shape[0]))
 
 
 def rounding_tolerance(size: float, dtype: Dtype) -> float:
-    """Returns the largest difference between gradients of a loss that counts as a rounding error.
-
-    size is the magnitude of the losses, and dtype that of the logits.
-    """
+    """Returns the largest difference that counts as rounding, for losses of magnitude `size`."""
     return size * max(_LEAST, _ROUNDINGS * float(jnp.finfo(dtype).eps))
 
 
@@ -359,10 +330,6 @@ def report(
 
 
 def _measure_distances(estimates: np.ndarray, exact: np.ndarray) -> tuple[float, float]:
-    """Computes the mean squared distance and the mean cosine of estimates and the exact gradient.
-
-    estimates are [draws, n], and exact is the exact gradient [n]. Returns (distance, cosine).
-    """
     mse = float(np.mean(np.sum((estimates - exact) ** 2, axis=1)))
     lengths = np.linalg.norm(estimates, axis=1) * np.linalg.norm(exact)
     # An estimate of 0 has no direction and counts with a cosine of 0.
@@ -373,11 +340,7 @@ def _measure_distances(estimates: np.ndarray, exact: np.ndarray) -> tuple[float,
 def _make_row(
     estimator: Estimator, estimates: np.ndarray, exact: np.ndarray, rounding: float
 ) -> Row:
-    """Computes the `Row` of an estimator from its estimates of the gradient [draws, n].
-
-    exact is the exact gradient [n], and rounding is the difference between gradients that counts as
-    rounding.
-    """
+    """Computes the `Row` of an estimator from its estimates of the gradient [draws, n]."""
     with np.errstate(all="ignore"):  # Gradients may be infinite.
         bias = np.mean(estimates, axis=0) - exact
         variances = np.var(estimates, axis=0, ddof=1)
@@ -403,16 +366,13 @@ def _make_row(
 def summarize(estimator: Estimator, samples: Iterable[Sample]) -> Measure:
     """Computes the means of an estimator over texts, and the z of its bias.
 
-    samples has a `Sample` for each text x, with the estimates and the exact gradient. Let b_x be
-    the mean error of N draws, S_x their covariance, n the number of gates and r the rounding. For
-    an unbiased estimator sum_x |b_x|^2 is approximately a scaled chi-square with the mean and the
-    variance
+    Let b_x be the mean error of N draws in text x, S_x their covariance, n the number of gates and
+    r the rounding. Without a bias sum_x |b_x|^2 is about a scaled chi-square (Satterthwaite), with
+    mean and variance
 
         sum_x tr(S_x) / N + n r^2,   2 sum_x tr(S_x^2) / N^2 + n r^4
 
-    (Satterthwaite). The cube root of Wilson and Hilferty makes it normal. A gate that opens once in
-    10,000 draws contributes to the sum as much as it contributes to the bias, no matter how many
-    standard errors it is away. Differences within rounding count as 0.
+    A gate that opens once in 10,000 draws contributes to the sum as much as to the bias.
     """
     squares, noise, spread, mses, cosines, variances, counts, costs = [], [], [], [], [], [], [], []
     for estimates, exact, rounding, evaluations in samples:
@@ -451,12 +411,8 @@ def summarize(estimator: Estimator, samples: Iterable[Sample]) -> Measure:
 
 
 def _convert_to_normal(square: float, mean: float, variance: float) -> float:
-    """Converts a value of a scaled chi-square variable to a standard normal number.
-
-    square is the value; mean and variance belong to the variable. The result is the number of
-    standard deviations by which the value exceeds the mean.
-    """
     if square == 0:
         return 0.0
+    # The cube root of Wilson and Hilferty.
     part = variance / (9 * mean**2)  # 2 / (9 k), with k = 2 mean^2 / variance
     return float((np.cbrt(square / mean) - (1 - part)) / np.sqrt(part))

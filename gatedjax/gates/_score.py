@@ -13,15 +13,11 @@ from gatedjax.gates._estimator import ByValues, Noise, Patterns, PerGate, Values
 
 
 def _multiply(values: Array, weights: Array) -> Array:
-    """Returns losses, `values`, times weights; shapes broadcast, and dtypes may differ."""
     return jnp.multiply(*promote(values, weights))
 
 
 def score(logits: Float[Array, " n"], gates: Float[Array, " n"]) -> Float[Array, " n"]:
-    """Computes the score b - p, the gradient of log P(b) by the logits, without cancellation.
-
-    gates b [n] are 0 or 1, P(b) is their probability, and p = sigmoid(a) for the logits a [n].
-    """
+    """Computes the score b - p, the gradient of log P(b) by the logits, without cancellation."""
     return jnp.where(gates > 0, jax.nn.sigmoid(-logits), -jax.nn.sigmoid(logits))
 
 
@@ -47,6 +43,7 @@ class Reinforce(ByValues):
     Reference: Williams 1992.
     """
 
+    unbiased: ClassVar[bool] = True
     baseline: float | Float[Array, ""] = 0.0
 
     def __post_init__(self) -> None:
@@ -65,30 +62,19 @@ class Reinforce(ByValues):
 
 
 class MultiPass(ByValues):
-    """An estimator that can train gates in several layers, by k passes of the whole network.
+    """An estimator of gates in several layers, by k passes of the whole network with losses f_j.
 
         gradient = 1 / (k - 1) sum_j (f_j - mean f) w_j
 
-    f_j is the loss of pass j, and mean f the mean of the k losses. The weights w_j, with the shape
-    of the logits, depend only on the logits, the noise and the gates of pass j. A subclass defines
-    them in `weights`. `mirrored` is True if a second pass has the noise of the first with the
-    opposite sign.
+    The weights w_j of a pass depend only on its logits, noise and gates.
     """
 
+    unbiased: ClassVar[bool] = True
     mirrored: ClassVar[bool] = False
     """True if there are two passes with opposite noise; otherwise each pass draws its noise."""
 
     def weights(self, logits: Array, noise: Array, gates: Array) -> Array:
-        """Returns the weights w_j of a pass, with the shape of the logits.
-
-        The advantage of the pass, f_j - mean f, is multiplied by them to give the gradient.
-
-        Args:
-          logits, noise: the logits and the logistic noise of this pass, of the same shape, which
-            may be any.
-          gates: the draw [1, ...] of this pass, or [2, ...]: this draw and the draw under the
-            opposite noise.
-        """
+        """Returns w_j, for this draw [1, ...] or also that under opposite noise [2, ...]."""
         raise NotImplementedError
 
 
@@ -147,15 +133,7 @@ class LeaveOneOut(MultiPass):
 
 
 class _Antithetic(MultiPass):
-    """An estimator with the two draws b = [a + L > 0] and c = [a - L > 0].
-
-    a are the n logits, L [n] is logistic noise, and f is the loss. The value is the mean loss of
-    both draws. A subclass defines `weights(logits, noise, gates)`, which returns the factors [n] by
-    which f(b) - f(c) is multiplied; its gates [2, n] are b and c.
-
-    Attributes:
-      mirrored: True, because the second draw has the opposite noise -L.
-    """
+    """An estimator with the two draws b = [a + L > 0] and c = [a - L > 0]."""
 
     mirrored: ClassVar[bool] = True
 
@@ -263,6 +241,7 @@ class LocalExpectation(ByValues):
     Variational Inference".
     """
 
+    unbiased: ClassVar[bool] = True
     live: ClassVar[int | None] = 1
 
     def patterns(self, logits: PerGate, noise: Noise) -> Patterns:

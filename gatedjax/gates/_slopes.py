@@ -17,21 +17,13 @@ from gatedjax.functional._checks import check_floating, check_same_shape, check_
 def attach_slope(
     value: Float[Array, " n"], logits: Float[Array, " n"], slope: Float[Array, " n"]
 ) -> Float[Array, " n"]:
-    """Returns `value` with the elementwise derivative `slope` with respect to the logits only.
-
-    The three arrays have one shape. The derivatives of the value are discarded.
-    """
+    """Returns `value` with the elementwise derivative `slope` with respect to the logits only."""
     del logits, slope
     return value
 
 
 @attach_slope.defjvp
 def _attach_slope_jvp(primals, tangents):
-    """Returns (value, slope times the tangent of the logits), as `jax.custom_jvp` wants them.
-
-    `primals` are (value, logits, slope), the arguments of `attach_slope`, and `tangents` their
-    tangents.
-    """
     value, logits, slope = primals
     # JAX requires a tangent of the dtype of the value.
     return attach_slope(value, logits, slope), jnp.multiply(*promote(slope, tangents[1])).astype(
@@ -71,22 +63,12 @@ def attached(
 
 @jax.custom_jvp
 def _attach(value: Array, logits: Array, gradient: Array) -> Array:
-    """Returns the scalar `value`, with `gradient` [n] as its gradient by `logits` [n].
-
-    The derivative is defined in `_attach_jvp`.
-    """
     del logits, gradient
     return value
 
 
 @_attach.defjvp
 def _attach_jvp(primals, tangents):
-    """Returns (value, its tangent), as `jax.custom_jvp` wants them.
-
-    The tangent is that of the value plus the product of the gradient and the tangent of the logits,
-    summed over the n gates. `primals` are (value, logits, gradient), the arguments of `_attach`,
-    and `tangents` their tangents.
-    """
     value, logits, gradient = primals
     slope = jnp.sum(jnp.multiply(*promote(gradient, tangents[1]))).astype(value.dtype)
     # The derivatives of the value with respect to other inputs stay, and the derivatives with

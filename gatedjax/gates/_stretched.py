@@ -20,12 +20,8 @@ _STEEPEST = 16.0
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Stretched(Pathwise):
-    """An estimator with the gates min(1, max(0, s (high - low) + low)) for a soft gate s in (0, 1).
-
-    A subclass defines `soft`, which draws s, and `open_probability`, which computes P(gate > 0).
-
-    Attributes:
-      low, high: the ends of the stretched interval, low < 0 and high > 1.
+    """An estimator with the gates min(1, max(0, s (high - low) + low)). A subclass draws the soft
+    gate s in (0, 1) in `soft` and computes P(gate > 0) in `open_probability`.
     """
 
     low: float = -0.1
@@ -40,11 +36,6 @@ class _Stretched(Pathwise):
             )
 
     def soft(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
-        """Returns the soft gates s in (0, 1), before they are stretched.
-
-        They have the shape of the logits. logits are the log-odds a, and noise is logistic noise of
-        the same shape.
-        """
         raise NotImplementedError
 
     def gates(self, logits: Float[Array, " n"], noise: Float[Array, " n"]) -> Float[Array, " n"]:
@@ -55,7 +46,6 @@ class _Stretched(Pathwise):
         return jnp.clip(self.soft(logits, noise) * (self.high - self.low) + self.low, 0, 1)
 
     def open_probability(self, logits: Float[Array, " n"]) -> Float[Array, " n"]:
-        """Computes P(gate > 0) for each gate in closed form, from the logits a [n]."""
         raise NotImplementedError
 
     def penalty(self, logits: ArrayLike, mask: Bool[Array, " n"] | None = None) -> Float[Array, ""]:

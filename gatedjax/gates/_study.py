@@ -96,22 +96,17 @@ class Study:
 
 
 def _to_json_numbers(record: Json) -> Json:
-    """Returns a copy of the record, a dict, with None in place of numbers that are not finite."""
     # JSON has no NaN and no infinity, and the loss of a gate mode may be infinite.
     is_not_finite = lambda x: isinstance(x, float) and not math.isfinite(x)  # noqa: E731
     return {name: None if is_not_finite(value) else value for name, value in record.items()}
 
 
 def _format_number(value: float | None, form: str) -> str:
-    """Formats `value` by `form`, a format specification such as ".4f"; None becomes "-"."""
     return "-" if value is None else format(value, form)
 
 
 def _render_modes(rows: Sequence[ModeRow]) -> str:
-    """Returns a Markdown table with a line for each gate mode: its loss, errors and accuracy.
-
-    `rows` are a `ModeRow` for each mode.
-    """
+    """Returns a Markdown table with a line for each gate mode: its loss, errors and accuracy."""
     # The classic problems have a loss but no classes, and columns of dashes would hide the numbers.
     classes = any(row.accuracy is not None for row in rows)
     heads = ["gates", "loss", "+-", "less exact"]

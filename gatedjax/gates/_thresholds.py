@@ -34,19 +34,7 @@ _MOST_STEPS = 160
 
 
 class Family(NamedTuple):
-    """A function phi of gates phi(z_i - theta), and the functions of the search for theta.
-
-    z are scores [..., n], and theta [..., 1] is the threshold of each row at which its gates have
-    the sum total [..., 1]. a, a scalar or [..., 1], is the parameter of phi; it is None for a phi
-    without a parameter.
-
-    Attributes:
-      parts: maps (u, a) to (phi(u), phi'(u)), both [..., n], for u = z - theta.
-      excess: maps (sum phi [..., 1], total, a) to the numerator [..., 1] of the Newton step, which
-        is added: theta + excess / sum phi'. It is positive where sum phi is above the total.
-      bracket: maps (scores, mask [..., n] with True at real scores, total, a) to (low, high),
-        bounds of theta [..., 1].
-    """
+    """A function phi of gates phi(z_i - theta), and the functions of the search for theta."""
 
     parts: Callable[[Array, Array | None], Parts]
     """Maps (u, a) to phi(u) and phi'(u); a is a parameter that only some phi have."""
@@ -57,30 +45,18 @@ class Family(NamedTuple):
 
 
 def length_of(rows: Array) -> Any:
-    """Returns the number n of positions in rows [..., n], at least 1.
-
-    It is an int, or a traced scalar array in the dtype of rows if `jax.export` leaves n open. An
-    open length has no value while tracing, so Python can neither compare it nor take its root.
-    """
+    """Returns the number n of positions in rows [..., n], at least 1."""
     size = rows.shape[-1]
     return max(size, 1) if isinstance(size, int) else jnp.maximum(jnp.asarray(size, rows.dtype), 1)
 
 
 def _linear(u: Array, a: Array | None) -> Parts:
-    """Returns the gates phi = [1 + u]_+ and their slopes phi', both [..., n].
-
-    u = z - theta [..., n] are scores minus the threshold of their row; a is not used.
-    """
     del a
     is_open = u > -1
     return jnp.where(is_open, 1 + u, 0), is_open.astype(u.dtype)
 
 
 def _square(u: Array, a: Array | None) -> Parts:
-    """Returns the gates phi = [1 + u / 2]_+^2 and their slopes phi', both [..., n].
-
-    u = z - theta [..., n] are scores minus the threshold of their row; a is not used.
-    """
     del a
     root = jnp.where(u > -2, 1 + u / 2, 0)
     return root * root, root
@@ -100,11 +76,6 @@ def _log1p_ratio(x: Array) -> Array:
 
 
 def _power(u: Array, a: Array | None) -> Parts:
-    """Returns phi = [1 + a u]_+^(1 / a) and its slope [1 + a u]_+^(1 / a - 1); exp(u) at a = 0.
-
-    Both are [..., n]. u = z - theta [..., n] are scores minus the threshold of their row, and a is
-    [..., 1] or a scalar.
-    """
     assert a is not None
     is_open = a * u > -1
     u = jnp.where(is_open, u, 0)
@@ -113,22 +84,12 @@ def _power(u: Array, a: Array | None) -> Parts:
 
 
 def _clip(u: Array, a: Array | None) -> Parts:
-    """Returns phi, which is u clipped to [0, 1], and its slope, which is 0 at both ends.
-
-    Both are [..., n]. u = z - theta [..., n] are scores minus the threshold of their row; a is not
-    used.
-    """
     del a
     inside = (u > 0) & (u < 1)
     return jnp.where(inside, u, (u > 0).astype(u.dtype)), inside.astype(u.dtype)
 
 
 def _laplace(u: Array, a: Array | None) -> Parts:
-    """Returns the distribution function and the density of the Laplace distribution of scale a.
-
-    They are the gates phi(u) and their slopes, both [..., n]. u = z - theta [..., n] are scores
-    minus the threshold of their row, and a is [..., 1] or a scalar.
-    """
     assert a is not None
     above = u > 0
     # Not abs(u), because the derivative of abs at 0 is 0.
@@ -137,34 +98,20 @@ def _laplace(u: Array, a: Array | None) -> Parts:
 
 
 def _difference(sums: Array, total: Array, a: Array | None) -> Array:
-    """Returns the numerator of the Newton step for sum phi = total, which is sums - total.
-
-    sums [..., 1] are the sums of the gates phi of each row, and total [..., 1] are the sums that
-    are wanted; a is not used. The result is [..., 1].
-    """
     del a
     return sums - total
 
 
 def _square_excess(sums: Array, total: Array, a: Array | None) -> Array:
-    """Returns the numerator of the Newton step for (sum phi)^(1/2) = 1; its left side is convex.
-
-    It is [..., 1] and is divided by the sum of the slopes of phi. sums [..., 1] are the sums of the
-    gates phi of each row; total and a are not used.
-    """
     del total, a
+    # Newton's step for (sum phi)^(1/2) = 1, which is convex in theta.
     return 2 * (sums - jnp.sqrt(sums))
 
 
 def _power_excess(sums: Array, total: Array, a: Array | None) -> Array:
-    """Returns the numerator of the Newton step for (sum phi)^a = 1, [..., 1].
-
-    It is divided by the sum of the slopes of the gates phi. The left side is convex in theta, the
-    threshold of a row, for a <= 1 and linear at a = 0. sums [..., 1] are the sums of the gates of
-    each row, a is the exponent, a scalar or [..., 1], and total is not used.
-    """
     del total
     assert a is not None
+    # Newton's step for (sum phi)^a = 1, which is convex in theta for a <= 1.
     log = jnp.log(jnp.where(sums > 0, sums, 1))
     # For a log near 0 the quotient loses its digits, and at 0 it is 0 / 0; the limit is log.
     is_small = jnp.abs(a * log) < 1e-6
@@ -172,23 +119,12 @@ def _power_excess(sums: Array, total: Array, a: Array | None) -> Array:
 
 
 def _from_top(u: Array, keep: Array, total: Array, a: Array | None) -> tuple[Array, Array]:
-    """Returns the lower and the upper bound of theta [..., 1] for scores u [..., n] with maximum 0.
-
-    theta is the threshold of a row of gates phi(u - theta) with the sum 1. At the lower bound 0 the
-    largest score has a gate of 1. At log n and above all gates are at most 1/n; the upper bound is
-    1 + log(1 + n). keep and a are not used, and of total only the shape [..., 1].
-    """
     del keep, a
+    # At 0 the largest score, which is 0, has the gate 1; from log n on all gates are at most 1/n.
     return jnp.zeros_like(total), jnp.full_like(total, 1 + jnp.log(1.0 + length_of(u)))
 
 
 def _around(z: Array, keep: Array, total: Array, a: Array | None) -> tuple[Array, Array]:
-    """Returns the smallest and the largest real score with a margin, as bounds of theta [..., 1].
-
-    theta is the threshold of a row of gates z - theta, clipped to [0, 1]. z are scores [..., n],
-    and keep is True at real positions; total and a are not used. Both bounds are 0 in rows without
-    a real position.
-    """
     del total, a
     low = jnp.min(z, axis=-1, keepdims=True, where=keep, initial=jnp.inf)
     high = jnp.max(z, axis=-1, keepdims=True, where=keep, initial=-jnp.inf)
@@ -198,20 +134,12 @@ def _around(z: Array, keep: Array, total: Array, a: Array | None) -> tuple[Array
 
 
 def _beyond(z: Array, keep: Array, total: Array, a: Array | None) -> tuple[Array, Array]:
-    """Returns bounds (low, high) of theta [..., 1] from the tails of the Laplace distribution.
-
-    theta is the threshold of a row of gates phi(z - theta). z are scores [..., n], keep is True at
-    real positions, total [..., 1] is the sum of the gates, and a is the scale, a scalar or
-    [..., 1]. With the result (low, high) of `_around`, the smallest and the largest real score with
-    a margin, and n real positions the bounds follow from
-
-        sum phi <= n/2 exp((high - theta) / a),  n - sum phi <= n/2 exp((theta - low) / a)
-    """
     assert a is not None
     low, high = _around(z, keep, total, a)
     count = jnp.sum(keep, axis=-1, keepdims=True, dtype=z.dtype)
     room = jnp.where(total < count, count - total, 1)
     share = jnp.where(total > 0, total, 1)
+    # sum phi <= n/2 exp((high - theta) / a),  n - sum phi <= n/2 exp((theta - low) / a)
     return low - a * jnp.log1p(count / room), high + a * jnp.log1p(count / share)
 
 
@@ -232,15 +160,9 @@ def search(
     a: Array | None = None,
     tolerance: float | Array | None = None,
 ) -> Float[Array, "*B 1"]:
-    """Finds theta with sum phi(u - theta) = total over the real positions; not differentiable.
-
-    phi is the function that `family` has for the gates, such as [1 + u]_+ of `SPARSEMAX`. u are
-    scores, keep is True at real positions, total is the wanted sum of the gates of each row, bounds
-    are the lower bound, the upper bound and the start of theta [*B, 1] each, a is the parameter of
-    phi (a scalar, [*B, 1] or None), and theta has a number for each row. A step that leaves the
-    bounds (whose sum must be finite) is replaced by a bisection. The search ends a step after all
-    sums are equal to their totals up to rounding (or to a tolerance, relative to a total above 1),
-    or after no number is left between the bounds.
+    """Finds theta with sum phi(u - theta) = total over the real positions; not differentiable. The
+    search ends a step after all sums are equal to their totals up to the tolerance, or after no
+    number is left between the bounds.
     """
     # phi(-inf) = 0 in all families, so that padding adds nothing to the sums.
     u = jnp.where(keep, u, -jnp.inf)
@@ -250,11 +172,7 @@ def search(
     tolerances = tolerance * jnp.maximum(total, 1)
 
     def step(state: _State) -> _State:
-        """Computes a step of the search: Newton's if it stays in the bracket, else a bisection.
-
-        The state is (number of steps so far, theta, lower bound, upper bound, True if all rows are
-        settled); theta and the bounds are [*B, 1].
-        """
+        """Computes a step of the search: Newton's if it stays in the bracket, else a bisection."""
         count, theta, low, high, _ = state
         values, slopes = family.parts(u - theta, a)
         sums = jnp.sum(values, axis=-1, keepdims=True)
@@ -272,11 +190,6 @@ def search(
         return count + 1, new, low, high, jnp.all(is_settled | is_stuck)
 
     def is_unfinished(state: _State) -> Array:
-        """Returns True while a row is not settled and steps are left.
-
-        The state is (number of steps so far, theta, lower bound, upper bound, True if all rows are
-        settled).
-        """
         return (state[0] < _MOST_STEPS) & ~state[4]
 
     low, high, start = bounds
@@ -290,34 +203,18 @@ def search(
 def find_threshold(
     family: Family, u: Array, keep: Array, total: Array, bounds: Bounds, a: Array | None
 ) -> Array:
-    """Finds theta [..., 1] with sum phi(u - theta) = total over the real positions, by `search`.
-
-    phi is the function that `family` has for the gates, such as [1 + u]_+ of `SPARSEMAX`. u are
-    scores [..., n], keep is True at real positions, total [..., 1] is the wanted sum of the gates
-    of each row, bounds are the lower bound, the upper bound and the start of theta [..., 1] each,
-    and a is the parameter of phi, a scalar, [..., 1] or None. theta is differentiable with respect
-    to u, total and a by the implicit function theorem.
-    """
+    """Finds theta [..., 1] with sum phi(u - theta) = total over the real positions, by `search`."""
     return search(family, u, keep, total, bounds, a)
 
 
 @find_threshold.defjvp
 def _find_threshold_jvp(family, primals, tangents):
-    """Returns theta and its tangent by the implicit function theorem, both [..., 1].
-
-    `primals` are (u, keep, total, bounds, a), the arguments of `find_threshold` after `family`, and
-    `tangents` their tangents, as for `jax.custom_jvp`.
-    """
+    """Returns theta and its tangent by the implicit function theorem, both [..., 1]."""
     u, keep, total, bounds, a = primals
     d_u, _, d_total, _, d_a = tangents
     theta = find_threshold(family, u, keep, total, bounds, a)
 
     def sum_gates(u, a):
-        """Returns the sum of the gates phi(u - theta) of each row [..., 1] at fixed thresholds.
-
-        u are scores [..., n], phi is the function of the gates, and a is the parameter of phi or
-        None. theta [..., 1] are the thresholds of the rows.
-        """
         return jnp.sum(compute_gates(family, u, keep, theta, a), axis=-1, keepdims=True)
 
     _, sum_change = jax.jvp(sum_gates, (u, a), (d_u, d_a))
@@ -329,10 +226,5 @@ def _find_threshold_jvp(family, primals, tangents):
 
 
 def compute_gates(family: Family, u: Array, keep: Array, theta: Array, a: Array | None) -> Array:
-    """Computes the gates phi(u - theta) [..., n] at the real positions; 0 elsewhere.
-
-    phi is the function that `family` has for the gates, such as [1 + u]_+ of `SPARSEMAX`. u are
-    scores [..., n], keep is True at real positions, theta [..., 1] is the threshold of each row,
-    and a is the parameter of phi, a scalar, [..., 1] or None.
-    """
+    """Computes the gates phi(u - theta) [..., n] at the real positions; 0 elsewhere."""
     return jnp.where(keep, family.parts(jnp.where(keep, u - theta, 0), a)[0], 0)

@@ -29,32 +29,22 @@ _TAU = 0.5
 
 
 def _squared_distance(gates: Array, target: Array) -> Array:
-    """Computes the scalar sum_i (b_i - t_i)^2 for gates b [n] and a target t, [n] or scalar."""
     return jnp.sum((gates - target) ** 2)
 
 
 def _steep_sigmoid(gates: Array, threshold: Array) -> Array:
-    """Computes the scalar sigmoid(4 (sum_i b_i - threshold)), a steep function of gates b [n]."""
     return jax.nn.sigmoid(4 * (jnp.sum(gates) - threshold))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Problem:
-    """A problem of gradient estimation: a loss of a few gates, with their logits.
+    """A problem of gradient estimation: a loss of a few gates, with their logits."""
 
-    Attributes:
-      title: the equation of the loss, for the heading of a table.
-      loss: a function loss(gates, parameter) -> scalar, for gates [n].
-      logits: log-odds of the open gates, a number for each of the n gates.
-      parameter: the second argument of the loss, a number or a number for each gate.
-      shared: True if all gates share a logit; the gradient is then the sum over the gates.
-    """
-
-    title: str
-    loss: Callable[..., Any]
+    title: str  # the equation of the loss
+    loss: Callable[..., Any]  # (gates [n], parameter) -> scalar
     logits: tuple[float, ...]
     parameter: tuple[float, ...] | float
-    shared: bool = False
+    shared: bool = False  # all gates share a logit, and the gradient is their sum
 
 
 PROBLEMS = (
@@ -79,20 +69,11 @@ PROBLEMS = (
 def _sample_losses(
     loss: Callable[..., Any], logits: Array, parameter: Array, keys: Key[Array, " draws"]
 ) -> Float[Array, " draws"]:
-    """Evaluates loss(gates, parameter) at a draw of hard gates for each key.
-
-    logits are [n], keys are PRNG keys, and parameter, a scalar or [n], is the second argument of
-    the loss.
-    """
     return jax.vmap(lambda key: loss(sample_gates(logits, key=key), parameter))(keys)
 
 
 def _make_mode_rows(truth: Truth, losses: np.ndarray) -> tuple[ModeRow, ...]:
-    """Returns the rows of the gate modes, from the exact `truth` and losses of hard draws.
-
-    losses are [draws]. The modes are, in this order, "sample", "exact", "threshold", "best",
-    "expected" and "relaxed".
-    """
+    """Returns the rows of the gate modes, from the exact `truth` and losses of hard draws."""
     exact = float(truth.expectation)
     error = float(np.std(losses, ddof=1) / np.sqrt(len(losses)))
     source = f"mean of {len(losses):,} draws"

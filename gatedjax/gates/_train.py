@@ -174,21 +174,11 @@ def train(
         return jax.vmap(attached)(jnp.mean(values, axis=1), wide, gradient), other
 
     def loss(gates: Float[Array, " n"], *row: Any) -> Float[Array, ""]:
-        """Returns the loss, a scalar, of a pattern of gates for a single row.
-
-        `row` has the further arguments of `reader` for this row, without their first axis.
-        """
         return reader(gates[None, None], *jax.tree.map(lambda x: x[None], row))[0][0, 0]
 
     expected = expectation(loss, estimator)
 
     def estimate(logits, key, mask, *row):
-        """Returns the estimate of the expected loss, a scalar, of a single row.
-
-        logits [n] are the log-odds of open gates, and mask, bool [n], is True at real gates (None
-        means all). key is a PRNG key, and `row` has the further arguments of `reader`, which
-        computes the losses, for this row.
-        """
         return expected(logits, key, *row, mask=mask)
 
     # `expectation` returns only the estimate, so the other results need a separate pass.
@@ -201,20 +191,9 @@ def train_passes(
     key: Key[Array, ""],
     run: Callable[[dict[str, Key[Array, ""]]], tuple[Float[Array, " B"], Float[Array, " B"], Any]],
 ) -> tuple[Float[Array, " B"], Any]:
-    """Estimates the expected loss of a network with gates in several layers, by whole passes.
-
-    Args:
-      estimator: gives the number of passes; `estimator.mirrored` is True for opposite noise.
-      key: the PRNG key of the noise of the gates.
-      run: computes one pass. It takes a dict with the key of the stream "gate" (or "antithetic",
-        for the same noise with the opposite sign) and returns the loss of each row [B], the sum of
-        all logits times their weights in each row [B] (see `MultiPass.weights`), and other results,
-        a tree of arrays.
-
-    Returns:
-      (estimates, other): the estimates [B], the mean losses of the passes with the estimated
-      gradient as their derivative; and the other results of all passes, stacked along a new first
-      axis.
+    """Estimates the losses [B] of a network with gates in several layers, by whole passes. `run`
+    maps the keys of "gate" (or "antithetic", for opposite noise) to the losses [B], the logits
+    times `MultiPass.weights` summed in each row [B], and other results.
     """
     if estimator.mirrored:
         pair = [run({stream: key}) for stream in ("gate", "antithetic")]

@@ -14,33 +14,19 @@ processor, which halves the time."""
 
 
 class Words(NamedTuple):
-    """The words of n texts, as numbers. T is the number of words of all texts, in their order.
+    """The words of n texts, as numbers. T is the number of words of all texts, in their order."""
 
-    Attributes:
-      types: the V different words of the texts.
-      ids: int64 [T], the position in `types` of each word.
-      rows: int64 [T], the index in 0 .. n - 1 of the text that contains each word, sorted.
-      num_texts: the number of texts n; a text may have no word.
-    """
-
-    types: list[str]
-    ids: np.ndarray
-    rows: np.ndarray
-    num_texts: int
+    types: list[str]  # the V different words
+    ids: np.ndarray  # int64 [T], the position of each word in `types`
+    rows: np.ndarray  # int64 [T], the text of each word, sorted
+    num_texts: int  # n; a text may have no word
 
 
 class Spelling(NamedTuple):
-    """The character n-grams of V words, as columns of the matrix of features [texts, F].
+    """The character n-grams of V words, as columns of the matrix of features [texts, F]."""
 
-    An n-gram that a word has twice is listed twice.
-
-    Attributes:
-      columns: int64 [N], the columns of the n-grams of all words, one word after the other.
-      starts: int64 [V + 1]. The n-grams of word v are `columns[starts[v] : starts[v + 1]]`.
-    """
-
-    columns: np.ndarray
-    starts: np.ndarray
+    columns: np.ndarray  # int64 [N], of all words, with repetitions inside a word
+    starts: np.ndarray  # int64 [V + 1]; word v has `columns[starts[v] : starts[v + 1]]`
 
 
 class Columns(NamedTuple):
@@ -64,31 +50,18 @@ class Columns(NamedTuple):
 
 
 class Cells(NamedTuple):
-    """The N cells of a matrix [texts, features] that are not 0, sorted by row and column.
+    """The N cells of a matrix [texts, features] that are not 0, sorted by row and column."""
 
-    Attributes:
-      rows: int [N], the row of each cell, the index of a text.
-      columns: int [N], the column of each cell, the number of a feature.
-      counts: int [N], how often the text has the feature, at least 1.
-    """
-
-    rows: np.ndarray
-    columns: np.ndarray
-    counts: np.ndarray
+    rows: np.ndarray  # int [N], the text
+    columns: np.ndarray  # int [N], the feature
+    counts: np.ndarray  # how often the text has the feature, at least 1
 
 
 def number_words(texts: Iterable[Sequence[str]]) -> Words:
     """Returns the words of texts as numbers, in the order in which they first occur.
 
-        >>> number_words([["a", "b"], ["b"]]).ids.tolist()
-        [0, 1, 1]
-
-    Args:
-      texts: the words of each text.
-
-    Returns:
-      A `Words` with the different words, the position among them of each of the T words of all
-      texts, and the index of its text.
+    >>> number_words([["a", "b"], ["b"]]).ids.tolist()
+    [0, 1, 1]
     """
     numbers = Numbers()
     ids, rows, num_texts = numbers.number(texts)
@@ -103,11 +76,7 @@ class Numbers(dict[str, int]):
         return number
 
     def number(self, texts: Iterable[Sequence[str]]) -> tuple[np.ndarray, np.ndarray, int]:
-        """Returns the numbers of the words of texts, int64 [T], the text of each, and their count.
-
-        `texts` has the words of each text. The second array is int64 [T] of numbers in 0 .. n - 1,
-        and n is the last part of the result.
-        """
+        """Returns the numbers of the words, int64 [T], the text of each, and the count of texts."""
         parts = [list(map(self.__getitem__, words)) for words in texts]
         lengths = np.fromiter(map(len, parts), np.int64, len(parts))
         ids = np.fromiter(itertools.chain.from_iterable(parts), np.int64, int(lengths.sum()))
@@ -115,9 +84,8 @@ class Numbers(dict[str, int]):
 
 
 def split_rows(rows: np.ndarray, size: int) -> list[int]:
-    """Returns positions at which `rows` is cut into parts of about `size` words, between two texts.
-
-    `rows` is int [T], the text of each word, sorted. The first position is 0 and the last is T.
+    """Returns positions that cut the sorted `rows`, int [T], between two texts into parts of about
+    `size` words. The first is 0 and the last T.
     """
     if len(rows) <= size:
         return [0, len(rows)]
@@ -136,11 +104,7 @@ def join_spellings(columns: Sequence[Sequence[int]]) -> Spelling:
 
 
 def spell_words(words: Iterable[str], column_of: dict[str, int]) -> Spelling:
-    """Returns the `Spelling` of words: the columns of the character n-grams of each word.
-
-    `column_of` maps an n-gram to its column in the matrix of features. N-grams without a column are
-    left out.
-    """
+    """Returns the `Spelling` of words without the n-grams that `column_of` lacks."""
     ngrams = [spell(word) for word in words]
     flat = itertools.chain.from_iterable(ngrams)
     sizes = np.fromiter(map(len, ngrams), np.int64, len(ngrams))
@@ -151,11 +115,8 @@ def spell_words(words: Iterable[str], column_of: dict[str, int]) -> Spelling:
 
 
 def drop_columns(columns: np.ndarray, sizes: np.ndarray) -> Spelling:
-    """Returns the `Spelling` of words without the n-grams that have no column.
-
-    Args:
-      columns: int64 [N], the columns of the n-grams of all words, or -1 for an n-gram without one.
-      sizes: int64 [V], the number of n-grams of each word.
+    """Returns the `Spelling` of V words without the columns -1; `sizes`, [V], counts their n-grams
+    before.
     """
     has_column = columns >= 0
     before = np.concatenate([[0], np.cumsum(has_column)])
@@ -163,10 +124,7 @@ def drop_columns(columns: np.ndarray, sizes: np.ndarray) -> Spelling:
 
 
 def select_spelling(spelling: Spelling, words: np.ndarray) -> Spelling:
-    """Returns the `Spelling` of the words at the positions `words`, int [n], in this order.
-
-    `spelling` has the columns of the character n-grams of all words.
-    """
+    """Returns the `Spelling` of the words at the positions `words`, int [n], in this order."""
     sizes = np.diff(spelling.starts)[words]
     # The n-grams of a word are consecutive, so that the position of an n-gram is the start of its
     # word plus a running number.
@@ -176,27 +134,15 @@ def select_spelling(spelling: Spelling, words: np.ndarray) -> Spelling:
 
 
 def find_pairs(ids: np.ndarray, rows: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the keys of the pairs of neighbours in texts, and the position of their first word.
-
-    Args:
-      ids: int64 [T], the numbers of the words of all texts, with closed words left out; a word with
-        the number -1 is in no pair.
-      rows: int64 [T], the index of the text of each word, sorted.
-      width: the factor in the key a * width + b of the pair of the words with the numbers a and b;
-        it is larger than all numbers.
-
-    Returns:
-      int64 [P], the keys, and int64 [P], the positions in `ids` of the first word of each pair.
+    """Returns the keys a * width + b of neighbours (a, b) in a text, and the positions of a in
+    `ids`. The number -1 is in no pair; all numbers are below `width`.
     """
     first = np.flatnonzero((rows[:-1] == rows[1:]) & (ids[:-1] >= 0) & (ids[1:] >= 0))
     return ids[first] * width + ids[first + 1], first
 
 
 def find_keys(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Returns the position of each number of `wanted` in the array `keys`, or -1: int [wanted].
-
-    `keys` are different integers in ascending order.
-    """
+    """Returns the position of each number of `wanted` in the sorted `keys`, or -1."""
     if not len(keys):
         return np.full(len(wanted), -1)
     # A number above all keys would get a position behind the last.
@@ -212,22 +158,8 @@ def count_features(
     spelling: Spelling,
     num_columns: int,
 ) -> Cells:
-    """Counts the features of texts from which the closed words were removed.
-
-    Closed words are the words that the lexicon does not read; the remaining words are open.
-
-    Args:
-      ids: int64 [T], the open words of all texts, as positions in `known` and in `spelling`.
-      rows: int64 [T], the index of the text of each open word, sorted.
-      columns: the columns of words and pairs.
-      known: int64 [types], the position of each word in `columns.of_word`, or -1 for a word that
-        has none.
-      spelling: the columns of the n-grams of each word.
-      num_columns: the number of columns F.
-
-    Returns:
-      The `Cells` of the matrix [texts, F] of counts, as int32: row, column and count of each cell
-      that is not 0.
+    """Counts the features of texts by their open words `ids`, [T], in the sorted texts `rows`. They
+    are positions in `spelling` and in `known`, which has the positions in `columns.of_word`, or -1.
     """
     parts = [
         _count_part(ids[begin:end], rows[begin:end], columns, known, spelling, max(num_columns, 1))
@@ -244,7 +176,6 @@ def _count_part(
     spelling: Spelling,
     num_columns: int,
 ) -> Cells:
-    """Counts the features of a few texts. See `count_features` for the arguments and the result."""
     numbers = known[ids]
     of_word = np.full(len(numbers), -1)
     has_number = numbers >= 0
@@ -270,18 +201,9 @@ def _count_part(
 
 
 def weigh_cells(cells: Cells, scale: np.ndarray, num_texts: int) -> tuple[np.ndarray, np.ndarray]:
-    """Computes the values of features: v = r (1 + log count), in rows of length 1.
-
-    Sums are taken in the order of the cells. A row therefore has the same bits in each batch.
-
-    Args:
-      cells: the counts of the features.
-      scale: float64 [F], the weight r of each feature.
-      num_texts: the number of rows.
-
-    Returns:
-      float64 [N], the value of each cell, and float64 [num_texts], the factor 1 / |v| by which the
-      row was multiplied (1 for a row without features).
+    """Computes the values v = r (1 + log count), in rows of length 1, and the factor 1 / |v| of
+    each row. Sums are taken in the order of the cells, so that a row has the same bits in each
+    batch.
     """
     largest = int(cells.counts.max()) if len(cells.counts) else 0
     # The counts are few different integers, so that a table saves most of the logarithms.
@@ -303,30 +225,16 @@ def compute_scale(
     absent: tuple[int, int] = (0, 0),
     ngram_scale: float,
 ) -> np.ndarray:
-    """Computes the weight r of each feature from the training texts.
+    """Computes the weight r of each feature from the training texts: [F].
 
         r_f = (idf_f / mean idf + nb_f / mean nb) / 2      words and pairs
         r_f = s idf_f / mean idf                           character n-grams
 
-    idf_f = log((1 + n) / (1 + n_f)) + 1 is the inverse document frequency, and nb_f the largest
-    absolute log-ratio of the frequency of the feature inside and outside of a group of texts (the
-    texts of a class), as in naive Bayes. In the first line the means are over all features, in the
-    second over the n-grams. They include features of closed words, with n_f = 0, because the part
-    of nb in r would otherwise become smaller when words are closed.
-
-    Args:
-      cells: the features of the n training texts.
-      groups: bool [n, G], True where a text is in a group.
-      first_ngram: the column of the first n-gram.
-      num_columns: the number of columns F.
-      absent: the number of words, and the number of n-grams, that are in no text since their words
-        are closed.
-      ngram_scale: the number s.
-
-    Returns:
-      float64 [F].
-
-    Reference: Wang and Manning 2012 (the log-ratios).
+    idf_f = log((1 + n) / (1 + n_f)) + 1, and nb_f is the largest absolute log-ratio of the
+    frequencies inside and outside of a group of texts (Wang and Manning 2012). The means are over
+    all features in the first line and over the n-grams in the second. They count the `absent`
+    features of closed words, with n_f = 0, because nb would otherwise weigh less when words are
+    closed.
     """
     total = np.bincount(cells.columns, minlength=num_columns).astype(np.float64)
     idf, largest_idf = np.log((1 + len(groups)) / (1 + total)) + 1, np.log(1 + len(groups)) + 1
@@ -347,11 +255,7 @@ def compute_scale(
 
 
 def _count_in_groups(cells: Cells, groups: np.ndarray, num_columns: int) -> np.ndarray:
-    """Counts the texts of each group that have each feature: float64 [G, F].
-
-    `cells` are the cells of the matrix [n, F] of n texts that are not 0, sorted by text. `groups`,
-    bool [n, G], are True where a text is in a group, and `num_columns` is F.
-    """
+    """Counts the texts of each group that have each feature: float64 [G, F]."""
     from scipy.sparse import csr_matrix
 
     num_texts = len(groups)
@@ -364,8 +268,5 @@ def _count_in_groups(cells: Cells, groups: np.ndarray, num_columns: int) -> np.n
 
 
 def _mean(values: np.ndarray, absent: float, num_absent: int) -> float:
-    """Returns the mean of the array `values` and of `num_absent` numbers that equal `absent`.
-
-    The result is at least 1e-9, because it is a divisor.
-    """
+    # The result is a divisor.
     return max(float(values.sum() + num_absent * absent) / max(len(values) + num_absent, 1), 1e-9)

@@ -33,8 +33,6 @@ _NGRAM_SCALE, _SHRINK = 0.12, 1.0
 _LEAST = 2
 # Up to so many occurrences a word sets the threshold for unknown words.
 _RARE = 2
-# Largest number of closed words with weights, of which a text without an open word opens the best.
-_MOST_SPARE = 10_000
 # Largest number of weights. The solver has a dozen arrays of this size, together 2 GB.
 _MOST_WEIGHTS = 20_000_000
 # Words whose gains are computed at once.
@@ -49,46 +47,20 @@ class EmptyLexicon(ValueError):
 
 
 class _Corpus(NamedTuple):
-    """The training texts: V different words by falling frequency, and their character n-grams.
-
-    Attributes:
-      types: the V words.
-      ids: int64 [T], the position in `types` of each of the T words of all texts.
-      rows: int64 [T], the index of the text of each word, sorted.
-      num_texts: the number of texts.
-      counts: int64 [V], how often each word occurs.
-      ngrams: the n-grams that at least two different words have.
-      spelling: the n-grams of each word, as positions in `ngrams`.
-    """
+    """The training texts: V different words by falling frequency, and their character n-grams."""
 
     types: list[str]
-    ids: np.ndarray
-    rows: np.ndarray
+    ids: np.ndarray  # int64 [T], the position of each word in `types`
+    rows: np.ndarray  # int64 [T], the text of each word, sorted
     num_texts: int
-    counts: np.ndarray
-    ngrams: list[str]
-    spelling: Spelling
+    counts: np.ndarray  # int64 [V]
+    ngrams: list[str]  # n-grams that at least two different words have
+    spelling: Spelling  # the positions in `ngrams`
 
 
 class _Stage(NamedTuple):
-    """The fitted weights of a stage, in which some of the V words are open.
-
-    The F columns are the open features: words, then pairs, then n-grams. K is the number of
-    classes, but 1 for two classes.
-
-    Attributes:
-      word_types: int [D], the positions in `_Corpus.types` of the open words that are features,
-        sorted.
-      pairs: int64 [P], the sorted keys a * V + b of the pairs of open neighbours (a, b).
-      ngrams: int [G], the positions in `_Corpus.ngrams` of the n-grams of open words.
-      scale: float64 [F], the weight r of each feature (see `compute_scale`).
-      weights: float32 [F, K], the coefficients W of the logistic regression.
-      bias: float32 [B], its biases b; for classes B is K.
-      logits: float64 [n, C], the logits of the n training texts for C classes.
-      factors: float64 [n], the factor 1 / |f| of the features f of each text.
-      last_scale: float64 [V], the weight r of each word in the last stage in which it was a
-        feature; NaN if it never was.
-      last_weights: float32 [V, K], the coefficients of each word in the same stage.
+    """The fitted weights of a stage, in which some of the V words are open. The F columns are
+    words, then pairs, then n-grams; K is the number of classes, but 1 for two classes.
     """
 
     word_types: np.ndarray
@@ -99,8 +71,6 @@ class _Stage(NamedTuple):
     bias: np.ndarray
     logits: np.ndarray
     factors: np.ndarray
-    last_scale: np.ndarray
-    last_weights: np.ndarray
 
 
 def fit_lexicon(
@@ -155,6 +125,7 @@ def fit_lexicon(
     head = ClassHead(num_classes) if head is None else head
     _check_arguments(texts, labels, head, densities)
     sample_weight = None if sample_weight is None else scale_weights(sample_weight, len(labels))
+    prior = head.compute_prior(labels, sample_weight)
     corpus = _count_words(texts)
     open_types = np.ones(len(corpus.types), bool)
     before: _Stage | None = None
@@ -174,17 +145,12 @@ def fit_lexicon(
                     "even the rarest word takes more; choose a larger density"
                 )
         before = _fit_stage(corpus, labels, head, open_types, before, sample_weight)
-        yield _make_lexicon(corpus, head, open_types, before, density)
+        yield _make_lexicon(corpus, head, prior, open_types, before, density)
 
 
 def _check_arguments(
     texts: Sequence[Sequence[str]], labels: np.ndarray, head: Head, densities: Sequence[float]
 ) -> None:
-    """Raises ValueError for arguments of `fit_lexicon` that do not fit.
-
-    `texts` has the words of each text, `labels` are their targets, which `head` checks, and
-    `densities` are shares of open words.
-    """
     if len(texts) != len(labels) or not len(texts):
         raise ValueError(
             f"texts and labels must have the same length of at least 1, got {len(texts)} and "
@@ -199,14 +165,10 @@ def _check_arguments(
 
 
 def scale_weights(weights: np.ndarray, num_texts: int) -> np.ndarray:
-    """Returns the weights of texts as float64 [n], divided by their mean, so that their mean is 1.
+    """Returns the weights of n texts as float64, divided by their mean.
 
-        >>> print(scale_weights(np.array([1, 3]), 2))
-        [0.5 1.5]
-
-    Args:
-      weights: [n], finite numbers of at least 0, and some above 0.
-      num_texts: the number n of texts.
+    >>> print(scale_weights(np.array([1, 3]), 2))
+    [0.5 1.5]
     """
     weights = np.asarray(weights, np.float64)
     if weights.shape != (num_texts,):
@@ -220,10 +182,7 @@ def scale_weights(weights: np.ndarray, num_texts: int) -> np.ndarray:
 
 
 def _count_words(texts: Sequence[Sequence[str]]) -> _Corpus:
-    """Returns the training texts as a `_Corpus`: the words by falling frequency, and their n-grams.
-
-    `texts` has the words of each text.
-    """
+    """Numbers the words by falling frequency, and finds their n-grams."""
     words = number_words(texts)
     counts = np.bincount(words.ids, minlength=len(words.types))
     # The most frequent words come first; equals stay in the order in which they first occur.
@@ -254,19 +213,7 @@ def _fit_stage(
     before: _Stage | None,
     sample_weight: np.ndarray | None,
 ) -> _Stage:
-    """Fits the weights of the features of the open words with the loss of the head.
-
-    Args:
-      corpus: the n training texts.
-      labels: the targets of the texts, such as int [n], the class of each text.
-      head: the loss and the prediction of the targets.
-      open_types: bool [V], True at the open words of `corpus.types`.
-      before: the stage before, whose weights are the start of the solver; None starts from 0.
-      sample_weight: [n], the weight of each text in the loss; None gives all texts the same weight.
-
-    Returns:
-      The weights, and the logits of the training texts under them.
-    """
+    """Fits the head to the features of the open words; the solver starts from the stage before."""
     from scipy.sparse import csr_matrix
 
     is_open = open_types[corpus.ids]
@@ -323,28 +270,12 @@ def _fit_stage(
     )
     weights, bias = weights.astype(np.float32), bias.astype(np.float32)
     logits = head.add_bias(matrix @ weights, bias).astype(np.float64)
-    if before is None:
-        last_scale = np.full(width, np.nan)
-        last_weights = np.full((width, weights.shape[1]), np.nan, np.float32)
-    else:
-        last_scale, last_weights = before.last_scale.copy(), before.last_weights.copy()
-    # A closed word retains these weights, because a text without an open word is read by them.
-    last_scale[word_types] = scale[: len(word_types)]
-    last_weights[word_types] = weights[: len(word_types)]
-    return _Stage(
-        *(word_types, pairs, ngrams, scale, weights, bias, logits, factors),
-        *(last_scale, last_weights),
-    )
+    return _Stage(word_types, pairs, ngrams, scale, weights, bias, logits, factors)
 
 
 def _renumber(corpus: _Corpus, open_types: np.ndarray, ngrams: np.ndarray, first: int) -> Spelling:
-    """Returns the n-grams of the V words of a corpus as columns of the features of a stage.
-
-    The result is the `Spelling` of the words of `corpus`, in which closed words have no n-gram.
-    `open_types` is bool [V], True at open words. `ngrams` are the positions in `corpus.ngrams` of
-    the n-grams of the stage; they get the columns first, first + 1, ...
-    """
     column_of = np.full(len(corpus.ngrams), -1)
+    # Closed words have no n-gram, and the n-grams of the stage get the columns from `first` on.
     column_of[ngrams] = first + np.arange(len(ngrams))
     sizes = np.diff(corpus.spelling.starts)
     columns = column_of[corpus.spelling.columns[np.repeat(open_types, sizes)]]
@@ -355,11 +286,8 @@ def _renumber(corpus: _Corpus, open_types: np.ndarray, ngrams: np.ndarray, first
 def _warm_start(
     before: _Stage, word_types: np.ndarray, pairs: np.ndarray, ngrams: np.ndarray, scale: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the start (W, bias) of the solver, float64 [F, K] and [B], from the stage before.
-
-    `word_types`, `pairs` and `ngrams` are the features of this stage, as in `_Stage`, and `scale`
-    [F] is the weight r of each. The start has the products r W of the stage before, and 0 for new
-    features.
+    """Returns the start (W, bias) of the solver, with the products r W of the stage before, and 0
+    for new features.
     """
     old = before.weights * before.scale[:, None]
     parts, first = [], 0
@@ -382,19 +310,7 @@ def _compute_mean_gains(
     stage: _Stage,
     sample_weight: np.ndarray | None,
 ) -> np.ndarray:
-    """Returns the mean gain of each open word, and -inf for closed words: float64 [V].
-
-    The mean gain is the sum of the gains divided by the number of occurrences + 1 (see
-    `fit_lexicon`).
-
-    Args:
-      corpus: the n training texts.
-      labels: the targets of the texts, such as int [n], the class of each text.
-      head: the loss and the prediction of the targets.
-      open_types: bool [V], True at the words that are open now.
-      stage: the weights of the present stage.
-      sample_weight: [n], the weight of each text in the sums; None gives all texts the same weight.
-    """
+    """Returns sum of gains / (occurrences + 1) of each open word, -inf for closed words: [V]."""
     is_open = open_types[corpus.ids]
     ids, rows = corpus.ids[is_open], corpus.rows[is_open]
     weights = head.centre(stage.weights * stage.scale[:, None])
@@ -406,7 +322,6 @@ def _compute_mean_gains(
     sums = np.zeros(len(corpus.types))
 
     def compute_losses(logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """Returns the loss of each text, [n], from logits [n, C] and the targets of the texts."""
         return head.compute_losses(logits, stage.bias, targets)
 
     # The shares [T, C] of all words at once may need more memory than the texts.
@@ -432,28 +347,15 @@ def _compute_mean_gains(
 def _make_lexicon(
     corpus: _Corpus,
     head: Head,
+    prior: np.ndarray,
     open_types: np.ndarray,
     stage: _Stage,
     density: float,
 ) -> Lexicon:
-    """Makes the `Lexicon` of a stage, with the threshold for unknown words.
-
-    A word that training has not seen is open if the strength of its spelling (see `Lexicon`) is
-    above the threshold. About the share `density` of the rare training words is above it.
-
-    `corpus` has the training texts, `stage` the fitted weights, and `head` the prediction.
-    `open_types` is bool [V], True at the open words of `corpus.types`. `density` is the share of
-    the words that the stage was asked to open.
+    """Makes the `Lexicon` of a stage. An unknown word is open if its strength is above the
+    threshold, as about the share `density` of the rare training words are.
     """
-    spare = _choose_spare(stage, head)
-    weighted = np.concatenate([stage.word_types, spare])
-    num_words = len(stage.word_types)
-    scale = np.concatenate(
-        [stage.scale[:num_words], stage.last_scale[spare], stage.scale[num_words:]]
-    )
-    weights = np.concatenate(
-        [stage.weights[:num_words], stage.last_weights[spare], stage.weights[num_words:]]
-    )
+    scale, weights, num_words = stage.scale, stage.weights, len(stage.word_types)
     column_of = np.full(len(corpus.ngrams), -1)
     column_of[stage.ngrams] = len(scale) - len(stage.ngrams) + np.arange(len(stage.ngrams))
     columns = column_of[corpus.spelling.columns]
@@ -469,10 +371,10 @@ def _make_lexicon(
         # Rare words of the training texts resemble unknown words most.
         rare = strengths[corpus.counts <= _RARE]
         threshold = float(np.quantile(rare, 1 - density)) if len(rare) else 0.0
-    # A word whose gate follows from its spelling, and that has no weight, is not stored.
-    is_exception = (strengths > threshold) != open_types
-    is_exception[weighted] = False
-    stored = np.concatenate([weighted, np.flatnonzero(is_exception)])
+    has_weight = np.zeros(len(corpus.types), bool)
+    has_weight[stage.word_types] = True
+    # All words are stored, because only a word that is not stored is unknown.
+    stored = np.concatenate([stage.word_types, np.flatnonzero(~has_weight)])
     number_of = np.full(len(corpus.types), -1)
     number_of[stage.word_types] = np.arange(num_words)
     pairs = number_of[np.stack(np.divmod(stage.pairs, len(corpus.types)), 1)]
@@ -480,28 +382,14 @@ def _make_lexicon(
         num_classes=head.num_probabilities,
         words=tuple(corpus.types[i] for i in stored.tolist()),
         is_open=open_types[stored],
-        counts=corpus.counts[weighted].astype(np.int32),
+        counts=corpus.counts[stage.word_types].astype(np.int32),
         pairs=pairs.astype(np.int32).reshape(-1, 2),
         ngrams=tuple(corpus.ngrams[i] for i in stage.ngrams.tolist()),
         scale=scale.astype(np.float32),
         weights=weights,
         bias=stage.bias,
+        prior=prior,
         threshold=threshold,
         density=density,
         head=head,
     )
-
-
-def _choose_spare(stage: _Stage, head: Head) -> np.ndarray:
-    """Returns the closed words that may be opened in a text without an open word, int [S].
-
-    They are the at most 10,000 closed words with the largest weights in the last stage in which
-    they were open, as positions in `_Corpus.types`, sorted. `stage` has these weights, and `head`
-    computes their shares in the logits.
-    """
-    is_spare = ~np.isnan(stage.last_scale)
-    is_spare[stage.word_types] = False
-    spare = np.flatnonzero(is_spare)
-    weights = head.centre(stage.last_scale[spare, None] * stage.last_weights[spare])
-    order = np.argsort(-np.abs(weights).max(1), kind="stable") if len(spare) else spare
-    return np.sort(spare[order[:_MOST_SPARE]])

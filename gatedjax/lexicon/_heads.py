@@ -26,11 +26,13 @@ class Head(abc.ABC):
 
     Attributes:
       kind: the name of the head in the folder of a model: "classes", "labels", "real" or "ordinal".
+      prior_rule: the sentence by which a text that is not read gets its prediction.
       inverse_penalty: the number c of the penalty |W|^2 / 2c of the fit; larger numbers mean less
         regularisation.
     """
 
     kind: ClassVar[str]
+    prior_rule: ClassVar[str]
     inverse_penalty: ClassVar[float] = 5.0
 
     @property
@@ -169,6 +171,31 @@ class Head(abc.ABC):
         if not np.isfinite(bias).all():
             raise ValueError(f"bias must be finite, got {bias[:8]}")
 
+    def compute_prior(self, targets: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+        """Computes what training texts tell about a text that is not read: [P], or [1] for numbers.
+
+        It is the weighted frequency of each class, label or grade, or the weighted mean.
+
+        Args:
+          targets: the targets of n texts: classes or grades int [n], numbers float [n], or L labels
+            bool [n, L].
+          weights: [n], the weights of the texts; None gives all the same weight.
+        """
+        return np.asarray(np.average(self.group_texts(targets), axis=0, weights=weights))
+
+    def compute_prior_logits(self, prior: np.ndarray) -> np.ndarray:
+        """Returns the logits [C] of a text whose prediction is `prior`, see `compute_prior`.
+
+        They are log p for classes, log p / (1 - p) for labels, and the mean itself for numbers. The
+        score of grades is 0, because their frequencies need other thresholds than the fitted.
+        """
+        return _take_log(prior)
+
+    def check_prior(self, prior: np.ndarray) -> None:
+        """Raises ValueError if `prior`, [P], are no frequencies, as in a damaged file."""
+        if not ((prior >= 0) & (prior <= 1)).all():
+            raise ValueError(f"prior must be in [0, 1], got {prior[:8]}")
+
     def to_json(self) -> dict[str, Any]:
         """Returns a dict of "kind" and the fields, such as "num_classes", for the model folder."""
         return {"kind": self.kind, **dataclasses.asdict(self)}
@@ -193,6 +220,9 @@ class ClassHead(Head):
     num_classes: int
 
     kind: ClassVar[str] = "classes"
+    prior_rule: ClassVar[str] = (
+        "The probability of each class is its (weighted) frequency in the training texts."
+    )
 
     def __post_init__(self) -> None:
         """Raises ValueError unless `num_classes` is an int of at least 2."""
@@ -316,6 +346,9 @@ class LabelHead(Head):
     num_labels: int
 
     kind: ClassVar[str] = "labels"
+    prior_rule: ClassVar[str] = (
+        "The probability of each label is its (weighted) frequency in the training texts."
+    )
     # Rare labels need a smaller penalty than classes: measured on two folds of the questions of
     # TREC with 56 labels.
     inverse_penalty: ClassVar[float] = 10.0
@@ -369,6 +402,10 @@ class LabelHead(Head):
         wrong = np.where(logits >= 0, 1.0, decay) / (1 + decay) - targets
         return losses.sum(1), wrong, wrong
 
+    def compute_prior_logits(self, prior: np.ndarray) -> np.ndarray:
+        """Returns log p / (1 - p) for the frequency p of each label, [L]; `prior` are these."""
+        return _take_log(prior) - _take_log(1 - prior)
+
     def compute_losses(
         self, logits: np.ndarray, bias: np.ndarray, targets: np.ndarray
     ) -> np.ndarray:
@@ -412,6 +449,7 @@ class RealHead(Head):
     unit: float
 
     kind: ClassVar[str] = "real"
+    prior_rule: ClassVar[str] = "The prediction is the (weighted) mean of the training texts."
     # Measured on the grades of the Stanford Sentiment Treebank, like that of `OrdinalHead`.
     inverse_penalty: ClassVar[float] = 1.0
 
@@ -452,7 +490,6 @@ class RealHead(Head):
 
     @staticmethod
     def _check_finite(targets: np.ndarray) -> None:
-        """Raises ValueError unless `targets` are finite floating-point numbers [n], n > 0."""
         is_real = targets.ndim == 1 and np.issubdtype(targets.dtype, np.floating)
         if not is_real or not len(targets) or not np.isfinite(targets).all():
             raise ValueError(f"targets must be finite numbers [n], got {targets[:5]}")
@@ -464,11 +501,23 @@ class RealHead(Head):
         """
         return np.asarray(targets > np.median(targets))[:, None]
 
-    def _standardise(self, values: np.ndarray) -> np.ndarray:
-        """Returns (values - m) / u, an array of the same shape as `values`.
+    def compute_prior(self, targets: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+        """Returns the weighted mean of the targets, float [n], of n texts: [1].
 
-        m is the mean and u the standard deviation of the training targets.
+        `weights` are [n]; None gives all texts the same weight.
         """
+        return np.asarray(np.average(targets[:, None], axis=0, weights=weights))
+
+    def compute_prior_logits(self, prior: np.ndarray) -> np.ndarray:
+        """Returns `prior` itself, [1], the mean of the targets."""
+        return prior
+
+    def check_prior(self, prior: np.ndarray) -> None:
+        """Raises ValueError unless `prior`, [1], is finite."""
+        if not np.isfinite(prior).all():
+            raise ValueError(f"prior must be finite, got {prior}")
+
+    def _standardise(self, values: np.ndarray) -> np.ndarray:
         return (values - self.centre_of_targets) / self.unit
 
     def compute_slopes(
@@ -542,6 +591,9 @@ class OrdinalHead(Head):
     num_grades: int
 
     kind: ClassVar[str] = "ordinal"
+    prior_rule: ClassVar[str] = (
+        "The probability of each grade is its (weighted) frequency in the training texts."
+    )
     inverse_penalty: ClassVar[float] = 2.0
 
     def __post_init__(self) -> None:
@@ -581,6 +633,19 @@ class OrdinalHead(Head):
         `targets`, int [n], are the grades of n texts, from 0; G is the number of grades.
         """
         return np.asarray(targets[:, None] > np.arange(self.num_groups))
+
+    def compute_prior(self, targets: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+        """Computes the weighted frequency of each grade: [G].
+
+        `targets`, int [n], are the grades of n texts, from 0, and `weights` [n] their weights; None
+        gives all the same weight.
+        """
+        is_grade = targets[:, None] == np.arange(self.num_grades)
+        return np.asarray(np.average(is_grade, axis=0, weights=weights))
+
+    def compute_prior_logits(self, prior: np.ndarray) -> np.ndarray:
+        """Returns the score 0, [1], to which no word adds; `prior` are the frequencies [G]."""
+        return np.zeros(1)
 
     def start_free(self, targets: np.ndarray) -> np.ndarray:
         """Returns the free parameters [G - 1] from which the solver starts, for G grades.
@@ -707,21 +772,21 @@ def head_from_json(value: dict[str, Any]) -> Head:
 
 
 def compute_sigmoid(values: np.ndarray) -> np.ndarray:
-    """Computes 1 / (1 + exp(-x)) without overflow; infinite values are allowed.
-
-    `values` is an array x of any shape.
-    """
+    """Computes 1 / (1 + exp(-x)) without overflow; infinite values are allowed."""
     return np.asarray(1 / (1 + np.exp(-np.clip(values, -_LARGEST, _LARGEST))))
 
 
+def _take_log(values: np.ndarray) -> np.ndarray:
+    """Returns log x, and -690 for 0, so that explanations have finite numbers."""
+    return np.asarray(np.log(np.maximum(values, 1e-300)))
+
+
 def _check_count(name: str, count: object, least: int) -> None:
-    """Raises ValueError unless `count` is an int of at least `least`; `name` is its name."""
     if not isinstance(count, int) or isinstance(count, bool) or count < least:
         raise ValueError(f"{name} must be at least {least}, got {count}")
 
 
 def _check_integers(targets: np.ndarray, count: int) -> None:
-    """Raises ValueError unless `targets` are integers [n] in [0, count)."""
     is_integer = np.issubdtype(targets.dtype, np.integer) and targets.ndim == 1
     if not is_integer or (len(targets) and not 0 <= targets.min() <= targets.max() < count):
         raise ValueError(f"labels must be integers in [0, {count}), got {targets[:5]}")

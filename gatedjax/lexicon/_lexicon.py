@@ -27,6 +27,11 @@ from gatedjax.lexicon._features import (
 from gatedjax.lexicon._heads import ClassHead, Head
 from gatedjax.lexicon._spelling import NgramKeys
 
+NOTHING_KNOWN = "nothing of it was in the training texts"
+"""The note of a text of which no word occurs in the training texts."""
+NOTHING_READ = "none of its words from the training texts is read"
+"""The note of a text that has words of the training texts, of which all are closed."""
+
 
 class Readings(NamedTuple):
     """The predictions of a lexicon for n texts of C classes.
@@ -34,11 +39,12 @@ class Readings(NamedTuple):
     Attributes:
       probabilities: float64 [n, C], the probability of each class, label or grade; [n, 0] for a
         real target.
-      is_open: for each text a bool [T], True at the words with an open gate.
-      chosen: bool [n], True for a text without an open word in which the lexicon opened the word
-        with the largest weights.
-      is_empty: bool [n], True for a text of which no word was read: its probabilities are those of
-        the bias.
+      is_open: for each text a bool [T], True at the words that are read.
+      is_known: for each text a bool [T], True at the words that occur in the training texts. Other
+        words are read by their letters only.
+      is_prior: bool [n], True for a text of which no known word is read: its prediction is the
+        prior, and no word of it is read.
+      notes: for each text a remark, such as the reason for the prior, or "".
       logits: float64 [n, C], the bias plus the parts of the words and the pairs (see `Shares`). For
         a real target they are [n, 1], the prediction, and for grades [n, 1], the score that is
         compared with the thresholds.
@@ -46,9 +52,33 @@ class Readings(NamedTuple):
 
     probabilities: np.ndarray
     is_open: list[np.ndarray]
-    chosen: np.ndarray
-    is_empty: np.ndarray
+    is_known: list[np.ndarray]
+    is_prior: np.ndarray
+    notes: list[str]
     logits: np.ndarray
+
+    @classmethod
+    def of_outputs(cls, probabilities: np.ndarray, logits: np.ndarray) -> "Readings":
+        """Returns the readings of a model without gates, from its outputs for n texts.
+
+        `probabilities` and `logits` are those of the result, which has no words.
+        """
+        return cls(probabilities, [], [], np.zeros(len(logits), bool), [], logits)
+
+    def take(self, row: int) -> "Readings":
+        """Returns the readings of the text `row`, from 0, with a leading axis of length 1."""
+        return Readings._make(values[row : row + 1] for values in self)
+
+
+def note_priors(is_prior: np.ndarray, is_known: Sequence[np.ndarray]) -> list[str]:
+    """Returns for each text the reason why its prediction is the prior, or "" if it is not.
+
+    `is_prior` and `is_known` are those of `Readings`.
+    """
+    return [
+        "" if not prior else NOTHING_READ if known.any() else NOTHING_KNOWN
+        for prior, known in zip(is_prior.tolist(), is_known, strict=True)
+    ]
 
 
 class Shares(NamedTuple):
@@ -72,32 +102,18 @@ class Shares(NamedTuple):
 
 
 class _Prepared(NamedTuple):
-    """Texts as numbers: T words of V types, and their gates.
-
-    Attributes:
-      ids: int64 [T], the type of each word, in 0 .. V - 1.
-      rows: int64 [T], the index of the text of each word, sorted.
-      is_open: bool [T], True at the open words.
-      chosen: bool [n], True for the texts in which a closed word was opened because no word was
-        open.
-      types: the V types.
-    """
+    """Texts as numbers: T words of V types, and their gates."""
 
     ids: np.ndarray
     rows: np.ndarray
     is_open: np.ndarray
-    chosen: np.ndarray
+    is_known: np.ndarray
+    is_prior: np.ndarray
     types: "_Types"
 
 
 class _Types(NamedTuple):
-    """V different words that a lexicon has read.
-
-    Attributes:
-      numbers: int64 [V], the number of each in `Lexicon.words`, or -1.
-      is_open: bool [V], their gates.
-      spelling: the columns of the n-grams of each.
-    """
+    """V different words that a lexicon has read."""
 
     numbers: np.ndarray
     is_open: np.ndarray
@@ -105,13 +121,7 @@ class _Types(NamedTuple):
 
 
 class _Seen:
-    """The words that a lexicon has read so far, so that each word is looked up once.
-
-    Attributes:
-      numbers: word -> its number, in the order of the first occurrences.
-      types: the words with these numbers.
-      lock: is held while words are added, because a server reads texts in several threads.
-    """
+    """The words that a lexicon has read so far, so that each word is looked up once."""
 
     def __init__(self) -> None:
         self.numbers = Numbers()
@@ -134,7 +144,6 @@ class _Seen:
         )
 
     def add(self, new: _Types) -> None:
-        """Adds words behind those that are there."""
         n, size = self._count, int(self._starts[self._count])
         self._word_numbers = _write(self._word_numbers, n, new.numbers)
         self._is_open = _write(self._is_open, n, new.is_open)
@@ -144,7 +153,6 @@ class _Seen:
 
 
 def _write(array: np.ndarray, start: int, values: np.ndarray) -> np.ndarray:
-    """Returns `array` with `values` from the position `start`, copied to twice the size if full."""
     end = start + len(values)
     if end > len(array):
         larger = np.zeros(2 * end, array.dtype)
@@ -166,20 +174,21 @@ class Lexicon:
     for the words, the pairs of neighbours and the character n-grams i of the open words. Removing a
     closed word therefore changes no bit of the probabilities.
 
-    A word that training has not seen, or that is not stored, is open if the strength of its
+    A word that does not occur in the training texts is unknown. It is open if the strength of its
     spelling, max_c |sum_i r_i W_ic| over its n-grams i, is larger than a threshold. (W is centred
-    by its mean over the classes.) In a text without an open word, the lexicon opens the closed word
-    with the largest weight r W in the last stage of the fit in which it was open. If no word of the
-    text has such a weight, no word is read and the probabilities are those of the bias.
+    by its mean over the classes.)
+
+    Letters alone are no evidence: a text without an open word that is known is not read, and its
+    prediction is the prior, the frequencies of the classes in the training texts. The temperature
+    does not change it.
 
     `fit_lexicon` makes a lexicon.
 
     Attributes:
       num_classes: the number of classes C, of labels or of grades; 0 for a real target.
-      words: the words whose gates are stored. The first D have weights: the open words, then closed
-        words for texts without an open word. The remaining words are exceptions from the rule for
-        unknown words.
-      is_open: bool [V], the gate of each stored word, True if it is open.
+      words: the words of the training texts. The first D have weights: the open words that occur
+        at least twice. An open word that occurs once is read by its letters.
+      is_open: bool [V], the gate of each of these words, True if it is open.
       counts: int32 [D], how often the D words with weights occur in the training texts.
       pairs: int32 [P, 2], the positions in `words` of the two words of each pair with weights,
         sorted.
@@ -187,6 +196,8 @@ class Lexicon:
       scale: float32 [F], the weight r of each feature: words, then pairs, then n-grams.
       weights: float32 [F, K], W. K is C, but 1 for two classes, whose logits are -z/2 and z/2.
       bias: float32 [B], b; for classes B is K.
+      prior: float64 [P], the weighted frequencies of the P classes, labels or grades in the
+        training texts; for a real target [1], the weighted mean.
       threshold: the strength above which an unknown word is open.
       density: the share of the words of the training texts that the fit was asked to open.
       temperature: the number T by which the logits are divided.
@@ -203,6 +214,7 @@ class Lexicon:
     scale: np.ndarray
     weights: np.ndarray
     bias: np.ndarray
+    prior: np.ndarray
     threshold: float
     density: float
     temperature: float = 1.0
@@ -223,6 +235,7 @@ class Lexicon:
             "scale": (num_columns,),
             "weights": (num_columns, self.head.num_columns),
             "bias": (self.head.num_biases,),
+            "prior": (self.head.num_probabilities or 1,),
         }
         for name, shape in shapes.items():
             if getattr(self, name).shape != shape:
@@ -241,27 +254,24 @@ class Lexicon:
         if not 0 < self.temperature < np.inf:
             raise ValueError(f"temperature must be positive and finite, got {self.temperature}")
         self.head.check_bias(self.bias)
+        self.head.check_prior(self.prior)
 
     @functools.cached_property
     def _number_of(self) -> dict[str, int]:
-        """Word -> its position in the field `words`."""
         return {word: number for number, word in enumerate(self.words)}
 
     @functools.cached_property
     def _column_of(self) -> dict[str, int]:
-        """Character n-gram -> its column in the matrix of features [texts, F]."""
         first = len(self.counts) + len(self.pairs)
         return {ngram: first + number for number, ngram in enumerate(self.ngrams)}
 
     @functools.cached_property
     def _ngram_keys(self) -> tuple[NgramKeys, np.ndarray]:
-        """The keys of the n-grams, and the column of each key in the matrix of features."""
         keys = NgramKeys(list(self._column_of))
         return keys, np.fromiter(self._column_of.values(), np.int64)[keys.order]
 
     @functools.cached_property
     def _columns(self) -> Columns:
-        """The columns of the stored words and pairs in the matrix of features."""
         width = max(len(self.words), 1)
         of_word = np.full(len(self.words), -1)
         of_word[: len(self.counts)] = np.arange(len(self.counts))
@@ -270,43 +280,19 @@ class Lexicon:
 
     @functools.cached_property
     def _scale(self) -> np.ndarray:
-        """The field `scale` as float64 [F]: the weight r by which each feature is multiplied."""
         return self.scale.astype(np.float64)
 
     @functools.cached_property
     def _weights(self) -> np.ndarray:
-        """The field `weights`, transposed, as float64 [K, F]: K coefficients of each of F features.
-
-        K is the number of scores of a text.
-        """
         # A row for each class, because sums over features are taken class by class.
         return np.ascontiguousarray(self.weights.T.astype(np.float64))
 
     @functools.cached_property
     def _spelling_weights(self) -> np.ndarray:
-        """The products [F, C] of the weights r and the coefficients of the F features.
-
-        A feature adds this number times 1 + log count to each of the C logits, before the division
-        by |f| and the temperature. For classes their mean over the classes is subtracted.
-        """
         return self.head.centre(self._scale[:, None] * self._weights.T)
 
     @functools.cached_property
-    def _word_strengths(self) -> np.ndarray:
-        """The strength of each of the V stored words, and a 0 behind them: float64 [V + 1].
-
-        The strength of a word is the largest absolute value of its weights r W in the logits; it is
-        0 for stored words without weights. The last entry, which the index -1 selects, belongs to
-        the words that are not stored.
-        """
-        strengths = np.zeros(len(self.words) + 1)
-        count = len(self.counts)
-        strengths[:count] = np.abs(self._spelling_weights[:count]).max(1, initial=0.0)
-        return strengths
-
-    @functools.cached_property
     def _seen(self) -> _Seen:
-        """The words of the texts so far, emptied when they are more than 200,000."""
         return _Seen()
 
     def read(self, texts: Sequence[Sequence[str]]) -> Readings:
@@ -316,21 +302,33 @@ class Lexicon:
           texts: the words of each text, split by the same rule as the training texts.
 
         Returns:
-          A `Readings`: for n texts and C classes the probabilities and the logits [n, C], the gates
-          of each text, bool [T], True at open words, and flags for texts without an open word.
+          A `Readings`: for n texts and C classes the probabilities and the logits [n, C], for each
+          text the words that are read and those that are known, bool [T], and flags and notes for
+          the texts whose prediction is the prior.
         """
         prepared = self._prepare(texts)
         bias = self.bias.astype(np.float64)
         logits = self.head.add_bias(self._score(prepared), bias) / self.temperature
-        ends = np.cumsum([len(words) for words in texts])[:-1]
-        count = np.bincount(prepared.rows, prepared.is_open, len(texts))
+        probabilities = self.head.compute_probabilities(logits, bias / self.temperature)
+        logits[prepared.is_prior] = self.head.compute_prior_logits(self.prior)
+        # A real target has a prior and no probabilities.
+        probabilities[prepared.is_prior] = self.prior[: self.head.num_probabilities]
+        is_known = _split_texts(prepared.is_known, texts)
         return Readings(
-            self.head.compute_probabilities(logits, bias / self.temperature),
-            np.split(prepared.is_open, ends) if len(texts) else [],
-            prepared.chosen,
-            count == 0,
+            probabilities,
+            _split_texts(prepared.is_open, texts),
+            is_known,
+            prepared.is_prior,
+            note_priors(prepared.is_prior, is_known),
             logits,
         )
+
+    def find_known(self, texts: Sequence[Sequence[str]]) -> list[np.ndarray]:
+        """Returns for each text a bool [T], True at the words of the training texts.
+
+        `texts` has the words of each text.
+        """
+        return _split_texts(self._prepare(texts).is_known, texts)
 
     def share(self, words: Sequence[str]) -> Shares:
         """Computes the part of each open word and pair in the logits of a text.
@@ -367,6 +365,8 @@ class Lexicon:
         first, found = first[found >= 0], found[found >= 0]
         no_score = np.zeros((1, self.head.num_columns))
         bias = self.head.add_bias(no_score, self.bias.astype(np.float64))[0] / self.temperature
+        if prepared.is_prior[0]:
+            bias = self.head.compute_prior_logits(self.prior)
         ends = (
             np.stack([places[first], places[first + 1]], 1) if len(first) else np.zeros((0, 2), int)
         )
@@ -432,15 +432,7 @@ class Lexicon:
         return drop_columns(np.where(places >= 0, np.append(columns, -1)[places], -1), sizes)
 
     def _number(self, texts: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray, _Types]:
-        """Returns the numbers of the words of texts, the text of each word, and the types.
-
-        Args:
-          texts: the words of each text.
-
-        Returns:
-          int64 [T], the types of all words, as positions in the types so far; int64 [T], the index
-          of the text of each word; and all types so far.
-        """
+        """Returns the numbers of the words, int64 [T], the text of each, and all types so far."""
         seen = self._seen
         # A server reads texts without end, so that the memory of words must not grow with them.
         # Another thread may still use the old memory, so that it is replaced and not cleared.
@@ -460,49 +452,23 @@ class Lexicon:
             return ids, rows, seen.types
 
     def _prepare(self, texts: Sequence[Sequence[str]]) -> _Prepared:
-        """Returns texts as numbers, for `_score`: words, gates, features of open words.
-
-        `texts` has the words of each text. In a text without an open word the closed word with the
-        largest weight is opened.
-        """
+        """Numbers texts; in a text of which no known word is open, no word is read."""
         ids, rows, types = self._number(texts)
-        is_open = types.is_open[ids]
-        chosen = np.zeros(len(texts), bool)
-        count = np.bincount(rows, is_open, len(texts))
-        ends = np.searchsorted(rows, np.arange(len(texts) + 1))
-        for row in np.flatnonzero(count == 0):
-            part = ids[ends[row] : ends[row + 1]]
-            strengths = self._word_strengths[types.numbers[part]]
-            # The first of equals is chosen, and all its occurrences are opened.
-            best = int(np.argmax(strengths)) if len(part) else 0
-            if len(part) and strengths[best] > 0:
-                is_open[ends[row] : ends[row + 1]] = part == part[best]
-                chosen[row] = True
-        return _Prepared(ids, rows, is_open, chosen, types)
+        is_open, is_known = types.is_open[ids], (types.numbers >= 0)[ids]
+        is_prior = np.bincount(rows, is_open & is_known, len(texts)) == 0
+        return _Prepared(ids, rows, is_open & ~is_prior[rows], is_known, is_prior, types)
 
     def _weigh(
         self, ids: np.ndarray, rows: np.ndarray, num_texts: int, types: _Types
     ) -> tuple[Cells, np.ndarray]:
-        """Returns the features of the open words of texts, and the value of each, float64 [N].
-
-        Args:
-          ids: int64 [T], the types of the open words.
-          rows: int64 [T], the text of each, sorted.
-          num_texts: the number of texts.
-          types: the types.
-        """
         cells = count_features(
             ids, rows, self._columns, types.numbers, types.spelling, len(self.scale)
         )
         return cells, weigh_cells(cells, self._scale, num_texts)[0]
 
     def _score(self, prepared: _Prepared) -> np.ndarray:
-        """Computes the scores W f / |f| of the n texts of `prepared`, float64 [n, K].
-
-        W are the coefficients of the features, and f the features of a text. K is the number of
-        classes, but 1 for two classes.
-        """
-        scores = np.zeros((len(prepared.chosen), len(self._weights)))
+        """Computes the scores W f / |f| of texts, float64 [n, K]; K is 1 for two classes."""
+        scores = np.zeros((len(prepared.is_prior), len(self._weights)))
         ids, rows = prepared.ids[prepared.is_open], prepared.rows[prepared.is_open]
         for begin, end in itertools.pairwise(split_rows(rows, PART)):
             if begin == end:
@@ -524,13 +490,13 @@ _MANY = 200
 """From so many words on their n-grams are found together, which is slow to prepare."""
 
 
-def sum_spellings(spelling: Spelling, weights: np.ndarray) -> np.ndarray:
-    """Returns the sum of the weights of the n-grams of each word: [words, C].
+def _split_texts(values: np.ndarray, texts: Sequence[Sequence[str]]) -> list[np.ndarray]:
+    """Returns the values of the words of each text, from the values [T] of all words."""
+    return np.split(values, np.cumsum([len(words) for words in texts])[:-1]) if len(texts) else []
 
-    Args:
-      spelling: the columns of the n-grams of each word.
-      weights: [F, C], the weights of the columns.
-    """
+
+def sum_spellings(spelling: Spelling, weights: np.ndarray) -> np.ndarray:
+    """Returns the sum of the weights [F, C] of the n-grams of each word: [words, C]."""
     sizes = np.diff(spelling.starts)
     word = np.repeat(np.arange(len(sizes)), sizes)
     sums = [np.bincount(word, column[spelling.columns], len(sizes)) for column in weights.T]
@@ -539,12 +505,7 @@ def sum_spellings(spelling: Spelling, weights: np.ndarray) -> np.ndarray:
 
 
 def measure_strengths(spelling: Spelling, weights: np.ndarray) -> np.ndarray:
-    """Computes the strength max_c |sum_i w_ic| of each word: [words].
-
-    The sum is over the n-grams i of the word, w are their weights, and c is a class.
-
-    Args:
-      spelling: the columns of the n-grams of each word.
-      weights: [F, C], the centred weights of the columns.
+    """Computes the strength max_c |sum_i w_ic| of each word with n-grams i: [words]. The weights w,
+    [F, C], are centred over the classes.
     """
     return np.asarray(np.abs(sum_spellings(spelling, weights)).max(1))

@@ -10,7 +10,7 @@ import numpy as np
 from gatedjax._utils.threads import limit_to_one_thread
 from gatedjax.lexicon._fit import DENSITIES, scale_weights
 from gatedjax.lexicon._heads import ClassHead
-from gatedjax.lexicon._lexicon import Readings, Shares
+from gatedjax.lexicon._lexicon import Readings, Shares, note_priors
 from gatedjax.lexicon._solve import fit_weights
 
 # Inverse penalty of the classifier for standardised means, and the ridge of the gate for
@@ -23,6 +23,8 @@ _MOST_FITTED = 200_000
 _OUTLIERS = 0.01
 # Tokens whose vectors are in memory as float64 at the same time.
 _CHUNK = 16_384
+MADE_OPEN = "no token was open, so the token with the largest gate logit was opened"
+"""The note of a text in which `GatedPooling` opened a token because none was open."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -37,7 +39,8 @@ class GatedPooling:
     of the open tokens alone has the same bits. Whether a vector depends on other tokens is decided
     by the encoder that computed it.
 
-    In a text without an open token the token with the largest z is opened.
+    In a text without an open token the token with the largest z is opened. The prediction for a
+    text without a token is the prior, the frequencies of the classes in the training texts.
 
     Attributes:
       num_classes: the number C of classes.
@@ -46,6 +49,7 @@ class GatedPooling:
       weights: float32 [D, K], W. K is C, but 1 for two classes, whose logits are -s/2 and s/2 with
         the score s.
       bias: float32 [K], b.
+      prior: float64 [C], the weighted frequencies of the classes in the training texts.
       density: the share of the tokens of the training texts that the fit was asked to open.
       temperature: the number T.
     """
@@ -55,13 +59,18 @@ class GatedPooling:
     cut: float
     weights: np.ndarray
     bias: np.ndarray
+    prior: np.ndarray
     density: float
     temperature: float = 1.0
 
     def check(self) -> None:
         """Raises ValueError if the arrays do not fit each other, as in a damaged file."""
         columns = 1 if self.num_classes == 2 else self.num_classes
-        shapes = {"weights": (self.width, columns), "bias": (columns,)}
+        shapes = {
+            "weights": (self.width, columns),
+            "bias": (columns,),
+            "prior": (self.num_classes,),
+        }
         for name, shape in shapes.items():
             if getattr(self, name).shape != shape:
                 raise ValueError(f"{name} must have shape {shape}, got {getattr(self, name).shape}")
@@ -73,6 +82,7 @@ class GatedPooling:
                 f"temperature must be positive and cut finite, got {self.temperature} and "
                 f"{self.cut}"
             )
+        self._head.check_prior(self.prior)
 
     @property
     def width(self) -> int:
@@ -81,12 +91,10 @@ class GatedPooling:
 
     @functools.cached_property
     def _head(self) -> ClassHead:
-        """The head, which computes the probabilities of the classes from the scores."""
         return ClassHead(self.num_classes)
 
     @functools.cached_property
     def _weights64(self) -> np.ndarray:
-        """The field `weights` as float64 [D, K]: K weights of each of the D features of a mean."""
         return self.weights.astype(np.float64)
 
     def select(self, texts: Sequence[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
@@ -114,7 +122,7 @@ class GatedPooling:
         """Predicts the classes of texts.
 
             >>> pooling = GatedPooling(2, np.ones(1, np.float32), 0.5, np.ones((1, 1), np.float32),
-            ...                        np.zeros(1, np.float32), 0.5)
+            ...                        np.zeros(1, np.float32), np.full(2, 0.5), 0.5)
             >>> reading = pooling.read([np.array([[2.0], [0.1]])])
             >>> print(reading.is_open[0], reading.probabilities.round(3))
             [ True False] [[0.119 0.881]]
@@ -124,7 +132,7 @@ class GatedPooling:
 
         Returns:
           A `Readings` with the probabilities of the classes [n, C] and the logits [n, C] of n
-          texts, the gates of each, bool [T], True at open tokens, and flags for texts without an
+          texts, the gates of each, bool [T], True at open tokens, and notes for texts without an
           open token.
         """
         is_open, had_none = self.select(texts)
@@ -139,8 +147,16 @@ class GatedPooling:
         bias = self.bias.astype(np.float64)
         logits = self._head.add_bias(scores, bias) / self.temperature
         probabilities = self._head.compute_probabilities(logits, bias)
-        is_empty = np.array([not gates.any() for gates in is_open], bool)
-        return Readings(probabilities, is_open, had_none, is_empty, logits)
+        is_prior = np.array([not len(gates) for gates in is_open], bool)
+        probabilities[is_prior] = self.prior
+        logits[is_prior] = self._head.compute_prior_logits(self.prior)
+        # A vector has no spelling, so that no token is unknown.
+        is_known = [np.ones(len(gates), bool) for gates in is_open]
+        notes = [
+            MADE_OPEN if none_open else note
+            for none_open, note in zip(had_none, note_priors(is_prior, is_known), strict=True)
+        ]
+        return Readings(probabilities, is_open, is_known, is_prior, notes, logits)
 
     def share(self, vectors: np.ndarray) -> Shares:
         """Computes the part of each open token in the logits of a text, W^T h_t / (|O| T).
@@ -158,19 +174,16 @@ class GatedPooling:
         scores = np.asarray(vectors, np.float64)[places] @ self._weights64
         parts[places] = self._head.expand(scores) / (max(len(places), 1) * self.temperature)
         bias = self._head.expand(self.bias.astype(np.float64)[None])[0] / self.temperature
+        if not len(gates):
+            bias = self._head.compute_prior_logits(self.prior)
         return Shares(bias, parts, np.zeros((0, self.num_classes)), np.zeros((0, 2), np.int64))
 
 
 def score_gate(vectors: np.ndarray, gate: np.ndarray, cut: float) -> np.ndarray:
     """Computes z_t = u . h_t - c for each token: float64 [T].
 
-        >>> print(score_gate(np.array([[1.0, 2.0], [0.0, 1.0]]), np.array([1.0, 1.0]), 2.0))
-        [ 1. -1.]
-
-    Args:
-      vectors: [T, D], the vectors h.
-      gate: [D], the vector u.
-      cut: the number c.
+    >>> print(score_gate(np.array([[1.0, 2.0], [0.0, 1.0]]), np.array([1.0, 1.0]), 2.0))
+    [ 1. -1.]
     """
     # A product of matrices would give a token other bits in another batch. The sum of a row
     # depends on this row only.
@@ -179,16 +192,11 @@ def score_gate(vectors: np.ndarray, gate: np.ndarray, cut: float) -> np.ndarray:
 
 
 def find_cut(logits: np.ndarray, density: float) -> float:
-    """Returns the threshold above which the share of the logits is nearest to a density.
-
-    Equal logits are on the same side of the threshold, and at least one logit is above it.
+    """Returns the threshold above which the share of the logits is nearest to a density. Equal
+    logits are on the same side of it, and at least one logit is above it.
 
         >>> find_cut(np.array([3.0, 1.0, 1.0, 0.0]), 0.25)
         2.0
-
-    Args:
-      logits: [n], at least one number.
-      density: the share of the logits above the threshold, in (0, 1].
     """
     values, counts = np.unique(logits.astype(np.float64), return_counts=True)
     shares = np.cumsum(counts[::-1])[::-1] / len(logits)
@@ -198,15 +206,10 @@ def find_cut(logits: np.ndarray, density: float) -> float:
 
 
 class _Chunk(NamedTuple):
-    """The T tokens of several whole texts.
+    """The T tokens of several whole texts."""
 
-    Attributes:
-      vectors: float64 [T, D], their vectors.
-      tokens: the slice of their positions among the tokens of all texts.
-    """
-
-    vectors: np.ndarray
-    tokens: slice
+    vectors: np.ndarray  # float64 [T, D]
+    tokens: slice  # the positions among the tokens of all texts
 
 
 def fit_pooling(
@@ -284,10 +287,7 @@ def fit_pooling(
 
 
 def _check_texts(texts: Sequence[np.ndarray], labels: np.ndarray) -> None:
-    """Raises ValueError unless the texts have labels, vectors of the same width, and a token.
-
-    `texts` has the vectors [T, D] of each text, and `labels` are [n].
-    """
+    """Raises ValueError unless the texts have labels, vectors of the same width, and a token."""
     if len(texts) != len(labels) or not len(texts):
         raise ValueError(
             f"texts and labels must have the same length of at least 1, got {len(texts)} and "
@@ -301,11 +301,7 @@ def _check_texts(texts: Sequence[np.ndarray], labels: np.ndarray) -> None:
 
 
 def _chunks(texts: Sequence[np.ndarray]) -> Iterator[_Chunk]:
-    """Yields the vectors of several whole texts, in order, as a `_Chunk`.
-
-    `texts` has the vectors [T, D] of each text. A chunk ends after the text with which it has at
-    least 16,384 tokens.
-    """
+    """Yields whole texts in order, about `_CHUNK` tokens at a time."""
     part: list[np.ndarray] = []
     first = count = 0
     for vectors in texts:
@@ -330,21 +326,7 @@ def _fit_classifier(
     sample_weight: np.ndarray,
     inverse_penalty: float,
 ) -> GatedPooling:
-    """Fits logistic regression to the means of the open vectors.
-
-    Args:
-      texts: for each of n texts the vectors [., D] of its tokens.
-      labels: int [n], the class of each text, from 0.
-      num_classes: the number of classes.
-      inverse_penalty: the number c of the penalty |W|^2 / 2c.
-      rows: int [T], the position of the text of each of the T tokens of all texts.
-      is_open: bool [T], the gate of each token, True if it is open.
-      gate, cut, density: the fields of the result, which this function does not fit.
-      sample_weight: [n], the weight of each text.
-
-    Returns:
-      The fitted classifier of pooled vectors.
-    """
+    """Fits logistic regression to the standardised means of the open vectors."""
     counts = np.bincount(rows[is_open], minlength=len(texts))
     means = np.zeros((len(texts), texts[0].shape[1]))
     for chunk in _chunks(texts):
@@ -366,6 +348,7 @@ def _fit_classifier(
         cut,
         weights.astype(np.float32),
         (bias - centre @ weights).astype(np.float32),
+        ClassHead(num_classes).compute_prior(labels, sample_weight),
         density,
     )
 
@@ -378,19 +361,7 @@ def _fit_gate(
     pooling: GatedPooling,
     sample_weight: np.ndarray,
 ) -> np.ndarray:
-    """Fits the vector u [D] of the gates by ridge regression of the gains of the tokens.
-
-    u . h predicts the gain of a token from its vector h. The gain is n (loss of the text without
-    the token - loss with it), for the mean of n vectors.
-
-    Args:
-      texts: for each of n texts the vectors [., D] of its tokens.
-      labels: int [n], the class of each text, from 0.
-      rows: int [T], the position of the text of each of the T tokens of all texts.
-      is_open: bool [T], the gate of each token, True if it is open.
-      pooling: the classifier of the density before, which gives the losses.
-      sample_weight: [n], the weight of each text.
-    """
+    """Fits u, [D], by ridge regression, so that u . h predicts the gain of a token from h."""
     weights = pooling.weights.astype(np.float64)
     scores = np.concatenate([chunk.vectors @ weights for chunk in _chunks(texts)])
     gains = _compute_gains(scores, rows, is_open, labels, pooling.bias.astype(np.float64))
@@ -425,21 +396,7 @@ def _compute_gains(
     labels: np.ndarray,
     bias: np.ndarray,
 ) -> np.ndarray:
-    """Computes n (loss without the token - loss with it) for each token of a text.
-
-    n is the number of open tokens with the token. A closed token is added to the mean. Without the
-    closed tokens the fit of the gate would be an extrapolation for them.
-
-    Args:
-      scores: [T, K], the scores W^T h of all tokens.
-      rows: int [T], the position of the text of each of the T tokens of all texts.
-      is_open: bool [T], the gate of each token, True if it is open.
-      labels: int [n], the class of each text.
-      bias: [K], the biases of the classifier.
-
-    Returns:
-      float64 [T], the gain of each token.
-    """
+    """Computes n (loss without the token - loss with it) of each token, in a mean of n with it."""
     num_texts = len(labels)
     counts = np.bincount(rows[is_open], minlength=num_texts)
     sums = np.stack(
@@ -449,16 +406,12 @@ def _compute_gains(
     head = ClassHead(2 if len(bias) == 1 else len(bias))
 
     def measure(sums: np.ndarray, counts: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """Computes the loss of each text from the sum and the number of its open tokens.
-
-        `sums` [m, K] are the sums of the scores of the open tokens of m texts, `counts` int [m] are
-        their numbers, and `labels` int [m] the classes of the texts; the result is [m].
-        """
         # The mean of no vector is zero.
         logits = head.add_bias(sums / np.maximum(counts, 1)[:, None], bias)
         return head.compute_losses(logits, bias, labels)
 
     losses = measure(sums, counts, labels)[rows]
+    # A closed token is added to the mean. Without closed tokens the gate would extrapolate to them.
     change = np.where(is_open, -1, 1)
     other_counts = counts[rows] + change
     # The difference of a sum and its only term need not be zero.

@@ -54,10 +54,6 @@ def compute_gains(
 
 
 def _compute_cross_entropy(head: ClassHead, logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Returns the cross-entropy of each text, float [n].
-
-    `head` is the head of C classes, `logits` are [n, C], and `labels`, int [n], the classes from 0.
-    """
     return head.compute_losses(logits, np.zeros(0), labels)
 
 
@@ -134,12 +130,7 @@ def fit_weights(
     dtype = matrix.dtype  # type: ignore[attr-defined]
 
     def objective(point: np.ndarray) -> tuple[float, np.ndarray]:
-        """Returns the penalised loss divided by the number of texts, and its gradient.
-
-        `point` is a vector with the weights of `width` features for `columns` scores, feature by
-        feature, and then the free parameters [B] from which the head computes the biases. The
-        gradient has its shape.
-        """
+        """Returns the penalised loss divided by the number of texts, and its gradient."""
         weights, free = point[: width * columns].reshape(width, columns), point[width * columns :]
         scores = matrix @ weights.astype(dtype)
         losses, wrong, of_free = head.compute_slopes(scores, free, labels)

@@ -34,19 +34,10 @@ def spell(token: str) -> list[str]:
 
 
 class NgramKeys:
-    """Integers for n-grams of up to four characters, which are computed for many words at once.
-
-    The key of an n-gram is a number with a digit for each character. The digit is the position of
-    the character in the sorted characters of the given n-grams, from 1, and a digit of its own for
-    all other characters. No digit is 0, so that n-grams of different sizes have different keys.
-
-    Args:
-      ngrams: different n-grams; those of more than four characters have no key.
-
-    Attributes:
-      keys: int64 [G], the sorted keys of the n-grams.
-      order: int64 [G], the positions in `ngrams` of the n-grams with these keys.
-      is_exact: False if there are so many characters that keys would not fit into 64 bits.
+    """Integers for n-grams of up to four characters, which are computed for many words at once. A
+    key has a digit for each character: its position among the characters of the given n-grams, from
+    1, and a further digit for all other characters. No digit is 0, so that n-grams of different
+    sizes differ.
     """
 
     def __init__(self, ngrams: Sequence[str]) -> None:
@@ -54,19 +45,17 @@ class NgramKeys:
         short = [ngrams[i] for i in places]
         self._alphabet = np.unique(_encode(short))
         self._base = len(self._alphabet) + 2
+        # With more characters the keys would not fit into 64 bits.
         self.is_exact = self._base**_LARGEST < 2**63
         sizes = np.fromiter(map(len, short), np.int64, len(short))
         keys = self._compute(short, np.cumsum(sizes) - sizes, sizes)
         order = np.argsort(keys)
+        # `order` has the positions in `ngrams` of the sorted keys.
         self.keys, self.order = keys[order], np.array(places, np.int64)[order]
 
     def spell(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the keys of the n-grams of words, int64 [N], and their numbers, int64 [V].
-
-        The n-grams of a word are those of `spell`, in their order.
-
-        Args:
-          words: the V words.
+        """Returns the keys of the n-grams of V words, in the order of `spell`, and the number of
+        n-grams of each word, int64 [V].
         """
         letters = [_frame(word) for word in words]
         lengths = np.fromiter((len(text) for text, _ in letters), np.int64, len(letters))
@@ -81,12 +70,8 @@ class NgramKeys:
         return keys, counts.sum(1)
 
     def _compute(self, texts: Sequence[str], places: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-        """Returns the keys of n-grams of joined texts: int64 [N].
-
-        Args:
-          texts: the texts.
-          places: int64 [N], the first letter of each n-gram in the joined texts.
-          sizes: int64 [N], the number of its letters, in 1 .. 4.
+        """Returns the keys of n-grams that begin at `places` in the joined texts, with `sizes`
+        letters.
         """
         codes = _encode(texts)
         digits = np.searchsorted(self._alphabet, codes)
@@ -106,13 +91,11 @@ _LARGEST = 4
 
 
 def _encode(texts: Sequence[str]) -> np.ndarray:
-    """Returns the code points of the characters of joined texts: uint32 [N]."""
     # A file may have half of a surrogate pair, which has a code point, too.
     return np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.uint32)
 
 
 def _frame(token: str) -> tuple[str, int]:
-    """Returns the letters of which a token has n-grams, and the size of the smallest n-grams."""
     # No character of these scripts is ASCII, and this test is faster.
     if not token.isascii() and is_spaceless(token):
         return token[:_SPELLED], 1

@@ -8,35 +8,22 @@ from typing import NamedTuple
 import numpy as np
 
 from gatedjax.lexicon._features import number_words
-from gatedjax.lexicon._lexicon import Lexicon, Readings, Shares
+from gatedjax.lexicon._lexicon import Lexicon, Readings, Shares, note_priors
 
 
 class Neighbours(NamedTuple):
-    """The words of texts with their left and right neighbours, as rows of a table of words.
+    """The words of texts with their left and right neighbours, as rows of a table of words."""
 
-    Attributes:
-      words: int64 [T], the row of each of the T words of all texts.
-      left_words: int64 [T], the row of the word before it. At the start of a text it is a further
-        row, which stands for the edge of a text.
-      right_words: int64 [T], the row of the word after it, or the row of the edge at the end of a
-        text.
-    """
-
-    words: np.ndarray
-    left_words: np.ndarray
-    right_words: np.ndarray
+    words: np.ndarray  # int64 [T]
+    left_words: np.ndarray  # int64 [T]; before the first word of a text the row of the edge
+    right_words: np.ndarray  # int64 [T]; after the last word of a text the row of the edge
 
 
 def find_neighbours(words: np.ndarray, rows: np.ndarray, edge: int) -> Neighbours:
-    """Returns the words of texts with their neighbours.
+    """Returns the words of texts with their neighbours; `edge` is the row for the edge of a text.
 
-        >>> print(*find_neighbours(np.array([5, 6, 7]), np.array([0, 0, 1]), 9))
-        [5 6 7] [9 5 9] [6 9 9]
-
-    Args:
-      words: int64 [T], the words of all texts, as rows of a table.
-      rows: int64 [T], the index of the text of each word, sorted.
-      edge: the row that stands for the edge of a text.
+    >>> print(*find_neighbours(np.array([5, 6, 7]), np.array([0, 0, 1]), 9))
+    [5 6 7] [9 5 9] [6 9 9]
     """
     starts = np.diff(rows, prepend=-1) != 0
     ends = np.diff(rows, append=-1) != 0
@@ -45,12 +32,8 @@ def find_neighbours(words: np.ndarray, rows: np.ndarray, edge: int) -> Neighbour
 
 
 def add_logits(gates: np.ndarray, neighbours: Neighbours) -> np.ndarray:
-    """Computes z_t = a[x_t] + l[x_{t-1}] + r[x_{t+1}] for each word: [T], the logits of the gates.
-
-    Args:
-      gates: [G, 3], the numbers a, l and r of each of the G rows of the table of words: the parts
-        of a word in its own logit, in that of the word after it, and in that of the word before it.
-      neighbours: the T words x and their neighbours, as rows of the table.
+    """Computes z_t = a[x_t] + l[x_{t-1}] + r[x_{t+1}] for each word: [T]. The columns of `gates`,
+    [G, 3], are a, l and r.
     """
     words, left_words, right_words = neighbours
     return np.asarray(gates[words, 0] + gates[left_words, 1] + gates[right_words, 2])
@@ -67,14 +50,15 @@ class WindowLexicon:
     neighbours have another neighbour, and their gates may change. `measure_window_leak` measures
     how often, and by how much the probabilities change.
 
-    In a text without an open word the word with the largest z is opened.
+    A text of which no known word is open is not read, as in a `Lexicon`.
 
     Attributes:
       words: the V words that have gates of their own.
       gates: float32 [V + 2, 3], the numbers a, l and r of each word, of unknown words, and of the
         edge of a text (a is unused).
       cut: the number c.
-      reader: the lexicon that reads the open words; all its words are open.
+      reader: the lexicon that reads the open words. Its words are those of the training texts, and
+        all are open.
       density: the share of the words of the training texts that the fit was asked to open.
     """
 
@@ -100,7 +84,6 @@ class WindowLexicon:
 
     @functools.cached_property
     def _row_of(self) -> dict[str, int]:
-        """Word -> its row in `gates`."""
         return {word: row for row, word in enumerate(self.words)}
 
     def score(self, texts: Sequence[Sequence[str]]) -> list[np.ndarray]:
@@ -120,21 +103,12 @@ class WindowLexicon:
         ends = np.cumsum([len(words) for words in texts])[:-1]
         return np.split(scores, ends) if len(texts) else []
 
-    def select(self, texts: Sequence[Sequence[str]]) -> tuple[list[np.ndarray], np.ndarray]:
-        """Returns (gates, chosen): for each text a bool [T], True at open words; and bool [n].
+    def select(self, texts: Sequence[Sequence[str]]) -> list[np.ndarray]:
+        """Returns the gates of each text, a bool [T], True at open words.
 
-        `chosen` is True for the texts that had no open word, in which the word with the largest
-        logit of the gate is open. `texts` has the words of each of n texts.
+        `texts` has the words of each of n texts.
         """
-        is_open = []
-        had_none = np.zeros(len(texts), bool)
-        for number, scores in enumerate(self.score(texts)):
-            gates = scores > 0
-            if len(gates) and not gates.any():
-                gates[np.argmax(scores)] = True
-                had_none[number] = True
-            is_open.append(gates)
-        return is_open, had_none
+        return [scores > 0 for scores in self.score(texts)]
 
     def read(self, texts: Sequence[Sequence[str]]) -> Readings:
         """Predicts the classes of texts.
@@ -143,12 +117,19 @@ class WindowLexicon:
           texts: the words of each text, split by the same rule as the training texts.
 
         Returns:
-          A `Readings`: for n texts and C classes the probabilities and the logits [n, C], the gates
-          of each text, bool [T], True at open words, and flags for texts without an open word.
+          A `Readings`: for n texts and C classes the probabilities and the logits [n, C], for each
+          text the words that are read and those that are known, bool [T], and flags and notes for
+          the texts whose prediction is the prior.
         """
-        is_open, had_none = self.select(texts)
-        readings = self.reader.read(list(_select_words(texts, is_open)))
-        return readings._replace(is_open=is_open, chosen=had_none)
+        gates = self.select(texts)
+        readings = self.reader.read(list(_select_words(texts, gates)))
+        is_open = [
+            mask & (not prior)
+            for mask, prior in zip(gates, readings.is_prior.tolist(), strict=True)
+        ]
+        is_known = self.reader.find_known(texts)
+        notes = note_priors(readings.is_prior, is_known)
+        return readings._replace(is_open=is_open, is_known=is_known, notes=notes)
 
     def share(self, words: Sequence[str]) -> Shares:
         """Computes the part of each open word and pair in the logits of a text.
@@ -161,7 +142,7 @@ class WindowLexicon:
         Returns:
           The parts, which sum to the logits; closed words have the part 0.
         """
-        (gates,), _ = self.select([words])
+        (gates,) = self.read([words]).is_open
         places = np.flatnonzero(gates)
         shares = self.reader.share([words[i] for i in places.tolist()])
         parts = np.zeros((len(words), self.num_classes))
@@ -172,10 +153,6 @@ class WindowLexicon:
 def _select_words(
     texts: Iterable[Sequence[str]], is_open: Iterable[np.ndarray]
 ) -> Iterator[list[str]]:
-    """Yields the open words of each text.
-
-    `texts` has the words of each text, and `is_open` for each a bool [T], True at open words.
-    """
     for words, gates in zip(texts, is_open, strict=True):
         yield [words[i] for i in np.flatnonzero(gates).tolist()]
 

@@ -11,52 +11,33 @@ from gatedjax.functional._checks import check_rate
 
 
 def check_at_least(config: object, least: int, *names: str) -> None:
-    """Raises ValueError unless the fields `names` of a configuration are at least `least`.
-
-    `config` is a dataclass such as `GANetConfig`, and `names` are the names of fields with numbers.
-    A field must also not exceed its upper limit in `gatedjax._utils.limits`, such as 65,536 for
-    widths and 1,000 for the number of layers.
-    """
+    """Raises ValueError unless the fields `names` of a configuration are at least `least`."""
     for name in names:
         check_range(name, getattr(config, name), least)
 
 
 def check_widths(name: str, widths: Sequence[int]) -> None:
-    """Raises ValueError unless the widths of the layers of a classifier head are in range.
-
-    `widths` has the width of each hidden layer, which must be in [1, 65,536]; there may be at most
-    1,000 layers. `name` is the name of the option in the message, such as "head_hidden".
-    """
+    """Raises ValueError unless the widths of the layers of a classifier head are in range."""
     check_most(f"the layers of {name}", len(widths), MOST_LAYERS)
     if any(not 1 <= width <= MOST_WIDTH for width in widths):
         raise ValueError(f"{name} must be widths in [1, {MOST_WIDTH}], got {widths}")
 
 
 def check_rates(config: object, *names: str) -> None:
-    """Raises ValueError unless the fields `names` of a configuration are in [0, 1).
-
-    `config` is a dataclass such as `GANetDropout`, and `names` are the names of its dropout rates.
-    """
+    """Raises ValueError unless the fields `names` of a configuration are in [0, 1)."""
     for name in names:
         check_rate(getattr(config, name), name)
 
 
 def check_finite(config: object, *names: str) -> None:
-    """Raises ValueError unless the fields `names` of a configuration are finite numbers.
-
-    `config` is a dataclass such as `AGTConfig`, and `names` are the names of fields with numbers.
-    """
+    """Raises ValueError unless the fields `names` of a configuration are finite numbers."""
     for name in names:
         if not math.isfinite(getattr(config, name)):
             raise ValueError(f"{name} must be finite, got {getattr(config, name)}")
 
 
 def check_dict(batch: object, **axes: str) -> None:
-    """Raises TypeError unless the batch is a dict; the message lists the arrays that it needs.
-
-    axes are the axes of each array by its name, such as tokens="B N", lengths="B". They are used
-    only for the message; `check_batch` checks the arrays.
-    """
+    """Raises TypeError unless the batch is a dict; the message lists the arrays that it needs."""
     if not isinstance(batch, Mapping):
         shape = getattr(batch, "shape", None)
         got = type(batch).__name__ if shape is None else f"an array of shape {shape}"
@@ -65,17 +46,7 @@ def check_dict(batch: object, **axes: str) -> None:
 
 
 def check_batch(batch: Mapping[str, Array], **axes: str) -> None:
-    """Checks the arrays of a batch.
-
-    Args:
-      batch: the arrays by name.
-      **axes: the axes of each array, such as tokens="B N", lengths="B". Axes with equal names must
-        have equal sizes.
-
-    Raises:
-      TypeError: if the batch is not a dict, or an entry is not an array.
-      ValueError: if an array is missing or has other axes.
-    """
+    """Checks the axes of arrays, such as tokens="B N"; equal letters need equal sizes."""
     check_dict(batch, **axes)
     if missing := sorted(axes.keys() - batch.keys()):
         raise ValueError(f"batch must have {', '.join(missing)}, got {sorted(batch)}")

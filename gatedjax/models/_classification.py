@@ -18,11 +18,7 @@ from gatedjax.training import Ratio
 
 
 def cross_entropy(logits: Float[Array, "B C"], label: Int[Array, " B"]) -> Float[Array, " B"]:
-    """Computes the negative log-likelihood of each label, in nats.
-
-    logits are class scores, and a label is the index of a class, 0 .. C - 1. Raises ValueError for
-    a single class.
-    """
+    """Computes the negative log-likelihood of each label, in nats."""
     if logits.shape[-1] < 2:  # the loss would be 0 for all parameters
         raise ValueError(f"num_classes must be at least 2, got {logits.shape[-1]}")
     check_integers(label=label)
@@ -31,21 +27,14 @@ def cross_entropy(logits: Float[Array, "B C"], label: Int[Array, " B"]) -> Float
 
 
 def accuracy(logits: Float[Array, "B C"], label: Int[Array, " B"]) -> Float[Array, " B"]:
-    """Returns 1.0 where the class `label` has the highest of the class scores, else 0.0.
-
-    logits are the scores of C classes, and a label is the index of a class, 0 .. C - 1.
-    """
+    """Returns 1.0 where the class `label` has the highest of the class scores, else 0.0."""
     return (jnp.argmax(logits, axis=-1) == label).astype(jnp.float32)
 
 
 def class_metrics(
     logits: Float[Array, "B C"], label: Int[Array, " B"], weight: Float[Array, " B"]
 ) -> Metrics:
-    """Computes "loss" (cross-entropy) and "accuracy" as `Ratio`, with a sum and a count.
-
-    logits are the scores of C classes, label are indices of classes, and weight is 1 for examples
-    and 0 for filler rows, which fill up a batch to its size. Returns a dict.
-    """
+    """Computes "loss" (cross-entropy) and "accuracy" as `Ratio`, with a sum and a count."""
     return {
         "loss": Ratio.of(cross_entropy(logits, label), weight),
         "accuracy": Ratio.of(accuracy(logits, label), weight),
@@ -53,16 +42,7 @@ def class_metrics(
 
 
 def class_predictions(logits: Float[Array, "B C"], batch: Batch) -> Predictions:
-    """Returns the predictions for the examples of a batch.
-
-    Args:
-      logits: the scores of C classes.
-      batch: the batch, a dict of arrays with "example_id" int [B] and "label" int [B].
-
-    Returns:
-      A dict of arrays [B]: "example_id", "label", "predicted" (the class with the highest score)
-      and "correct" (1.0 if it is the label, else 0.0).
-    """
+    """Returns the predictions for the examples of a batch."""
     return {
         "example_id": batch["example_id"],
         "label": batch["label"],
@@ -72,11 +52,7 @@ def class_predictions(logits: Float[Array, "B C"], batch: Batch) -> Predictions:
 
 
 def frozen_embeddings(model: Any, table: str = "embed/embedding") -> tuple[str, ...]:
-    """Returns (table,) if the network has word vectors and freezes them, else ().
-
-    The network `model`, such as an `AGT`, freezes them with `config.freeze_embeddings`, and `table`
-    is the path of the word vectors in its parameters.
-    """
+    """Returns (table,) if the network has word vectors and freezes them, else ()."""
     # A network that reads vectors, such as the rows of an image, has no table of words.
     has_words = getattr(model, "vocab_size", None) is not None
     frozen = has_words and getattr(model.config, "freeze_embeddings", False)
@@ -84,18 +60,7 @@ def frozen_embeddings(model: Any, table: str = "embed/embedding") -> tuple[str, 
 
 
 def word_vectors(model: Any, width: int | None = None, **options: Any) -> gnn.WordEmbedding:
-    """Creates the word vectors of a network.
-
-    Args:
-      model: the network, such as an `AGT`, with the attributes `config` (its options), `vocab_size`
-        and `embeddings` (the initial table [vocab_size, width], or None).
-      width: width of the vectors; None means `config.embedding_dim`.
-      **options: further options of `nn.WordEmbedding`. A given `frozen`, True for vectors that
-        training does not change, replaces `config.freeze_embeddings`.
-
-    Returns:
-      The module, which maps ids of T tokens, int [B, T], to vectors [B, T, width].
-    """
+    """Creates the word vectors of a network from its configuration; `options` take precedence."""
     c = model.config
     return gnn.WordEmbedding(
         model.vocab_size,
@@ -108,14 +73,7 @@ def word_vectors(model: Any, width: int | None = None, **options: Any) -> gnn.Wo
 
 @dataclasses.dataclass(frozen=True)
 class ClassifierTask:
-    """The task of a classifier: cross-entropy as the loss, and accuracy.
-
-    A batch has "label" int [B], "weight" [B] (1 for examples and 0 for filler rows, which fill up
-    the batch to its size) and "example_id" int [B], besides the arrays of the network.
-
-    Attributes:
-      model: the network; its output has `logits`, the scores of C classes [B, C].
-    """
+    """The task of a classifier: cross-entropy as the loss, and accuracy."""
 
     model: Any
 

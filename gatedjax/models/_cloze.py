@@ -15,6 +15,8 @@ from gatedjax.models._classification import ClassifierTask
 from gatedjax.models._types import Batch, Metrics, Predictions
 from gatedjax.training import Ratio
 
+# B questions, N document tokens, Q query tokens, C candidates, P positions of a candidate,
+# W distinct words of an example, L characters of a word; "cloze" is the gap in the query.
 _TEXTS = {"document": "B N", "document_lengths": "B", "query": "B Q", "query_lengths": "B"}
 _TEXTS |= {"cloze": "B"}
 _WORDS = {"word_characters": "B W L", "word_lengths": "B W"}
@@ -23,15 +25,7 @@ _WORDS |= {"document_words": "B N", "query_words": "B Q"}
 
 @dataclasses.dataclass(frozen=True)
 class ClozeBatch:
-    """A checked batch of B questions about documents, with its masks. Create it with `of`.
-
-    N is the number of tokens of the longest document, and Q that of the longest query.
-
-    Attributes:
-      batch: the arrays of the batch by name, such as "document" [B, N] and "query" [B, Q].
-      document_mask: True at real tokens of the document [B, N].
-      query_mask: True at real tokens of the query [B, Q].
-    """
+    """A checked batch of B questions about documents, with its masks. Create it with `of`."""
 
     batch: Batch
     document_mask: Array
@@ -39,28 +33,7 @@ class ClozeBatch:
 
     @classmethod
     def of(cls, batch: Batch, *, characters: bool) -> "ClozeBatch":
-        """Checks names, dtypes and shapes, and outside of `jit` also the values.
-
-        The axes are B questions, N document tokens, Q query tokens, C candidates, P positions of a
-        candidate, W distinct words of an example and L characters of a word.
-
-        Args:
-          batch: the arrays: "document" [B, N], "document_lengths" [B], "query" [B, Q],
-            "query_lengths" [B], "cloze" [B] (the position of the gap in the query, from 0),
-            "candidate_mask" [B, C] (True at real candidates), and the positions of the candidates
-            as "occurrence" bool [B, N, C] or, if that is missing, "candidate_positions" int
-            [B, C, P], filled up with -1.
-          characters: True if the batch must also have the characters of words: "word_lengths"
-            [B, W], "word_characters" [B, W, L], and the word of each token, in [0, W), as
-            "document_words" [B, N] and "query_words" [B, Q].
-
-        Returns:
-          The batch with its masks.
-
-        Raises:
-          TypeError: if ids, lengths or positions are not integers.
-          ValueError: also if a cloze is outside its query, outside of `jit`.
-        """
+        """Checks names, dtypes and shapes, and outside of `jit` also the values."""
         axes = _TEXTS | (_WORDS if characters else {})
         check_dict(batch, **axes)
         flags = {"candidate_mask": "B C"}
@@ -89,10 +62,7 @@ class ClozeBatch:
         )
 
     def at_cloze(self, states: Float[Array, "B Q D"]) -> Float[Array, "B D"]:
-        """Returns the state at the gap of each query; 0 if the gap is outside of the query.
-
-        states have a vector of D numbers for each of the Q tokens of a query.
-        """
+        """Returns the state at the gap of each query; 0 if the gap is outside of the query."""
         cloze = self.batch["cloze"]
         inside = (cloze >= 0) & (cloze < self.batch["query_lengths"])
         # `take_along_axis` cannot index an axis of size 0.
@@ -106,19 +76,7 @@ class ClozeBatch:
     def log_probabilities(
         self, logits: Float[Array, "B N"], aggregation: F.Aggregation
     ) -> Float[Array, "B C"]:
-        """Computes the log-probabilities of the candidates.
-
-        The positions of the candidates are "occurrence" or "candidate_positions" of the batch.
-
-        Args:
-          logits: e, the score of each of the N tokens of a document.
-          aggregation: "paper" normalises the probabilities of the candidates to sum 1; "code"
-            divides by the softmax weight of the tokens that belong to any candidate.
-
-        Returns:
-          Log-probabilities of the C candidates; -inf for padding and for candidates that do not
-          occur.
-        """
+        """Computes the log-probabilities of the candidates."""
         masks = self.document_mask, self.batch["candidate_mask"]
         if "occurrence" in self.batch:
             places = self.batch["occurrence"]
@@ -128,11 +86,7 @@ class ClozeBatch:
 
 
 def _check_cloze(batch: Batch) -> None:
-    """Raises ValueError for a gap outside of its query, unless the values are traced.
-
-    The batch has "cloze" int [B], the positions of the gaps, "query_lengths" [B] and optionally
-    "weight" [B], 0 at filler rows, which may have any gap.
-    """
+    """Raises ValueError for a gap outside of its query, unless the values are traced."""
     needed = [batch[name] for name in ("cloze", "query_lengths")]
     weight = batch.get("weight")
     if not is_known(needed, weight):
@@ -152,11 +106,7 @@ def _check_cloze(batch: Batch) -> None:
 def _answers(
     log_probs: Float[Array, "B C"], label: Int[Array, " B"]
 ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
-    """Returns the loss -log Pr(answer) [B], and a bool [B], True for examples with an answer.
-
-    log_probs are log-probabilities of C candidates, and label is the index of the answer or -1. An
-    answer that is no candidate, or has probability 0, is no answer; the loss is then 0.
-    """
+    """Returns the loss -log Pr(answer) [B], 0 without an answer, and True where there is one."""
     # The label -1 is clipped only for the look-up; `answerable` excludes it from the loss.
     place = jnp.clip(label, 0, log_probs.shape[1] - 1)[:, None]
     answer = jnp.take_along_axis(log_probs, place, axis=1)[:, 0]
@@ -167,11 +117,7 @@ def _answers(
 
 
 def predicted_candidates(log_probs: Float[Array, "B C"], mask: Array) -> Int[Array, " B"]:
-    """Returns the index of the most probable candidate.
-
-    log_probs are log-probabilities of C candidates, and mask [B, C] is True at real candidates. If
-    no candidate occurs in the document, the index is that of the first real candidate.
-    """
+    """Returns the index of the most probable candidate."""
     # `argmax` of a row of -inf would be candidate 0, which may be padding.
     some = jnp.any(~jnp.isneginf(log_probs), axis=-1)
     return jnp.where(some, jnp.argmax(log_probs, axis=-1), jnp.argmax(mask, axis=-1))
@@ -179,16 +125,8 @@ def predicted_candidates(log_probs: Float[Array, "B C"], mask: Array) -> Int[Arr
 
 @dataclasses.dataclass(frozen=True)
 class ClozeTask(ClassifierTask):
-    """The task of a network that chooses an answer among candidates: -log Pr(answer) as the loss.
-
-    A batch has the arrays that `ClozeBatch.of` reads, such as "document", "example_id" int [B],
-    "label" int [B], the index of the answer among the candidates or -1 if it is not a candidate,
-    and "weight" [B], 1 for examples and 0 for filler rows. If the answer of an example is not a
-    candidate, or does not occur in the document, the loss ignores the example and the accuracy
-    counts it as wrong.
-
-    Attributes:
-      model: the network; its `logits` are log-probabilities of C candidates [B, C].
+    """The task of choosing an answer among candidates, with -log Pr(answer) as the loss. An answer
+    that is no candidate or not in the document is ignored by the loss and wrong for the accuracy.
     """
 
     def loss(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> tuple[Array, Metrics]:
@@ -230,15 +168,7 @@ class ClozeTask(ClassifierTask):
 
 
 def _score(log_probs: Float[Array, "B C"], batch: Batch) -> tuple[Metrics, Predictions]:
-    """Returns (metrics, predictions) of a batch, two dicts.
-
-    The metrics are "loss", "accuracy" and "unanswerable", each a `Ratio` of a sum and a count. The
-    predictions are arrays [B]: "example_id", "label", "predicted" (the index of the most probable
-    candidate), "correct" (1.0 or 0.0) and "weight".
-
-    log_probs are the log-probabilities of the C candidates, and the batch has "label", "weight",
-    "example_id" [B] and "candidate_mask" [B, C].
-    """
+    """Returns (metrics, predictions) of a batch, two dicts."""
     label, weight = batch["label"], batch["weight"]
     losses, answerable = _answers(log_probs, label)
     predicted = predicted_candidates(log_probs, batch["candidate_mask"])

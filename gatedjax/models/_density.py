@@ -8,31 +8,13 @@ from jaxtyping import Array, Float
 def constraint(
     multiplier: Float[Array, ""], share: Float[Array, " B"], density: float | Float[Array, ""]
 ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
-    """Computes the terms of an augmented Lagrangian for gradient descent and ascent.
+    """Returns (term, lambda) [B] of an augmented Lagrangian, for descent that ascends in lambda.
 
-        e = p - density,  term = lambda e + e^2
-        gradient of p: lambda + 2 e;  of lambda: -e
+        e = p - density,  term = lambda e + e^2;   gradient of p: lambda + 2 e,  of lambda: -e
 
-    The multiplier rises while too many gates are open, and falls, also below 0, while too few are.
-    Adam changes it by about the learning rate per step, like the logits of the gates; a faster
-    multiplier would oscillate, and the gates with it. The square damps the remaining oscillation,
-    and it constrains each text, where lambda constrains only their mean.
-
-    Args:
-      multiplier: lambda, a scalar among the parameters of the network, which this constraint trains
-        by gradient ascent.
-      share: p, the mean probability of an open gate in each of B examples.
-      density: the target of p, in (0, 1); may be traced.
-
-    Returns:
-      (term, lambda): the term of each example, which the caller adds to the loss of the example,
-      and the value of lambda repeated for each example, for metrics.
-
-    Reference: Bastings et al. 2019, "Interpretable Neural Predictions with Differentiable Binary
-      Variables", section 3.4.
-    Deviations: the constraint is an equality, with the square of the augmented Lagrangian; the
-      optimiser of the network also trains the multiplier, and averages over steps in the place of
-      the paper's moving average.
+    The multiplier rises while too many gates are open. The square damps its oscillation, and it
+    constrains each text, where lambda constrains only their mean. After Bastings et al. 2019,
+    section 3.4, with an equality, and with the optimiser in the place of the moving average.
     """
     constant = jax.lax.stop_gradient(multiplier)
     excess = share - density

@@ -17,32 +17,18 @@ from gatedjax.models._schedule import check_schedule
 
 
 def needs_relaxed_words(estimator: Any) -> bool:
-    """Returns True if an estimator cannot train gates on the input (gates_on="input").
-
-    Such an estimator, for example `gates.Rebar()`, needs the derivative of the loss at gates
-    between 0 and 1, but there the network takes the gates for 0 or 1 and skips the words of closed
-    gates. A `gates.Pathwise` is no such estimator, because it states if its draws are 0 or 1 or
-    between. The argument is an object of the protocol `gates.Estimator`, or a class of such
-    objects.
-    """
+    """Returns True if an estimator cannot train gates on the input (gates_on="input")."""
     # Only pathwise estimators have the attribute `hard`.
     return estimator.needs_gradient and not hasattr(estimator, "hard")
 
 
 def gateless_error(system: str) -> ValueError:
-    """Returns a ValueError for an estimator that is set for a `system` without gates.
-
-    The system is "soft", "local" or "bilstm". The caller raises the error.
-    """
+    """Returns a ValueError for an estimator that is set for a `system` without gates."""
     return ValueError(f"estimator must be None for system={system!r}: no gates")
 
 
 def unread_error(option: str) -> ValueError:
-    """Returns a ValueError for an estimator that cannot train gates on the input of the network.
-
-    option is the option and its value in the message, such as "estimator='rebar'". The caller
-    raises the error.
-    """
+    """Returns a ValueError for an estimator that cannot train gates on the input of the network."""
     return ValueError(
         f"gates_on must be 'attention' for {option}, got 'input': the estimator needs the gradient "
         "at gates between 0 and 1, and the network reads open words only; use 'st_gumbel' or "
@@ -213,10 +199,7 @@ class GANetConfig:
             self._check_without_gates()
 
     def _check_without_gates(self) -> None:
-        """Raises ValueError if `density`, `estimator` or gates_on="input" is set without gates.
-
-        The caller calls it for the systems "soft", "local" and "bilstm", which have no gates.
-        """
+        """Raises ValueError if `density`, `estimator` or gates_on="input" is set without gates."""
         if self.gates.density is not None:
             raise ValueError(
                 f"density must be None for system={self.system!r}, got {self.gates.density}: it "

@@ -42,19 +42,7 @@ from gatedjax.models._types import Batch
 def read_scaled_words(
     net: Any, encoded: Encoded, gates: Gates, batch: Batch, *, train: bool = False
 ) -> Encoded:
-    """Computes the states and scores of words that are multiplied with their soft gates.
-
-    Args:
-      net: a bound `GANet`.
-      encoded: the result of `net.encode` for B texts of T words.
-      gates: soft gates, a `Gates` with `values` [B, T], or [S, B, T] for S draws.
-      batch: "tokens" [B, T] and "lengths" [B] of B texts of at most T words.
-      train: True runs the backbone with dropout.
-
-    Returns:
-      `encoded` with states [B, T, D] of width D and scores [B, T], which have a leading axis S for
-      S draws.
-    """
+    """Computes the states and scores of words that are multiplied with their soft gates."""
     values = gates.values
     # [*S, B, T, E]: a gate multiplies all features of its word.
     xs = _repeat_words(encoded, values) * values[..., None].astype(encoded.words.dtype)
@@ -64,21 +52,8 @@ def read_scaled_words(
 def skip_closed_words(
     net: Any, encoded: Encoded, gates: Gates, batch: Batch, *, train: bool = False
 ) -> Encoded:
-    """Computes the states and scores of the open words, with a derivative at all gates.
-
-    The state of the LSTM does not change at a closed word, so the states of the open words are
-    those of `read_open_words`. In contrast to that function the result has a derivative with
-    respect to the gates of all words, which straight-through training needs.
-
-    Args:
-      net: a bound `GANet`.
-      encoded: the result of `net.encode` for B texts of T words.
-      gates: hard gates, a `Gates` with `values` [B, T] of 0 (closed) and 1 (open).
-      batch: "tokens" [B, T] and "lengths" [B] of B texts of at most T words.
-      train: True runs the backbone with dropout.
-
-    Returns:
-      `encoded` with states [B, T, D] of width D and scores [B, T], in the order of the text.
+    """Computes states and scores of the open words, equal to `read_open_words`. Unlike that
+    function it has a derivative at all gates, which straight-through training needs.
     """
     values, closed = open_one(net.config, encoded, gates)
     # With the rule "soft" a text with all gates closed is read whole.
@@ -92,21 +67,8 @@ def skip_closed_words(
 def read_open_words(
     net: Any, encoded: Encoded, gates: Gates, batch: Batch, *, train: bool = False
 ) -> GANetOutput:
-    """Computes the output of a text from its open words.
-
-    The open words move to the front and padding takes the place of the closed words. The output is
-    therefore equal, to the last bit, to the output for the text without its closed words.
-
-    Args:
-      net: a bound `GANet`.
-      encoded: the result of `net.encode` for B texts of T words.
-      gates: hard gates of 0 and 1, a `Gates` with `values` [B, T], or [S, B, T] for S draws.
-      batch: "tokens" [B, T] and "lengths" [B] of B texts of at most T words.
-      train: True runs the network with dropout.
-
-    Returns:
-      The output, with attention and scores in the order of the text. For S draws its fields have a
-      leading axis S, except `gate_logits` [B, T].
+    """Computes the output of a text from its open words, which move to the front. It equals, to the
+    last bit, the output for the text without its closed words.
     """
     values, is_open, closed = _select_words(net, encoded, gates)
     axes = values.ndim - 1
@@ -130,55 +92,23 @@ def read_open_words(
 def read_into_slots(
     net: Any, encoded: Encoded, gates: Gates, capacity: int, batch: Batch
 ) -> GANetOutput:
-    """Computes the output of a text in evaluation with a backbone of `capacity` steps.
-
-    The open words of a text take the first of `capacity` slots, in their order.
-
-    Args:
-      net: a bound `GANet`.
-      encoded: the result of `net.encode` for B texts of T words.
-      gates: hard gates, a `Gates` with `values` [B, T] of 0 (closed) and 1 (open).
-      capacity: number of steps of the backbone. If a text has more open words, the backbone takes T
-        steps.
-      batch: "tokens" [B, T] and "lengths" [B] of B texts of at most T words.
-
-    Returns:
-      A `GANetOutput` equal to that of `read_open_words`, except that its scores are None.
-    """
+    """Computes `read_open_words`, without scores, in `capacity` steps if they have room."""
     values, is_open, closed = _select_words(net, encoded, gates)
     size = is_open.shape[-1]
     indices, valid, excess = F.open_indices(is_open, capacity=min(capacity, size))
 
     def pool(net: Any, words: Array, valid: Array) -> tuple[Array, Array]:
-        """Returns (pooled states [B, D], attention [B, K]) of the words in K slots.
-
-        States have D and words E features. `net` is the network, `words` are the vectors [B, K, E]
-        of the open words, and `valid` is bool [B, K], True at slots with a word.
-        """
         words = jnp.where(valid[..., None], words, 0)
         short = _run_backbone(net, encoded, words, valid, batch)
         weights = F.masked_softmax(short.scores, valid)
         return pool_states(net.config, short.states, weights), weights
 
     def short(net: Any) -> tuple[Array, Array]:
-        """Returns (pooled states, attention) of the words, from `capacity` steps of the backbone.
-
-        `net` is the bound `GANet`; the texts and the open words are those of the enclosing
-        function. The pooled states are [B, D] for B texts and states of width D. The attention has
-        the weights of the T words of each text [B, T], 0 at closed words.
-        """
         words = jnp.take_along_axis(encoded.words, indices[..., None], axis=1)
         vector, weights = pool(net, words, valid)
         return vector, _unpack(weights, jnp.cumsum(is_open, axis=-1) - 1, is_open)
 
     def long(net: Any) -> tuple[Array, Array]:
-        """Returns (pooled states, attention) of the words, from T steps of the backbone.
-
-        It is for a batch in which a text may have more than `capacity` open words. `net` is the
-        bound `GANet`; the texts are those of the enclosing function. The pooled states are [B, D]
-        for B texts and states of width D. The attention has the weights of the T words of each text
-        [B, T], 0 at closed words.
-        """
         words, packed, slots = _pack(encoded.words, is_open)
         vector, weights = pool(net, words, packed)
         return vector, _unpack(weights, slots, is_open)
@@ -200,22 +130,7 @@ def read_into_slots(
 def _select_words(
     net: Any, encoded: Encoded, gates: Gates
 ) -> tuple[Float[Array, "*S B T"], Bool[Array, "*S B T"], Bool[Array, "*S B"] | None]:
-    """Returns (values, is_open, closed) for the gates of a batch of texts.
-
-    The axes are B texts of T words and, for several draws of the gates, S draws first.
-
-    Args:
-      net: a bound `GANet`.
-      encoded: the result of `net.encode`.
-      gates: a `Gates` with `values` [B, T] or [S, B, T].
-
-    Returns:
-      values: the gates. In a text with all gates closed the most probable gate is opened if the
-        option `gates.empty` is "max_gate".
-      is_open: True for the words that the network reads: the words with open gates or, if
-        `gates.empty` is "soft", all words of a text with all gates closed.
-      closed: True for texts with all gates of the argument closed; None for soft gates.
-    """
+    """Returns (values, is_open, closed) for the gates of a batch of texts."""
     values, closed = open_one(net.config, encoded, gates)
     mask = like(encoded.mask, values)
     is_open = mask & (values > 0)
@@ -235,22 +150,7 @@ def _run_backbone(
     train: bool = False,
     gates: Float[Array, "B T"] | None = None,
 ) -> Encoded:
-    """Runs the backbone on gated words, and returns `encoded` with the new results.
-
-    The result has `states` [*S, B, T, D] of width D, the attention `scores` and the `mask`
-    [*S, B, T], and `last`, the last states [B, D] of both directions. With an axis S of draws there
-    is no dropout, and `last` is unchanged.
-
-    Args:
-      net: a bound `GANet`.
-      encoded: the result of `net.encode` for B texts of T words.
-      xs: the word vectors of width E that the backbone reads.
-      mask: True at the words that it reads.
-      batch: the batch of a call, of which "example_id" [B] selects the bits of dropout.
-      train: True runs the backbone with dropout.
-      gates: the share of each step of the LSTM by which its state moves, in [0, 1]; None moves it
-        by whole steps. It must be None with an axis S.
-    """
+    """Runs the backbone on gated words, and returns `encoded` with the new results."""
     # Dropout belongs to training, where the network reads a single draw.
     if xs.ndim == 3:
         ids = batch.get("example_id")
@@ -268,27 +168,13 @@ def _run_backbone(
 
 
 def _repeat_words(encoded: Encoded, gates: Float[Array, "*S B T"]) -> Float[Array, "*S B T E"]:
-    """Returns the word vectors of `encoded`, [B, T, E], repeated for each of S draws of the gates.
-
-    There are T words per text, with vectors of width E. Only the shape of the gates is used;
-    without an axis S of draws the vectors are unchanged.
-    """
     return jnp.broadcast_to(encoded.words, (*gates.shape, encoded.words.shape[-1]))
 
 
 def _pack(
     words: Float[Array, "*B T E"], is_open: Bool[Array, "*B T"]
 ) -> tuple[Float[Array, "*B T E"], Bool[Array, "*B T"], Array]:
-    """Moves the open words of each text to the front.
-
-    Args:
-      words: the vectors of width E of the T words of each text.
-      is_open: True at the words that the network reads.
-
-    Returns:
-      The vectors of the open words, followed by 0; True at the positions of open words after the
-      move; and the new position of each word, from 0, int [*B, T].
-    """
+    """Moves the open words of each text to the front."""
     # A stable sort keeps the order of the open words.
     order = jnp.argsort(~is_open, axis=-1, stable=True)
     packed = jnp.take_along_axis(is_open, order, axis=-1)
@@ -298,11 +184,5 @@ def _pack(
 
 
 def _unpack(values: Tree, slots: Array, is_open: Bool[Array, "*B T"]) -> Tree:
-    """Returns the values of moved words in the order of the text, 0 at closed words.
-
-    values is a tree of arrays [*B, K], with a number for each of K positions after the open words
-    were moved. slots, int [*B, T], has the moved position of each of the T words, and is_open is
-    True at open words. Returns a tree of arrays [*B, T].
-    """
     back = lambda x: jnp.where(is_open, jnp.take_along_axis(x, slots, axis=-1), 0)  # noqa: E731
     return jax.tree.map(back, values)

@@ -72,17 +72,7 @@ class Encoded:
 def merge_directions(
     merge: str, carries: Carry, states: Float[Array, "B T 2H"]
 ) -> tuple[Float[Array, "B T D"], Float[Array, "B D"]]:
-    """Merges the two directions of an LSTM.
-
-    Args:
-      merge: "concat" (D = 2H) or "sum" (D = H).
-      carries: the final carries of all layers, each a pair of `LSTMState` (forward, backward).
-      states: the states of the top layer for B texts of T words, H forward and then H backward
-        features.
-
-    Returns:
-      The state of each word, and the last state of each text (of both directions).
-    """
+    """Merges the two directions of an LSTM."""
     forward, backward = (carry.hidden.astype(states.dtype) for carry in carries[-1])
     # GA-Net uses the attention of Zhou et al. 2016, who add the directions. The paper does not say
     # how it merges them, and the operations in its Table 3 fit both.
@@ -95,11 +85,7 @@ def merge_directions(
 def pool_states(
     config: GANetConfig, states: Float[Array, "*S B T D"], weights: Float[Array, "*S B T"]
 ) -> Float[Array, "*S B D"]:
-    """Computes c = sum_t alpha_t h_t, or tanh(c) with `post_tanh`, for a pass or several draws.
-
-    states are h, D numbers for each of T words of B texts, and weights are alpha. S is the axis of
-    draws of the gates; all draws may share states [B, T, D]. `post_tanh` is an option of `config`.
-    """
+    """Computes c = sum_t alpha_t h_t, or tanh(c) with `post_tanh`, for a pass or several draws."""
     pool = F.attention_pool
     if weights.ndim == states.ndim:  # The weights of several draws share their states.
         pool = jax.vmap(pool, (None, 0))
@@ -111,17 +97,7 @@ def pool_states(
 def open_one(
     config: GANetConfig, encoded: Encoded, gates: Gates
 ) -> tuple[Float[Array, "*S B T"], Bool[Array, "*S B"] | None]:
-    """Opens the gate with the highest probability in each text with all gates closed.
-
-    Args:
-      config: the options of the network. If `gates.empty` is not "max_gate", the gates stay closed.
-      encoded: the result of `GANet.encode`, with the log-odds of the gates and the mask of words.
-      gates: a `Gates` with `values` [B, T], or [S, B, T] for S draws.
-
-    Returns:
-      The gates of B texts of T words, and True for the texts with all gates closed before. The
-      latter is None for soft gates, which are returned unchanged.
-    """
+    """Opens the likeliest gate where all are closed; returns the gates and the closed texts."""
     values = gates.values
     if not gates.hard:
         return values, None
@@ -132,11 +108,7 @@ def open_one(
 
 
 def keys_of(module: nn.Module, batch: Batch, stream: str) -> Key[Array, " B"]:
-    """Returns a PRNG key of a stream of the module, such as "gate", for each example.
-
-    The keys belong to "example_id" [B] of the batch or, if it is missing, to the row numbers. The
-    batch also has "tokens" [B, T] of T words per text, of which only the number B is used.
-    """
+    """Returns a PRNG key of a stream of the module, such as "gate", for each example."""
     return example_keys(module, stream, batch.get("example_id"), batch["tokens"].shape[0])
 
 
@@ -146,20 +118,13 @@ def like(array: Array, other: Array) -> Array:
 
 
 def first_draw(output: Output) -> Tree:
-    """Returns the `GANetOutput` of the first draw, from a `GANetOutput` with an axis of draws.
-
-    The leading axis of draws is removed from the logits, attention, gates and closed of `output`;
-    its scores and gate_logits are unchanged.
-    """
+    """Returns the `GANetOutput` of the first draw, from a `GANetOutput` with an axis of draws."""
     names = ("logits", "attention", "gates", "closed")
     values = {name: getattr(output, name) for name in names}
     return output.replace(**{k: None if v is None else v[0] for k, v in values.items()})
 
 
 def mean_log_probability(logits: Float[Array, "S B C"]) -> Float[Array, "B C"]:
-    """Returns the logarithm of the mean class probabilities over S draws of the gates.
-
-    logits are the scores of C classes for B examples under each draw.
-    """
+    """Returns the logarithm of the mean class probabilities over S draws of the gates."""
     # In log space a small probability does not underflow to log 0.
     return jax.nn.logsumexp(nn.log_softmax(logits), axis=0) - jnp.log(logits.shape[0])

@@ -199,11 +199,6 @@ class GANetTask:
         return jnp.sum(loss * weight), metrics
 
     def _estimator(self, batch: Batch) -> Estimator | None:
-        """Returns the estimator of the gradient of the gates in a step; None for a baseline.
-
-        The temperature is that of the schedule at "step" [B] of the batch, the number of the
-        training step. Without a schedule the batch needs no "step".
-        """
         config = self.model.config
         if self.estimator is not None or config.system != "ganet":
             return self.estimator
@@ -214,13 +209,7 @@ class GANetTask:
     def _estimate_loss(
         self, params: Params, batch: Batch, rngs: dict[str, Array], estimator: Estimator
     ) -> tuple[Output, Float[Array, " B"]]:
-        """Returns the `GANetOutput` of the first draw of the gates, and the losses of the examples.
-
-        params are the parameters, batch has "tokens" [B, T] of T words per text, "lengths" and
-        "label" [B], and rngs has a PRNG key for each of the streams "dropout" and "gate". The
-        losses [B] estimate the cross-entropy, and their derivative is that of the estimator, which
-        is not a `Pathwise`.
-        """
+        """Returns the `GANetOutput` of the first draw of the gates, and the losses [B]."""
         # Rows without an id need an id, because the noise belongs to examples.
         rows = {"example_id": jnp.arange(batch["tokens"].shape[0], dtype=jnp.int32), **batch}
         started: Output = self.model.apply(
@@ -231,17 +220,9 @@ class GANetTask:
         head_rngs = {name: jax.random.fold_in(key, 1) for name, key in rngs.items()}
 
         def reader(gates, encoded, rows):
-            """Returns the losses [B, k] of k patterns of gates, and the `GANetOutput` of the first.
-
-            gates [B, k, T] are k patterns, in [0, 1], for the T words of each text, encoded is the
-            result of `GANet.encode`, and rows are the arrays of the batch by name.
-            """
+            """Returns the losses [B, k] of k patterns of gates, and the output of the first."""
 
             def run(pattern):
-                """Returns the `GANetOutput` of the encoded texts under given gates.
-
-                pattern [B, T] has a gate in [0, 1] for each of the T words of B texts.
-                """
                 arguments = {"params": params}, encoded, pattern, rows
                 return self.model.apply(*arguments, train=True, rngs=head_rngs, method=GANet.read)
 
@@ -319,13 +300,7 @@ class GANetTask:
         return metrics, self._predictions(batch, logits, attended)
 
     def _gate_metrics(self, output: Output, batch: Batch) -> Metrics:
-        """Computes means over examples and draws; all draws of all examples have equal weights.
-
-        `output` is a `GANetOutput` with a leading axis of draws, and batch has "label", "weight"
-        and "lengths" [B]. Returns a dict of `Ratio`s (sums and counts): "loss", "accuracy",
-        "density" (mean gate per text), "density_tok" (mean gate over all tokens) and, for hard
-        gates, "closed" (share of texts with all gates closed).
-        """
+        """Computes means over examples and draws; all draws of all examples have equal weights."""
         draws = output.logits.shape[0]
         repeat = lambda values: jnp.tile(values, draws)  # noqa: E731
         label, weight = repeat(batch["label"]), repeat(batch["weight"])
@@ -348,11 +323,5 @@ class GANetTask:
         return metrics
 
     def _predictions(self, batch: Batch, logits: Array, attended: Array) -> Predictions:
-        """Returns a dict of arrays [B], the predictions of `evaluate`.
-
-        They are "example_id", "label", "predicted" (a class), "correct", "attended" and "length".
-        batch has "example_id", "label" and "lengths" [B], logits are the scores of C classes, and
-        attended [B] are the numbers of tokens that attention sees.
-        """
         columns = {"attended": attended, "length": batch["lengths"]}
         return class_predictions(logits, batch) | columns

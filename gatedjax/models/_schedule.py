@@ -10,11 +10,7 @@ from gatedjax.models._checks import check_at_least
 
 
 def check_schedule(config: Any) -> None:
-    """Raises ValueError if a field of the temperature schedule in a configuration is out of range.
-
-    `config` is a dataclass such as `GateConfig`. Its `temperature_steps` is at least 1, and its
-    `final_temperature` is positive and finite, or None.
-    """
+    """Raises ValueError if a field of the temperature schedule is out of range."""
     check_at_least(config, 1, "temperature_steps")
     if config.final_temperature is not None:
         check_positive(final_temperature=config.final_temperature)

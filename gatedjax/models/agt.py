@@ -239,12 +239,7 @@ class AGT(nn.Module):
         return AGTOutput(logits=logits, attention=attention, gates=gates, states=states)
 
     def _classify(self, features: Float[Array, "B D"], keys: Array | None) -> Float[Array, "B C"]:
-        """Computes the class scores with the tanh layers of the head and the class layer.
-
-        The result has the scores of C classes. features, D numbers per text, are the state of the
-        top layer or, for "average", the mean of the word vectors. keys are a PRNG key per row [B]
-        for dropout before each layer; None means no dropout.
-        """
+        """Computes the class scores with the tanh layers of the head and the class layer."""
         # The folded number gives each layer other bits than the words, which use the keys
         # themselves.
         for number, layer in enumerate((*self.head, self.classifier)):

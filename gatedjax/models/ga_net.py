@@ -54,17 +54,12 @@ GATE_MODES = ("sample", "threshold", "expected", "relaxed")
 def draw_gates(
     logits: Float[Array, "B T"], noise: Float[Array, "*S B T"]
 ) -> Float[Array, "*S B T"]:
-    """Draws g_t ~ Bernoulli(sigmoid(a_t)) (eqs. 5 and 6): 1 where a + L > 0.
+    """Draws g_t ~ Bernoulli(sigmoid(a_t)) (eqs. 5 and 6): 1 where a + L > 0, for logistic noise L.
 
         >>> print(draw_gates(jnp.array([[1.0, 1.0, -1.0]]), jnp.array([[0.0, -2.0, 2.0]])))
         [[1. 0. 1.]]
 
-    Args:
-      logits: a, the log-odds that the gate of each of T words of B texts is open.
-      noise: L, logistic noise, with a leading axis S for S draws.
-
-    Returns:
-      The gates, 0 or 1, with the shape of noise.
+    The noise may have a leading axis S, for S draws.
     """
     return binarize(like(logits, noise) + noise).astype(jnp.float32)
 
@@ -332,10 +327,6 @@ class GANet(nn.Module):
 
         # `vmap` traces this function once, where a loop would trace it for each of many draws.
         def noise_of(draw: Array) -> Array:
-            """Returns the logistic noise [B, T] of a draw, for T words of each of B texts.
-
-            `draw` is the number of the draw, from 0, which changes the PRNG keys of the texts.
-            """
             return F.example_noise(
                 jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, draw), size
             )

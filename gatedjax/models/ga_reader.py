@@ -320,12 +320,7 @@ class GAReader(nn.Module):
         )
 
     def _vectors(self, batch: Batch, keys: Any) -> tuple[Array, Array]:
-        """Returns X_0 [B, N, E] and Y [B, Q, E], the word vectors of document and query.
-
-        batch is that of a call, with "document" [B, N] of N tokens and "query" [B, Q] of Q. keys
-        are a PRNG key per example [B] for dropout; None means no dropout. E is `embedding_dim`, and
-        with characters also `char_features`, because their features are appended.
-        """
+        """Returns X_0 [B, N, E] and Y [B, Q, E], the word vectors of document and query."""
         words = None
         if self.config.characters.char_dim:
             # Each distinct word is read once, and its vector is looked up for each token below.
@@ -346,11 +341,6 @@ class GAReader(nn.Module):
 
 
 def _shared_tokens(batch: Batch, document_mask: Array, query_mask: Array) -> Bool[Array, "B N"]:
-    """Returns a mask, True at real document tokens that are also real tokens of the query.
-
-    The batch has "document" [B, N] of N tokens and "query" [B, Q] of Q tokens; document_mask and
-    query_mask have these shapes and are True at real tokens.
-    """
     same = batch["document"][:, :, None] == batch["query"][:, None, :]
     # The program compares with the padded query, so that id 0 always counts as present; here only
     # real tokens count.

@@ -166,14 +166,7 @@ class RAUOutput:
 
 
 def recurrent_layers(config: RAUConfig) -> Tree:
-    """Creates the recurrent layers of a configuration, which run forward only.
-
-    Args:
-      config: the options of the network.
-
-    Returns:
-      An `nn.RAU`, `nn.GRU` or `nn.LSTM` module, by `config.cell`.
-    """
+    """Creates the recurrent layers of a configuration, which run forward only."""
     options: Keywords = {
         "num_layers": config.num_layers,
         "dropout": config.dropouts.layer_dropout,
@@ -284,11 +277,6 @@ class RAUClassifier(nn.Module):
         return RAUOutput(logits=logits, state=state, states=states, attention=weights)
 
     def _inputs(self, batch: Batch) -> Float[Array, "B T D"]:
-        """Returns the inputs of the recurrent layers, a vector of D numbers for each of T steps.
-
-        They are the "rows" [B, T, D] of the batch or, if the network has a vocab_size, the word
-        vectors of its "tokens" [B, T].
-        """
         if self.vocab_size is None:
             check_batch(batch, rows="B T D", lengths="B")
             return batch["rows"]

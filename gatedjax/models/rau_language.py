@@ -138,16 +138,7 @@ class RAULanguageModel(nn.Module):
         return F.linear_cross_entropy(states, kernel, targets, bias=self.bias, mask=mask), carry
 
     def _run(self, batch: Batch, carry: Carry, train: bool) -> tuple[Array, Tree]:
-        """Returns (states of the last layer [B, T, H], carry for the next window).
-
-        H is the width of the states, and a carry is a tuple with the state of each layer.
-
-        Args:
-          batch: "tokens" int [B, T] of T words per text, "lengths" int [B] and optionally "reset"
-            bool [B].
-          carry: the carry of the window before, or None at the beginning of a text.
-          train: True adds dropout.
-        """
+        """Returns (states of the last layer [B, T, H], carry for the next window)."""
         config = self.config
         check_batch(batch, tokens="B T", lengths="B")
         tokens, lengths = batch["tokens"], batch["lengths"]
@@ -292,23 +283,12 @@ class RAULanguageTask:
         return _metrics(nll, batch["token_weight"]), predictions, carry
 
     def _score(self, params: Params, batch: Batch, carry: Carry, **options: Any) -> Tree:
-        """Returns (negative log-likelihoods [B, T] of T words, carry for the next window).
-
-        params are the parameters, batch is a window with "tokens" and "targets" int [B, T] and
-        "lengths" int [B], carry is the state before the window, and options are further keywords:
-        train, and the PRNG keys `rngs` of Flax.
-        """
         return self.model.apply(
             {"params": params}, batch, carry, method=RAULanguageModel.score, **options
         )
 
 
 def _metrics(nll: Float[Array, "B T"], weight: Float[Array, "B T"]) -> Metrics:
-    """Returns "loss" and "perplexity" as sums and counts, from negative log-likelihoods per token.
-
-    nll are in nats, for T words of each of B rows, and weight is 1 at words and 0 at padding. Each
-    of the two entries is the same `Ratio` of the sum over all tokens and their number; the
-    perplexity is computed when the `Ratio` is converted to a float.
-    """
     tokens = Ratio.of(nll.reshape(-1), weight.reshape(-1))
+    # The perplexity is computed when a `Ratio` of this name becomes a float.
     return {"loss": tokens, "perplexity": tokens}

@@ -42,53 +42,28 @@ _FEWEST_STEPS = 300
 
 @exportable
 class WindowParams(NamedTuple):
-    """The parameters of gates and of the linear reader, for V words and C classes.
+    """The parameters of gates and of the linear reader, for V words and C classes."""
 
-    Attributes:
-      word_logits: a [G], what a word adds to its own gate logit; G is the number of gates.
-      left_logits: l [G], what a word adds to the gate logit of the word after it.
-      right_logits: r [G], what a word adds to the gate logit of the word before it.
-      words: E [V, C], the class scores of the words.
-      bias: b [C], the class scores of a text without open words.
-      multiplier: the Lagrange multiplier of the density, a scalar.
-    """
-
-    word_logits: Float[Array, " G"]
-    left_logits: Float[Array, " G"]
-    right_logits: Float[Array, " G"]
-    words: Float[Array, "V C"]
-    bias: Float[Array, " C"]
-    multiplier: Float[Array, ""]
+    word_logits: Float[Array, " G"]  # a, for a word's own gate; G gates
+    left_logits: Float[Array, " G"]  # l, for the gate of the word after it
+    right_logits: Float[Array, " G"]  # r, for the gate of the word before it
+    words: Float[Array, "V C"]  # E, the class scores of the words
+    bias: Float[Array, " C"]  # b, the class scores of a text without open words
+    multiplier: Float[Array, ""]  # of the density
 
 
 class WindowTexts(NamedTuple):
-    """N texts of at most T words as arrays, padded on the right.
+    """N texts of at most T words as arrays, padded on the right."""
 
-    Attributes:
-      words: the words [N, T], as rows of `WindowParams.words`.
-      gates: the gates of the words [N, T], as rows of `WindowParams.word_logits`.
-      lengths: the numbers of words [N].
-      labels: the indices of the classes [N], from 0.
-      weights: the weights of the texts in the loss [N].
-    """
-
-    words: Int[Array, "N T"]
-    gates: Int[Array, "N T"]
+    words: Int[Array, "N T"]  # rows of `WindowParams.words`
+    gates: Int[Array, "N T"]  # rows of `WindowParams.word_logits`
     lengths: Int[Array, " N"]
     labels: Int[Array, " N"]
-    weights: Float[Array, " N"]
+    weights: Float[Array, " N"]  # of the texts in the loss
 
 
 class Room(NamedTuple):
-    """The smallest sizes of the padded arrays of a call of `fit_gates`.
-
-    Calls with the same sizes share a compiled program.
-
-    Attributes:
-      texts: the number of texts.
-      words: the number of different words.
-      length: the number of words of the longest text.
-    """
+    """The smallest sizes of the padded arrays of a call of `fit_gates`."""
 
     texts: int
     words: int
@@ -98,22 +73,14 @@ class Room(NamedTuple):
 def gate_logits(
     params: WindowParams, gates: Int[Array, "B T"], mask: Bool[Array, "B T"], edge: int | Array
 ) -> Float[Array, "B T"]:
-    """Computes the gate logits z_t = a[x_t] + l[x_{t-1}] + r[x_{t+1}].
+    """Computes the gate logits z_t = a[x_t] + l[x_{t-1}] + r[x_{t+1}]; -inf at padding.
 
         >>> a, l, r = jnp.array([[1.0, 2.0, 0.0], [10.0, 20.0, 30.0], [0.1, 0.2, 0.3]])
         >>> params = WindowParams(a, l, r, jnp.zeros((2, 2)), jnp.zeros(2), jnp.zeros(()))
         >>> print(gate_logits(params, jnp.array([[0, 1]]), jnp.array([[True, True]]), 2))
         [[31.2 12.3]]
 
-    Args:
-      params: the parameters, of which a, l and r are used.
-      gates: the gate of each of T words of B texts, as an index of the arrays a, l and r.
-      mask: True at words, False at padding.
-      edge: the index, in these arrays, of the edge of a text, which is the neighbour of its first
-        and last word.
-
-    Returns:
-      z; -inf at padding.
+    The row `edge` of a, l and r stands for the neighbour of the first and of the last word.
     """
     rows = jnp.where(mask, gates, edge)
     left_rows = jnp.pad(rows[:, :-1], ((0, 0), (1, 0)), constant_values=0).at[:, 0].set(edge)
@@ -138,15 +105,8 @@ def read_gated(
         >>> print(read_gated(params, words, gates, jnp.array([8.0])))
         [[1.]]
 
-    Args:
-      params: the parameters, of which E and b are used.
-      words: T words of B texts, as indices of the V rows of E.
-      gates: g, 0 (closed) to 1 (open) for each word, 0 at padding.
-      squares: q, the squared length of the feature vector of each of V words. The features of a
-        word are the word and its character n-grams.
-
-    Returns:
-      y, the scores of C classes; b for a text with all gates closed.
+    `squares` are q, the squared lengths of the features of words: the word and its character
+    n-grams.
     """
     total = jnp.einsum("bt,btc->bc", gates, params.words[words])
     square = jnp.sum(gates * squares[words], axis=1)
@@ -169,12 +129,7 @@ def fit_gates(
     room: Room | None = None,
     sample_weight: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Trains gates that see the neighbours, and returns their numbers a, l and r.
-
-    For a text with the words x and k_t = gate_of[x_t], the gate logit of word t is a[k_t] +
-    l[k_{t-1}] + r[k_{t+1}] (`gate_logits`), and a linear reader computes the class scores
-    b + sum_t g_t E[x_t] / sqrt(sum_t g_t q[x_t]) from the gates g (`read_gated`). a, l, r, E and b
-    are trained, for V words, G gates and C classes.
+    """Trains gates that see the neighbours; returns a, l and r [G + 1, 3], the edge of a text last.
 
         >>> texts = [np.array([0, 2]), np.array([1, 2])] * 8
         >>> gates = fit_gates(
@@ -184,29 +139,9 @@ def fit_gates(
         >>> print(gates.shape, gates[:2, 0].min() > gates[2, 0])
         (4, 3) True
 
-    Args:
-      texts: n int arrays, the words of each text, in [0, V).
-      labels: int [n], the class of each text.
-      gate_of: int [V], the row of the gate of each word, in [0, G).
-      initial_logits: [G], the initial a.
-      words: [V, C], the initial scores E of C classes.
-      bias: [C], the initial b.
-      squares: [V], q, the squared length of the feature vector of each word. The features of a
-        word are the word and its character n-grams, from which the initial E is computed.
-      density: the target of the mean open probability, in (0, 1).
-      epochs: the number of passes over the texts.
-      seed: the seed of the order of the texts and of the noise of the gates.
-      room: the least sizes of the padded arrays, so that several calls use the same compiled
-        program. Larger arrays have more padding, and small data sets take more steps. None is the
-        size of the texts.
-      sample_weight: [n], the weight of the cross-entropy of each text; None is 1.
-
-    Returns:
-      float32 [G + 1, 3]: a, l and r of each gate, and in the last row of the edge of a text.
-
-    Raises:
-      ValueError: if the density is out of range, there is no text, or the weights have another
-        shape.
+    `gate_of` [V] maps words to gates. `initial_logits`, `words` and `bias` are the initial a, E and
+    b, `squares` are q of `read_gated`, and `density` is the target of the mean open probability.
+    Calls with one `room` share a program, but small data sets then take more steps.
     """
     if not 0 < density < 1:
         raise ValueError(f"density must be in (0, 1), got {density}")
@@ -236,15 +171,10 @@ def fit_gates(
 
 
 def _round_up(size: int, multiple: int) -> int:
-    """Returns the least multiple of `multiple` that is at least `size`."""
     return -(-size // multiple) * multiple
 
 
 def _pad_rows(values: Any, rows: int) -> Any:
-    """Returns an array as float32, with zeros appended along its first axis up to `rows` entries.
-
-    `values` is an array [n, ...] with n at most `rows`.
-    """
     values = np.asarray(values, np.float32)
     return np.pad(values, [(0, rows - len(values))] + [(0, 0)] * (values.ndim - 1))
 
@@ -257,19 +187,7 @@ def _pad_arrays(
     squares: np.ndarray,
     room: Room,
 ) -> tuple[WindowTexts, np.ndarray]:
-    """Returns (texts, squares) with the sizes of `room` rounded up.
-
-    Added words have indices from V on, and the index of the last of them fills up the texts. The
-    returned squares are float32, with 0 for the added words.
-
-    Args:
-      texts: n int arrays, the words of each text, as indices of V words.
-      labels: int [n], the class of each text.
-      weights: [n], the weight of each text in the loss.
-      gate_of: int [V], the index of the gate of each word.
-      squares: [V], q, the squared length of the feature vector of each word (see `read_gated`).
-      room: the least sizes of the result.
-    """
+    """Returns (texts, squares), padded to `room` with words of square 0 from index V on."""
     lengths = np.array([len(text) for text in texts], np.int32)
     # Rounded sizes let data sets of similar sizes share a compiled program.
     width = _round_up(max(int(lengths.max()), room.length, 1), _LENGTH)
@@ -290,12 +208,6 @@ def _pad_arrays(
 
 
 def _order_rows(count: int, rows: int, epochs: int, seed: int) -> np.ndarray:
-    """Returns the indices of the texts of each step, int32 [steps, BATCH_SIZE].
-
-    They are in [0, count), from passes in a shuffled order that depends on the seed. count is the
-    number of real texts, and `rows` their number with padding. There are epochs * rows indices, or
-    more if these are fewer than 300 steps.
-    """
     rng = np.random.default_rng(seed)
     size = max(epochs * rows, _FEWEST_STEPS * BATCH_SIZE)
     passes = [rng.permutation(count) for _ in range(-(-size // count))]
@@ -310,17 +222,7 @@ def _loss(
     density: Float[Array, ""],
     key: Key[Array, ""],
 ) -> Float[Array, ""]:
-    """Computes the loss of a batch of texts under a draw of the gates: a scalar.
-
-    It is the mean of the cross-entropies of the labels times the weights of the texts, plus the
-    term of an augmented Lagrangian that constrains the mean open probability.
-
-    params are the parameters of gates and reader, and batch has the texts of a step. squares are q,
-    the squared length of the feature vector of each of V words (see `read_gated`). edge is the
-    index, in the arrays of gate logits, of the edge of a text, which is the neighbour of its first
-    and last word. density is the target of the mean open probability in this step, and key draws
-    the noise.
-    """
+    """Computes the loss; q are `squares`, and `edge` is the gate row of a text's edge."""
     mask = F.length_mask(batch.lengths, batch.words.shape[1])
     logits = gate_logits(params, batch.gates, mask, edge)
     noise = F.logistic_noise(key, logits.shape)
@@ -342,32 +244,13 @@ def _train(
     density: Float[Array, ""],
     key: Key[Array, ""],
 ) -> WindowParams:
-    """Trains the parameters, and returns them after the last step.
-
-    The loss is the weighted cross-entropy of the labels, plus a term that constrains the mean open
-    probability to a target, which falls from 1 to the density.
-
-    Args:
-      params: the initial parameters.
-      texts: all texts, padded.
-      squares: q, the squared length of the feature vector of each of V words (see `read_gated`).
-      order: the indices of the B texts of each of K steps.
-      edge: the index, in the arrays of gate logits, of the edge of a text, which is the neighbour
-        of its first and last word.
-      density: the target of the mean open probability at the end.
-      key: the PRNG key of all steps.
-    """
+    """Trains while the density falls from 1; returns the parameters of the last step."""
     steps = order.shape[0]
     rate = optax.exponential_decay(_RATES[0], steps, _RATES[1] / _RATES[0])
     optimizer = optax.adam(rate)
 
     def step(carry, inputs):
-        """Computes an update, and returns (new carry, None).
-
-        carry is (parameters, state of Adam): a `WindowParams` and the state of the optimizer of the
-        enclosing function. inputs are the number of the step, from 0, and the indices of its B
-        texts [B].
-        """
+        """Computes an update, and returns (new carry, None)."""
         params, state = carry
         number, rows = inputs
         # The density falls slowly, because untrained gates would close at random words.

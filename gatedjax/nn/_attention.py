@@ -272,11 +272,7 @@ class GatePredictor(nn.Module):
         return jnp.where(mask, logits, -jnp.inf)
 
     def _self_attention(self, xs: Array, mask: Array, types: Keywords) -> Array:
-        """Returns the states s of "att", single-head self-attention: [B, T, features].
-
-        xs are the vectors [B, T, D], of width D, of T tokens in B rows, the mask [B, T] is True at
-        real tokens, and `types` is {"dtype": ..., "param_dtype": ...}, options of the layers.
-        """
+        """Returns the states s of "att", single-head self-attention: [B, T, features]."""
         if self.positions:
             # Self-attention does not see the order of the words without positions.
             xs = xs + F.sinusoids(np.arange(xs.shape[1]), xs.shape[2], xs.dtype)[None]

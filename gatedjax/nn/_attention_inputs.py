@@ -27,25 +27,7 @@ def check_attention(
     source: Array | F.AttentionCache | None = None,
     source_mask: Array | None = None,
 ) -> int:
-    """Checks the options of a `SelectiveSelfAttention` and the arguments of a call.
-
-    Args:
-      module: the `SelectiveSelfAttention`.
-      inputs: the vectors of the queries [B, N, E], of width E for N tokens in B rows.
-      mask: bool [B, N], True at real queries; None means all.
-      source: the vectors [B, N2, E2], of width E2 for N2 tokens, from which the keys and values are
-        computed, or an `AttentionCache` of the keys and values; None means that the inputs are also
-        the source.
-      source_mask: bool [B, N2], True at real vectors of the source; None means all. It must be None
-        without a source and with a cache, which contains its mask.
-
-    Returns:
-      D, the total width of all heads: `module.features` or, if that is None, E.
-
-    Raises:
-      ValueError: if an option is out of range, a shape does not fit, or arguments exclude each
-        other.
-    """
+    """Checks the options and arguments of a call; returns D, the total width of all heads."""
     check_fields(module, cap=0)
     check_positive(temperature=module.temperature)
     check_floating(inputs=inputs)
@@ -89,11 +71,7 @@ def check_attention(
 
 
 def zero_padding(dtype: Dtype | None, inputs: Array, mask: Array | None) -> Array:
-    """Returns inputs [B, N, D] in `dtype`, the dtype of the products, with 0 at padding.
-
-    The inputs are a vector of width D for each of N positions in B rows. The mask is bool [B, N],
-    True at real positions; None means all. With None as the dtype the inputs keep theirs.
-    """
+    """Returns inputs [B, N, D] in `dtype`, the dtype of the products, with 0 at padding."""
     (inputs,) = nn.dtypes.promote_dtype(inputs, dtype=dtype)
     if mask is None:
         return inputs
@@ -101,10 +79,6 @@ def zero_padding(dtype: Dtype | None, inputs: Array, mask: Array | None) -> Arra
 
 
 def heads_of(cache: F.AttentionCache) -> dict[str, Array]:
-    """Returns the keys and values of a cache by the names of the projections that compute them.
-
-    The dict has "key" and "value" [B, M, T, H], for B rows, M heads, T tokens and heads of width H,
-    and "selector_key", the keys of the selector, if the cache has them.
-    """
+    """Returns the keys and values of a cache by the names of the projections that compute them."""
     heads = {"key": cache.key, "value": cache.value}
     return heads if cache.selector_key is None else heads | {"selector_key": cache.selector_key}

@@ -22,20 +22,9 @@ from gatedjax.nn._types import Initializer
 
 
 class Cell(nn.RNNCellBase):
-    """The base class of `LSTMCell`, `GRUCell` and `RAUCell`, which define weights and a step.
-
-    The inputs are vectors of width D, and a kernel has a block of H columns for each gate. A
-    subclass defines `_kind` (the class of the weights), `_gate_biases`, `_shapes` (of the weights
-    beyond kernels and bias), `_step` and `_unroll` (functions that compute a step and all steps).
-
-    Attributes:
-      features: hidden width H.
-      kernel_init: initialiser of the input kernel, applied to the block [D, H] of each gate.
-      recurrent_kernel_init: initialiser of the recurrent kernel, applied to the block [H, H] of
-        each gate.
-      bias_init: initialiser of the bias, applied to the block [H] of each gate.
-      dtype: dtype of the products; carries and reductions stay float32. None follows the input.
-      param_dtype: dtype of the parameters.
+    """The base class of `LSTMCell`, `GRUCell` and `RAUCell`. A subclass defines `_kind` (the class
+    of the weights), `_gate_biases` (added to the initial biases, a number for each gate), `_shapes`
+    (of weights beyond kernels and bias), and the functions `_unroll` and `_step`.
     """
 
     features: int
@@ -46,52 +35,23 @@ class Cell(nn.RNNCellBase):
     param_dtype: Dtype = jnp.float32
 
     def _kind(self) -> Callable[..., Tree]:
-        """Returns the class of the weights, such as `functional.LSTMWeights`.
-
-        It is called with the parameters as keywords.
-        """
         raise NotImplementedError
 
     def _gate_biases(self) -> tuple[float, ...]:
-        """Returns the numbers that are added to the initial biases, one for each gate.
-
-        Their order is that of the blocks of H columns in the kernels, such as input gate, forget
-        gate, candidate and output gate of an LSTM.
-        """
         raise NotImplementedError
 
     def _shapes(self, width: int) -> dict[str, tuple[int, ...]]:
-        """Returns {field: shape} of the weights beyond kernels and bias.
-
-        A field is a name such as "recurrent_bias", an attribute of the class of weights. `width` is
-        the width of the inputs.
-        """
         raise NotImplementedError
 
     @nn.nowrap
     def _unroll(self) -> Callable[..., Tree]:
-        """Returns the function that runs the cell over time, with its options.
-
-        It is a function such as `functional.gru`, which maps weights and inputs [B, T, D] to the
-        final carry and the outputs [B, T, H], for B rows of T steps, inputs of width D and states
-        of width H.
-        """
         raise NotImplementedError
 
     def _step(self) -> Callable[..., Tree]:
-        """Returns the function that computes a step, with its options.
-
-        It is a function such as `functional.gru_step`, which maps weights, a carry and inputs
-        [B, D], of width D, to the next carry and the output [B, H] of width H, for B rows.
-        """
         raise NotImplementedError
 
     @nn.nowrap
     def _zeros(self, rows: int, dtype: Dtype = jnp.float32) -> Tree:
-        """Returns the carry before the first step for `rows` rows of a batch, zeros [rows, H].
-
-        H is the width of the states. The arrays have the given dtype.
-        """
         return jnp.zeros((rows, self.features), dtype)
 
     @nn.nowrap
@@ -158,10 +118,6 @@ class Cell(nn.RNNCellBase):
         blocks, columns = (0.0,) * len(biases), len(biases) * hidden
 
         def param(field: str, init: Initializer, shape: tuple[int, ...]) -> Array:
-            """Returns the parameter of a field of the weights; `init` creates it with `shape`.
-
-            The field is "input", "recurrent", "bias" or a name from `_shapes`.
-            """
             name = PARAMETERS[field]
             is_new = self.is_mutable_collection("params") and not self.has_variable("params", name)
             # A layer draws the parameters of all its cells from a common sequence of keys.
@@ -184,11 +140,9 @@ class Cell(nn.RNNCellBase):
         return self._kind()(**fields)
 
     def _check_all_used(self, fields: set[str]) -> None:
-        """Raises ValueError if there are parameters of a recurrence other than those of `fields`.
-
-        Flax ignores parameters that a module does not ask for. Weights of PyTorch's GRU in a GRU
-        with reset_after=False would then compute another function, without an error.
-        """
+        """Raises ValueError if there are parameters that are not in `fields`."""
+        # Flax ignores other parameters: weights of PyTorch's GRU, with two biases, would compute
+        # another function with reset_after=False.
         unused = [
             name
             for field, name in PARAMETERS.items()
@@ -225,10 +179,6 @@ class Cell(nn.RNNCellBase):
         lead = inputs.shape[:-1]
 
         def to_rows(x: Array) -> Array:
-            """Reshapes an array [*B, D] to [rows, D], where rows is the product of the axes *B.
-
-            D is the width of a vector.
-            """
             # The functions have a single batch axis; cells of Flax may have any number.
             return x if x.ndim == 2 else x.reshape(-1, x.shape[-1])
 
@@ -264,48 +214,23 @@ class LSTMCell(Cell):
     forget_bias: float = 1.0
 
     def _kind(self) -> Callable[..., Tree]:
-        """Returns `functional.LSTMWeights`, the class of the weights."""
         return F.LSTMWeights
 
     def _gate_biases(self) -> tuple[float, ...]:
-        """Returns the numbers that are added to the initial biases of the gates.
-
-        The gates are input gate, forget gate, candidate and output gate, in this order; the number
-        of the forget gate is `forget_bias`, the numbers of the other gates are 0.
-        """
-        return 0.0, self.forget_bias, 0.0, 0.0
+        return 0.0, self.forget_bias, 0.0, 0.0  # the gates i, f, g, o
 
     def _shapes(self, width: int) -> dict[str, tuple[int, ...]]:
-        """Returns {}, because an LSTM has no weights beyond kernels and bias.
-
-        `width` is the width of the inputs.
-        """
         return {}
 
     @nn.nowrap
     def _zeros(self, rows: int, dtype: Dtype = jnp.float32) -> Tree:
-        """Returns the `LSTMState` before the first step, zeros [rows, H] for `rows` rows.
-
-        Its two arrays, the hidden state `hidden` and the cell state `cell`, have the given dtype. H
-        is the width of the states.
-        """
         return F.LSTMState(super()._zeros(rows, dtype), super()._zeros(rows, dtype))
 
     @nn.nowrap
     def _unroll(self) -> Callable[..., Tree]:
-        """Returns `functional.lstm`, which runs the cell over time.
-
-        It maps weights and inputs [B, T, D] to the final carry and the outputs [B, T, H], for B
-        rows of T steps, inputs of width D and states of width H.
-        """
         return F.lstm
 
     def _step(self) -> Callable[..., Tree]:
-        """Returns `functional.lstm_step`, which computes a step of the cell.
-
-        It maps weights, a carry and inputs [B, D] to the next carry and the output [B, H], for B
-        rows, inputs of width D and states of width H.
-        """
         return F.lstm_step
 
 
@@ -340,48 +265,25 @@ class GRUCell(Cell):
     gate_bias: float = 0.0
 
     def _kind(self) -> Callable[..., Tree]:
-        """Returns `functional.GRUWeights`, the class of the weights."""
         return F.GRUWeights
 
     def _gate_biases(self) -> tuple[float, ...]:
-        """Returns the numbers added to the initial biases of reset gate, update gate and candidate.
-
-        They are `gate_bias`, -`gate_bias` and 0.
-        """
-        return self.gate_bias, -self.gate_bias, 0.0
+        return self.gate_bias, -self.gate_bias, 0.0  # r, z and the candidate
 
     def _shapes(self, width: int) -> dict[str, tuple[int, ...]]:
-        """Returns {"recurrent_bias": (H,)}, or {} for a cell without a recurrent bias.
-
-        H is the width of the states. `width`, the width of the inputs, has no effect.
-        """
         # Without reset_after the two biases of the candidate would only be added.
         has_second = self.reset_after and self.recurrent_bias
         return {"recurrent_bias": (self.features,)} if has_second else {}
 
     @nn.nowrap
     def _unroll(self) -> Callable[..., Tree]:
-        """Returns `functional.gru`, which runs the cell over time, with the options of the cell.
-
-        It maps weights and inputs [B, T, D] to the final carry and the outputs [B, T, H], for B
-        rows of T steps, inputs of width D and states of width H.
-        """
         return functools.partial(F.gru, **self._options())
 
     def _step(self) -> Callable[..., Tree]:
-        """Returns `functional.gru_step`, which computes a step, with the options of the cell.
-
-        It maps weights, a carry and inputs [B, D] to the next carry and the output [B, H], for B
-        rows, inputs of width D and states of width H.
-        """
         return functools.partial(F.gru_step, **self._options())
 
     @nn.nowrap
     def _options(self) -> dict[str, Tree]:
-        """Returns the options of `functional.gru` and `functional.gru_step`.
-
-        The dict has the keys "reset_after" and "gradient_clip", with the attributes of these names.
-        """
         return {"reset_after": self.reset_after, "gradient_clip": self.gradient_clip}
 
 
@@ -422,20 +324,11 @@ class RAUCell(Cell):
     gate_bias: float = 0.0
 
     def _kind(self) -> Any:
-        """Returns the class of the weights that the form of the attention needs.
-
-        It is `functional.RAUWeights`, `RAUHiddenWeights`, `RAUConcatWeights` or `RAUMatrixWeights`.
-        """
         hidden = self.attn_hidden or self.attention == "time_causal"
         kinds = {"concat": F.RAUConcatWeights, "matrix": F.RAUMatrixWeights}
         return kinds.get(self.attention, F.RAUHiddenWeights if hidden else F.RAUWeights)
 
     def _gate_biases(self) -> tuple[float, ...]:
-        """Returns the numbers that are added to the initial biases, one for each block.
-
-        The first two blocks of H columns, H the width of the states, are the reset gate with
-        `gate_bias` and the update gate with -`gate_bias`; the numbers of the other blocks are 0.
-        """
         # The form of the attention decides the fields: feature forms without a hidden layer have
         # their attention as a block of the kernels, all other forms have separate kernels.
         blocks = {F.RAUWeights: 5, F.RAUHiddenWeights: 4}.get(self._kind(), 3)
@@ -444,13 +337,7 @@ class RAUCell(Cell):
         return (self.gate_bias, -self.gate_bias, *[0.0] * (blocks - 2))
 
     def _shapes(self, width: int) -> dict[str, tuple[int, ...]]:
-        """Returns {field: shape} of the weights beyond kernels and bias, for inputs of this width.
-
-        They are the weights of the attention, such as "score", and the recurrent bias,
-        "recurrent_bias", of a cell with `reset_after`.
-
-        Raises ValueError if `attn_hidden` does not fit the form of the attention.
-        """
+        """Returns {field: shape} of the attention's weights and of the recurrent bias."""
         h, joined = self.features, width + self.features
         if self.attn_hidden and self.attention in ("concat", "matrix"):
             raise ValueError(
@@ -474,21 +361,10 @@ class RAUCell(Cell):
 
     @nn.nowrap
     def _zeros(self, rows: int, dtype: Dtype = jnp.float32) -> Tree:
-        """Returns the carry before the first step for `rows` rows.
-
-        It is zeros [rows, H], for states of width H. For "time_causal" it is an `RAUTimeState` with
-        the hidden state, zeros [rows, H], the log of the sum of exp of the logits, -inf, and the
-        number of steps, 0, both [rows, 1]. The arrays have the given dtype.
-        """
         return initial_state(self.attention, rows, self.features, dtype)
 
     @nn.nowrap
     def _options(self) -> dict[str, Tree]:
-        """Returns the options of `functional.rau` and `functional.rau_step`.
-
-        The dict has the keys "attention", "rescale" and "reset_after", with the attributes of these
-        names.
-        """
         return {
             "attention": self.attention,
             "rescale": self.rescale,
@@ -497,17 +373,7 @@ class RAUCell(Cell):
 
     @nn.nowrap
     def _unroll(self) -> Callable[..., Tree]:
-        """Returns `functional.rau`, which runs the cell over time, with the options of the cell.
-
-        It maps weights and inputs [B, T, D] to the final carry and the outputs [B, T, H], for B
-        rows of T steps, inputs of width D and states of width H.
-        """
         return functools.partial(F.rau, **self._options())
 
     def _step(self) -> Callable[..., Tree]:
-        """Returns `functional.rau_step`, which computes a step, with the options of the cell.
-
-        It maps weights, a carry and inputs [B, D] to the next carry and the output [B, H], for B
-        rows, inputs of width D and states of width H.
-        """
         return functools.partial(F.rau_step, **self._options())

@@ -67,10 +67,6 @@ class WordEmbedding(nn.Module):
             raise ValueError(f"initial must have shape {shape}, got {got}")
 
         def start(key: Array) -> Array:
-            """Returns the initial table [num_embeddings, features].
-
-            It has the pretrained vectors, or vectors that are drawn with the PRNG key.
-            """
             if self.initial is not None:
                 return jnp.asarray(self.initial, self.param_dtype)
             return self.embedding_init(key, shape, self.param_dtype)

@@ -16,23 +16,7 @@ def in_blocks(
     block: int,
     pairs: Array | None,
 ) -> tuple[Array, dict[str, Array]]:
-    """Runs an attention for a block of queries at a time, and each block again for the gradient.
-
-    Args:
-      attend: `SelectiveSelfAttention._attend` with its keywords: a function of (heads, positions of
-        the queries, random bytes for dropout or None, pairs) that returns the attended values
-        [B, M, block, H] and a record. The record is a dict of arrays from which the statistics of
-        the attention are computed, such as "counts" [B, M, block], the number of keys that each
-        query selects, and "weights" [B, M, block, N].
-      heads: projections by name, such as "query" and "key", each [B, M, N, H] for B rows, M heads,
-        N tokens and heads of width H.
-      block: the number of queries in a block.
-      pairs: True where a query may see a key [B, M, Q, N]; None means all pairs.
-
-    Returns:
-      The attended values [B, M, Q, H] of all Q queries, and the arrays of the record with a number
-      for each query [B, M, Q]; arrays over pairs of a query and a key are left out.
-    """
+    """Runs an attention for a block of queries at a time, and each block again for the gradient."""
     size = heads["query"].shape[2]
     queries = [name for name in ("query", "selector_query") if name in heads]
 
@@ -40,15 +24,6 @@ def in_blocks(
     # blocks would take as much memory as an attention without blocks.
     @jax.checkpoint
     def attend_block(inputs: tuple[dict[str, Array], Array, Any]) -> tuple[Array, dict[str, Array]]:
-        """Attends from a block of queries; returns its values [B, M, block, H] and its record.
-
-        There are B rows, M heads of width H and `block` queries.
-
-        `inputs` are (projections of the queries by name, positions of the queries, pairs) of the
-        block; pairs is True where a query may see a key, and None means all. The record is a dict
-        of arrays [B, M, block] with a number for each query, such as "counts", the number of keys
-        that it selects.
-        """
         block_heads, positions, block_pairs = inputs
         mixed, record = attend(heads | block_heads, positions, None, block_pairs)
         # Arrays over pairs have four axes and are dropped, because blocks are there to save them.

@@ -21,27 +21,13 @@ ZEROS = nn.initializers.zeros_init()
 
 @functools.cache
 def per_gate(init: Initializer, offsets: tuple[float, ...]) -> Initializer:
-    """Returns an initialiser that applies `init` to the block of each gate separately.
-
-    Fans and orthogonality then belong to a single gate. If `init` returns an array with metadata,
-    as that of `flax.linen.with_partitioning` does, the result has the same metadata.
-
-    Args:
-      init: the initialiser of the block of a gate, [K, H] of a kernel from K to H features or [H]
-        of a bias: a function (key, shape, dtype) that returns an array.
-      offsets: for each gate, a number that is added to its block.
-
-    Returns:
-      A function (key, shape, dtype) that returns the parameter, with the blocks side by side along
-      the last axis.
+    """Returns an initialiser that applies `init` to the block of each gate separately, so that fans
+    and orthogonality belong to a single gate, and adds the offset of the gate.
     """
 
     @functools.partial(jax.jit, static_argnums=(1, 2), inline=True)
     def initialize(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Any:
-        """Draws a parameter of `shape`, with equally wide blocks along the last axis.
-
-        `key` is a PRNG key, and `dtype` that of the result.
-        """
+        """Draws a parameter of `shape`, with equally wide blocks along the last axis."""
         width = shape[-1] // len(offsets)
         # Each block has a PRNG key, because blocks drawn from the same key would be equal.
         keys = jax.random.split(key, len(offsets))
@@ -69,26 +55,12 @@ def per_layer(init: None, num_gates: int = 1) -> None: ...
 def per_layer(
     init: Initializer | None, num_gates: int = 1, *, offsets: tuple[float, ...] | None = None
 ) -> Initializer | None:
-    """Returns an initialiser that applies `init` to each layer and gate of stacked parameters.
-
-    The first axis of the parameters stacks layers, and the last axis has a block for each gate. An
-    array with metadata, such as names of axes, gets none for the axis of layers.
-
-    Args:
-      init: the initialiser of a block, a function (key, shape, dtype) that returns an array; None
-        gives None.
-      num_gates: the number of gates; with offsets it has no effect.
-      offsets: for each gate, a number that is added to its block; None means zeros.
-    """
+    """Returns an initialiser that applies `init` to each layer and gate of stacked parameters."""
     if init is None:
         return None
     blocks = per_gate(init, offsets or (0.0,) * num_gates)
 
     def initialize(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Any:
-        """Draws a parameter of `shape`, with the layers along the first axis.
-
-        `key` is a PRNG key, and `dtype` that of the result.
-        """
         boxed = [blocks(k, tuple(shape[1:]), dtype) for k in jax.random.split(key, shape[0])]
         stacked = jnp.stack([nn.meta.unbox(layer) for layer in boxed])
         # Names of axes belong to the axes of a single layer, so the axis of layers has none.
@@ -103,10 +75,6 @@ def symmetric_uniform(scale: float) -> Initializer:
     """Returns a function (key, shape, dtype) -> array that draws from uniform(-scale, scale)."""
 
     def uniform(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
-        """Draws an array of `shape` from uniform(-scale, scale).
-
-        `key` is a PRNG key, and `dtype` that of the result.
-        """
         return jax.random.uniform(key, shape, dtype, -scale, scale)
 
     return uniform
@@ -114,8 +82,5 @@ def symmetric_uniform(scale: float) -> Initializer:
 
 @functools.cache
 def normal(std: float) -> Initializer:
-    """Returns an initialiser (key, shape, dtype) -> array that draws from normal(0, std).
-
-    It is the same object for the same `std`.
-    """
+    """Returns an initialiser (key, shape, dtype) -> array that draws from normal(0, std)."""
     return nn.initializers.normal(std)

@@ -34,16 +34,7 @@ def example_keys(
 
 
 def warn_unused(module: nn.Module, *streams: str) -> None:
-    """Warns once per class of modules if a deterministic pass was given a random stream.
-
-    The call then has no effect that its caller expects of the stream, such as dropout. The
-    initialisation gives no warning, because it may be given all streams of a network.
-
-    Args:
-      module: the module, in a deterministic pass.
-      streams: the names of the streams, such as "dropout", that the module draws from if it is not
-        deterministic.
-    """
+    """Warns once per class of modules if a deterministic pass was given a random stream."""
     for stream in streams:
         if module.has_rng(stream) and not module.is_initializing():
             _warn_once(type(module).__name__, stream)
@@ -52,10 +43,6 @@ def warn_unused(module: nn.Module, *streams: str) -> None:
 # The cache is the memory of the warnings: a second call with the same arguments does nothing.
 @functools.cache
 def _warn_once(name: str, stream: str) -> None:
-    """Warns that the module `name` draws no numbers from `stream`; further calls do not warn.
-
-    `name` is the name of the class, and `stream` a name such as "dropout".
-    """
     warnings.warn(
         f"{name} was given the random stream {stream!r} and draws nothing from it, because "
         "deterministic is True; pass deterministic=False to the call, or omit the stream",
@@ -65,9 +52,5 @@ def _warn_once(name: str, stream: str) -> None:
 
 
 def fold_keys(keys: Key[Array, " B"], number: int) -> Key[Array, " B"]:
-    """Folds a number into the PRNG key of each of B examples; returns the keys [B].
-
-    Each number gives other draws. Negative numbers are allowed, and numbers that are equal modulo
-    2^32 give the same keys.
-    """
+    """Folds a number into the PRNG key of each of B examples; returns the keys [B]."""
     return jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, np.uint32(number % 2**32))

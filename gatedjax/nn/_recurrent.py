@@ -24,24 +24,13 @@ from gatedjax.nn._types import Initializer
 
 
 class _Layer(nn.Module):
-    """The scope of a layer, such as "layer_0", with a cell for each direction.
-
-    Attributes:
-      create_cell: a function that creates a `Cell` from the keyword `name`.
-      directions: the names of the cells, ("forward",) or ("forward", "backward").
-    """
+    """The scope of a layer, such as "layer_0", with a cell for each direction."""
 
     create_cell: Callable[..., Cell]
     directions: tuple[str, ...]
 
     @nn.compact
     def __call__(self, xs: Array, make_key: Callable[[], Array]) -> list[Tree]:
-        """Returns the weights of each direction for inputs xs [B, T, D] of width D.
-
-        xs have B rows of T steps. Each result is a tuple such as `functional.LSTMWeights`, in the
-        order of `directions`. `make_key` returns a new PRNG key for each parameter at
-        initialisation.
-        """
         return [
             self.create_cell(name=direction).weights(xs, make_key, "xs")
             for direction in self.directions
@@ -49,31 +38,7 @@ class _Layer(nn.Module):
 
 
 class _Recurrent(nn.Module):
-    """The base class of `LSTM`, `GRU` and `RAU`, with layers, directions and dropout.
-
-    A subclass defines `_cell`, which returns the class of the cell and its options.
-
-    Attributes:
-      features: hidden width H per direction.
-      num_layers: number of stacked layers.
-      bidirectional: True runs both directions; outputs are [forward, backward] features.
-      dropout: rate of dropout on the inputs of all layers but the first.
-      recurrent_dropout: rate of dropout on the hidden state that enters the recurrent product, with
-        the same mask for all time steps of an example.
-      dtype: dtype of the products; biases, carries and reductions stay float32. None follows the
-        input.
-      param_dtype: dtype of the parameters, and of their gradients.
-      kernel_init: initialiser of the input kernels, applied to the block [D, H] of each gate, for
-        inputs of width D.
-      recurrent_kernel_init: initialiser of the recurrent kernels, applied to the block [H, H] of
-        each gate.
-      bias_init: initialiser of the biases, applied to the block [H] of each gate.
-      time_major: True means that the axes of inputs, masks, resets and outputs begin [T, B], for T
-        steps of B rows.
-      return_carry: False returns the outputs without the carries.
-      implementation: "scan", a loop of XLA; "persistent", one launch for all steps on an NVIDIA
-        GPU; or "auto", the faster of both (see `functional.lstm`).
-    """
+    """The base class of `LSTM`, `GRU` and `RAU`; `_cell` of a subclass names its cell."""
 
     features: int
     num_layers: int = 1
@@ -90,18 +55,11 @@ class _Recurrent(nn.Module):
     implementation: F.RecurrenceImplementation = "auto"
 
     def _cell(self) -> tuple[type[Cell], Keywords]:
-        """Returns the class of the cell and a dict of the options that only this class has.
-
-        The options that all cells share, such as `kernel_init`, are not in the dict.
-        """
         raise NotImplementedError
 
     @nn.nowrap
     def _create_cell(self) -> Callable[..., Cell]:
-        """Returns a function that creates the `Cell` of a direction from keywords such as `name`.
-
-        The function has the options of this module, such as `features` and the initialisers.
-        """
+        """Returns a function that creates a `Cell` from keywords such as `name`."""
         kind, options = self._cell()
         return functools.partial(
             kind,
@@ -141,18 +99,7 @@ class _Recurrent(nn.Module):
         keys: Array | None,
         gates: Array | None,
     ) -> Keywords:
-        """Returns the keywords of `functional.lstm`, `gru` or `rau` for a direction of a layer.
-
-        Args:
-          xs: the inputs of the layer [B, T, D], a vector of width D at each of T steps of B rows.
-          resets: bool [B, T], True at the first step of each segment, or None.
-          carries: (carry before the first step, carry at the start of a segment) of the layer and
-            direction; each may be None.
-          reverse: True for the backward direction.
-          keys: the PRNG keys [B] of recurrent dropout, or None without it.
-          gates: the gates [B, T] of an LSTM, the share in [0, 1] by which each step moves the
-            state, or None.
-        """
+        """Returns the keywords of `functional.lstm`, `gru` or `rau` for a direction of a layer."""
         initial, reset_to = carries
         options: Keywords = {"initial": initial}
         if gates is None:
@@ -170,12 +117,6 @@ class _Recurrent(nn.Module):
         return options
 
     def _unroll_gated(self) -> Callable[..., Tree]:
-        """Returns the function that runs the cell over time with gates.
-
-        It is called like `functional.lstm`, with the keyword `gates` [B, T], the share in [0, 1] by
-        which each of T steps of B rows moves the state, and returns the final carry and the outputs
-        [B, T, H] of width H. Raises ValueError for a cell without gates.
-        """
         raise ValueError(f"gates must be None for {type(self).__name__}: only LSTM has them")
 
     @nn.compact
@@ -315,17 +256,9 @@ class LSTM(_Recurrent):
     forget_bias: float = 1.0
 
     def _cell(self) -> tuple[type[Cell], Keywords]:
-        """Returns `LSTMCell` and a dict of the options that only this class has, `forget_bias`."""
         return LSTMCell, {"forget_bias": self.forget_bias}
 
     def _unroll_gated(self) -> Callable[..., Tree]:
-        """Returns `functional.skip_lstm`, which runs the cell over time with the keyword `gates`.
-
-        The function takes the first arguments of `functional.lstm`: weights, inputs [B, T, D] of
-        width D for T steps of B rows, and mask. `gates` [B, T] are the share in [0, 1] by which
-        each step moves the state. It returns the final `LSTMState` and the outputs [B, T, H] of
-        width H.
-        """
         # The third argument of `skip_lstm` is its gates, where the recurrences have their mask.
         return lambda weights, xs, mask, **options: F.skip_lstm(weights, xs, mask=mask, **options)
 
@@ -371,10 +304,6 @@ class GRU(_Recurrent):
     gate_bias: float = 0.0
 
     def _cell(self) -> tuple[type[Cell], Keywords]:
-        """Returns `GRUCell` and a dict of the options that only this class has.
-
-        They are `reset_after`, `recurrent_bias`, `gradient_clip` and `gate_bias`.
-        """
         return GRUCell, {
             "reset_after": self.reset_after,
             "recurrent_bias": self.recurrent_bias,
@@ -427,10 +356,6 @@ class RAU(_Recurrent):
     gate_bias: float = 0.0
 
     def _cell(self) -> tuple[type[Cell], Keywords]:
-        """Returns `RAUCell` and a dict of the options that only this class has.
-
-        They are `attention`, `attn_hidden`, `rescale`, `reset_after` and `gate_bias`.
-        """
         return RAUCell, {
             "attention": self.attention,
             "attn_hidden": self.attn_hidden,

@@ -15,23 +15,14 @@ LOCAL_BIAS = 4.0
 
 
 def local_start(key: Array, shape: tuple[int, int], dtype: Dtype = jnp.float32) -> Array:
-    """Returns initial biases [M, 2K + 1] with which two heads look at the neighbours of a word.
-
-    shape is (M, 2K + 1): M heads and the offsets -K .. K of the key from the query. Head 0 attends
-    to the word before, head 1 to the word after; all other biases are 0. The PRNG key is not used.
-    dtype is that of the result.
-    """
+    """Returns biases [M, 2K + 1]: head 0 attends to the word before, head 1 to the word after."""
     del key
     middle = shape[1] // 2
     return jnp.zeros(shape, dtype).at[[0, 1], [middle - 1, middle + 1]].set(LOCAL_BIAS)
 
 
 def check_relative(relative: str, max_offset: int, num_heads: int) -> None:
-    """Raises ValueError unless these options of `SelectiveSelfAttention` are valid together.
-
-    relative is "none", "learned" or "local", which needs num_heads of at least 2; max_offset, the
-    largest offset with a separate bias, is at least 1.
-    """
+    """Raises ValueError unless these options of `SelectiveSelfAttention` are valid together."""
     check_choice(Relative, relative=relative)
     if max_offset < 1:
         raise ValueError(f"max_offset must be at least 1, got {max_offset}")

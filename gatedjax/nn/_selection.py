@@ -83,13 +83,7 @@ def check_selector(selector: Selector) -> None:
 
 
 def selector_estimator(selector: Selector, temperature: float | Array) -> Estimator | None:
-    """Returns the estimator that trains a selector; None for "none" and "threshold".
-
-    Args:
-      selector: the name of an estimator, such as "st_gumbel", or a `gates.Pathwise` object, which
-        is returned and ignores `temperature`.
-      temperature: tau of the relaxation of a named estimator.
-    """
+    """Returns the estimator that trains a selector; None for "none" and "threshold"."""
     check_selector(selector)
     if isinstance(selector, Pathwise):
         return selector
@@ -99,11 +93,7 @@ def selector_estimator(selector: Selector, temperature: float | Array) -> Estima
 
 
 def check_trains_pairs(name: EstimatorName, layers: tuple[int, ...]) -> None:
-    """Raises ValueError unless an estimator can train selections of pairs in these layers.
-
-    name is the name of the estimator, such as "arm", and layers are the numbers of the layers that
-    select keys, from 0.
-    """
+    """Raises ValueError unless an estimator can train selections of pairs in these layers."""
     if name in NOT_OF_PAIRS:
         raise ValueError(
             f"estimator must be able to train selections, got {name!r}: {NOT_OF_PAIRS[name]}; "
@@ -123,25 +113,9 @@ def draw_selection(
     positions: Int[Array, " Q"],
     keys: dict[str, Array],
 ) -> Gates:
-    """Draws the gates of a training pass, like `gates.draw`.
-
-    Hard draws and the relaxation of "st_gumbel" are computed from uniform numbers, because the
-    logarithms of the noise would cost as much as the attention.
-
-    Args:
-      estimator: the estimator of the gradient, an object such as `gates.STGumbel` (see
-        `selector_estimator`).
-      logits: s, the log-odds that a query selects a key, for B examples, M heads, Q queries and N
-        keys.
-      positions: the positions of the queries in the text, to which the noise belongs.
-      keys: {"gate": PRNG keys [B]}, a key per example; or {"antithetic": keys}, which draws the
-        same noise with the opposite sign.
-
-    Returns:
-      A `Gates`. Its `values` are the gates A [B, M, Q, N]. Its `weights`, the factors of the logits
-      in `Selection.score`, have the same shape for a `MultiPass` estimator, and are None for other
-      estimators.
-    """
+    """Draws the gates of a training pass; the keys "antithetic" stand for opposite noise."""
+    # Hard draws and the relaxation of STGumbel come from uniform numbers, because the logarithms of
+    # the noise would cost as much as the attention.
     # The mean field has no noise: probabilities take the place of the gates.
     if isinstance(estimator, MeanField):
         return Gates(jax.nn.sigmoid(logits), jax.nn.log_sigmoid(logits))
@@ -167,10 +141,6 @@ def draw_selection(
 
 
 def _threshold(logits: Array, uniform: Array) -> Array:
-    """Draws hard gates [a + L > 0] from logits a and uniform numbers u in (0, 1) of the same shape.
-
-    L = log u - log(1 - u) is the logistic noise. The gates are 0 or 1, floats of the same shape.
-    """
     return F.uniform_sigmoid(logits, uniform, straight_through=True)
 
 
@@ -180,24 +150,7 @@ def selection_record(
     mask: Bool[Array, "B N"] | None,
     pairs: Bool[Array, "B M Q N"] | None,
 ) -> dict[str, Array]:
-    """Returns the arrays from which `selection_of` computes the statistics of a selection.
-
-    Args:
-      logits: s, the log-odds that a query selects a key, for B examples, M heads, Q queries and N
-        keys.
-      gates: the gates of the pass: their `values` A [B, M, Q, N], and the `weights` of the
-        estimator with this shape or None.
-      mask: True at real keys; None means all.
-      pairs: True where a query may see a key; None means all pairs.
-
-    Returns:
-      A dict with two arrays [B, M, Q, N], "gates" (A) and "logits" (s), where M is 1 if the heads
-      share a selection, and arrays [B, M, Q] with a number for each query, summed over its keys:
-      "counts" (selected keys), "entropies" and "log_probs" of the selection in nats,
-      "probabilities" (the expected number of selected keys), "keys" (keys that the query may see,
-      [B, 1 or M, Q]; only with pairs) and "score" (the logits times the weights of the estimator;
-      only if the gates have weights).
-    """
+    """Returns the arrays from which `selection_of` computes the statistics of a selection."""
     # Sums over keys are enough for all means, so that blocks of queries need not return arrays over
     # pairs.
     count = functools.partial(F.selection_counts, mask=mask, pair_mask=pairs)
@@ -218,20 +171,7 @@ def selection_record(
 
 
 def selection_of(record: dict[str, Array], mask: Bool[Array, "B Q"] | None) -> Selection:
-    """Computes the `Selection` of a record: means over pairs and queries.
-
-    Args:
-      record: the dict that `selection_record` returns, with numbers of each query [B, M, Q] by
-        name: "counts", "entropies", "log_probs", "probabilities" and, optionally, "keys" and
-        "score"; and with the arrays of pairs [B, M, Q, N] "gates", "logits" and "weights" (the
-        attention weights, which the attention adds). These three may be missing or None. Without a
-        selector the dict has only "weights".
-      mask: True at real queries; None means all.
-
-    Returns:
-      The selection of B examples, M heads, Q queries and N keys; without a selector all its fields
-      but `weights` are None.
-    """
+    """Computes the `Selection` of a record: means over pairs and queries."""
     # The record of an attention without a selector has only the weights.
     if "counts" not in record:
         return Selection(weights=record.get("weights"))
@@ -250,11 +190,6 @@ def selection_of(record: dict[str, Array], mask: Bool[Array, "B Q"] | None) -> S
 
 
 def _sum_over_queries(values: Array | None, mask: Array | None) -> Array | None:
-    """Returns the sum [B] over M heads and the real ones of Q queries of values [B, M, Q].
-
-    B is the number of examples. The mask is bool [B, Q], True at real queries; None means all. The
-    sum of None is None.
-    """
     if values is None:
         return None
     if mask is not None:

@@ -316,10 +316,6 @@ class SelectiveSelfAttention(nn.Module):
             raise ValueError(f"size must be at least 1, got {size}")
 
         def room(heads: int) -> Array:
-            """Returns zeros [rows, heads, size, D / heads], room for the vectors of the heads.
-
-            D is the width of the projections of all heads.
-            """
             shape = (rows, heads, size, width // heads)
             return jnp.zeros(shape, dtype or self.dtype or self.param_dtype)
 
@@ -334,29 +330,14 @@ class SelectiveSelfAttention(nn.Module):
         )
 
     def _check(self, *arguments: Any) -> int:
-        """Raises ValueError for options or arguments that do not fit; returns the width D.
-
-        D is the total width of all heads. arguments are the inputs [B, N, E] of N tokens of B rows
-        with width E and the mask [B, N] of a call, and its source and source_mask.
-        """
         return check_attention(self, *arguments)
 
     @nn.compact
     def _create(self, make: Callable[[], Array]) -> Array:
-        """Returns the result of `make`, a function that creates parameters.
-
-        Flax demands that a module has a single compact method, and it is this one.
-        """
-        return make()
+        return make()  # Flax demands a single compact method
 
     def _linear(self, name: str, inputs: Array, shape: Any, axis: Any = -1) -> Array:
-        """Applies the linear projection `name`, such as "query", to the inputs [B, N, D].
-
-        They are a vector of width D for each of N tokens in B rows.
-
-        It replaces the input axes `axis` by axes of `shape` at the end. For example, the shape
-        (M, H) for M heads of width H gives [B, N, M, H].
-        """
+        """Applies the linear projection `name`, such as "query", to the inputs [B, N, D]."""
         types: Keywords = {"dtype": self.dtype, "param_dtype": self.param_dtype}
         return self._create(
             lambda: nn.DenseGeneral(
@@ -372,13 +353,7 @@ class SelectiveSelfAttention(nn.Module):
     def _heads(
         self, inputs: Array, features: int, side: Literal["query", "key"]
     ) -> dict[str, Array]:
-        """Computes the projections of the inputs [B, N, D] by name, each [B, M, N, H].
-
-        There are B rows, N tokens and M heads of width H, and features is D = M H. The side "query"
-        gives {"query": ...}, and "key" gives "key" and "value". With a selector there is also
-        "selector_query" or "selector_key", [B, 1, N, D] if heads share it. With relative biases the
-        side "query" has "relative_bias" [M, 2 max_offset + 1].
-        """
+        """Computes the projections of the inputs [B, N, D] by name, each [B, M, N, H]."""
         head_shape = (self.num_heads, features // self.num_heads)
         shapes = dict.fromkeys(("query",) if side == "query" else ("key", "value"), head_shape)
         if self.selector != "none":
@@ -397,12 +372,6 @@ class SelectiveSelfAttention(nn.Module):
         return heads
 
     def _output(self, mixed: Array, mask: Array | None, features: int) -> Array:
-        """Projects the attended values [B, M, Q, H] to the output [B, Q, D], 0 at padding.
-
-        There are B rows, M heads of width H and Q queries. The mask is bool [B, Q], True at real
-        queries, or None for all; features is the width D of the output. `mixed` are the attended
-        values.
-        """
         output = self._linear("out", jnp.swapaxes(mixed, 1, 2), features, axis=(-2, -1))
         # The bias b_o would give padding a vector.
         if mask is None:
@@ -412,12 +381,7 @@ class SelectiveSelfAttention(nn.Module):
     def _keys(
         self, inputs: Array, example_id: Array | None, needed: dict[str, bool]
     ) -> dict[str, Array]:
-        """Returns the PRNG keys of the streams that this pass draws from: {stream: keys [B]}.
-
-        needed is True for each stream, "gate" or "dropout", from which the pass draws. If there is
-        no stream "gate", "antithetic" takes its place. example_id [B] is a number for each of B
-        rows that identifies its example; None means the numbers of the rows of inputs.
-        """
+        """Returns the PRNG keys of the streams that this pass draws from: {stream: keys [B]}."""
         streams = {name for name, is_needed in needed.items() if is_needed}
         # Either stream is enough, because both draw the same noise up to the sign.
         if "gate" in streams and self.has_rng("antithetic") and not self.has_rng("gate"):
@@ -439,27 +403,7 @@ class SelectiveSelfAttention(nn.Module):
         estimator: Estimator | None = None,
         deterministic: bool = True,
     ) -> tuple[Float[Array, "B M Q H"], dict[str, Array]]:
-        """Attends from the Q queries at some positions to N keys, with M heads of width H.
-
-        Args:
-          heads: the projections by name, of `_heads` for these queries and for all keys, such as
-            "query" [B, M, Q, H] and "key" [B, M, N, H].
-          positions: the positions of the queries among the keys.
-          dropout_bytes: uint8 [B, M, Q, N], random bytes from which dropout of the weights is
-            drawn, or None. If `keys` has the entry "dropout", the bytes are drawn from it instead.
-          pairs: True where a query may see a key [B, 1 or M, Q, N]; None means all pairs.
-          mask: True at real keys [B, N]; None means all.
-          keys: the PRNG keys of `_keys` by stream, such as {"gate": keys [B], "dropout": keys [B]}.
-          estimator: draws the gates of training, an object such as `gates.STGumbel`; None opens the
-            keys with log-odds above 0.
-          deterministic: True means no dropout.
-
-        Returns:
-          The attended values [B, M, Q, H], and the record for `selection_of`: a dict with the
-          attention weights, "weights", and with a selector the arrays that `selection_record`
-          returns: "gates" and "logits" [B, M, Q, N], and numbers of each query [B, M, Q], such as
-          "counts", its selected keys.
-        """
+        """Attends from the Q queries at some positions to N keys, with M heads of width H."""
         scores, allowed, value = self._scores(heads, positions, mask)
         pairs = both_allow(pairs, self._visible(positions, heads["key"].shape[2]))
         allowed = both_allow(allowed, pairs)
@@ -493,13 +437,7 @@ class SelectiveSelfAttention(nn.Module):
     def _scores(
         self, heads: dict[str, Array], positions: Int[Array, " Q"], mask: Array | None
     ) -> tuple[Array, Array | None, Array]:
-        """Returns the scores of queries, True where they may see a key, and the values.
-
-        There are B rows, M heads of width H, Q queries and N keys. heads are the projections of
-        `_heads` by name, positions [Q] are those of the queries among the keys, and mask [B, N] is
-        True at real keys, or None. The scores are [B, M, Q, N], with the relative bias. The second
-        array broadcasts to them; None means all pairs. The values [B, M, N, H] are 0 at padding.
-        """
+        """Returns the scores of queries, True where they may see a key, and the values."""
         query, key, value = (heads[name] for name in ("query", "key", "value"))
         scores, allowed, value = attention_scores(query, key, value, mask)
         if "relative_bias" in heads:
@@ -508,28 +446,12 @@ class SelectiveSelfAttention(nn.Module):
         return scores, allowed, value
 
     def _visible(self, positions: Int[Array, " Q"], size: int) -> Bool[Array, "1 1 Q N"] | None:
-        """Returns True for the pairs of a query and a key that `causal` allows; None means all.
-
-        `causal` excludes keys at later positions than the query. positions are the positions of the
-        Q queries among the keys, and size is the number N of keys. Masks of padding are not
-        included.
-        """
         return causal_pairs(positions, size)[None, None] if self.causal else None
 
     def _mix_values(self, weights: Array, value: Array) -> Array:
-        """Averages values [B, M, N, H] with weights [B, M, Q, N] of each query: [B, M, Q, H].
-
-        There are B rows, M heads of width H, Q queries and N keys.
-        """
         return weighted_values(weights, value)
 
     def _recorded_weights(self, weights: Array) -> Array:
-        """Returns attention weights in the form of `Selection.weights`, [B, M, Q, N].
-
-        The weights of this module, [B, M, Q, N] for M heads, Q queries and N keys, are returned
-        unchanged. A subclass with weights in another form, such as an axis of features, overrides
-        the method.
-        """
         return weights
 
     def _weights(
@@ -539,13 +461,7 @@ class SelectiveSelfAttention(nn.Module):
         allowed: Array | None,
         positions: Int[Array, " Q"],
     ) -> Array:
-        """Computes the attention weights [B, M, Q, N] from scores of this shape under gates.
-
-        There are B rows, M heads, Q queries and N keys. gates have the `values` A [B, 1 or M, Q, N]
-        or, for a relaxation, the `logarithms` log A of this shape, with which the softmax is
-        weighted. allowed broadcasts to the scores and is True where a query may see a key (None
-        means all pairs). positions [Q] are the positions of the queries among the keys.
-        """
+        """Computes the attention weights [B, M, Q, N] from scores of this shape under gates."""
         if gates.logarithms is not None:
             log_gates = jnp.broadcast_to(gates.logarithms, scores.shape)
             return F.relaxed_gated_softmax(scores, log_gates, allowed)

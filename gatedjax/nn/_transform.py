@@ -117,12 +117,7 @@ class AttentionGatedTransform(nn.Module):
         return states, gates, attention
 
     def _attentions(self, layers: int, width: int) -> tuple[Array, Array]:
-        """Creates the parameters of the attentions of S layers: (kernels, vectors).
-
-        They are W and w of the scores w . tanh(k W) of keys k. `layers` is S, `width` is the width
-        K of a key, and A is the number of attention units. The kernels W are [S, K, A], or
-        [1, K, A] if the layers share them, and the vectors w are [S, A].
-        """
+        """Creates the parameters of the attentions of S layers: (kernels, vectors)."""
         hidden = self.attention_features or width
         shape = (1 if self.share_attention_matrix else layers, width, hidden)
         # The first axis stacks layers and has no part in the fans of a kernel.
@@ -135,11 +130,6 @@ class AttentionGatedTransform(nn.Module):
         )
 
     def _extend(self, selected: Float[Array, "*B S D"]) -> Float[Array, "*B L D"]:
-        """Appends selection vectors for the ablated layers, so that all L layers have a vector.
-
-        `selected` has the vectors, of width D, of S layers. The appended vectors are zeros for the
-        mode "zero", and else equal to the last.
-        """
         missing = self.num_layers - selected.shape[-2]
         fill = selected[..., -1:, :]
         if self.ablate_mode == "zero":
@@ -147,11 +137,7 @@ class AttentionGatedTransform(nn.Module):
         return jnp.concatenate([selected, jnp.repeat(fill, missing, axis=-2)], axis=-2)
 
     def _gated(self, selected: Float[Array, "*B S D"]) -> tuple[Array, Array]:
-        """Applies the gated layers to selection vectors, and creates their parameters.
-
-        `selected` has a vector of width D for each of S layers. Returns the states [*B, S, D] of
-        all S layers and the gates [*B, S - 1, D] of the layers above the first.
-        """
+        """Applies the gated layers to selection vectors, and creates their parameters."""
         layers, width = selected.shape[-2] - 1, selected.shape[-1]
         if not layers:  # Flax has no parameters without elements.
             states = selected.astype(wide_dtype(selected))
@@ -169,11 +155,6 @@ class AttentionGatedTransform(nn.Module):
         return F.gated_stack(selected, weights)
 
     def _highway(self, layers: int, width: int) -> F.HighwayWeights:
-        """Creates the weights of `layers` highway layers with states of width `width`.
-
-        The kernels are [layers, width, 2 width], and the biases [layers, 2 width]. The first
-        `width` columns belong to the gate, the last `width` columns to the candidate.
-        """
         shape = (layers, width, 2 * width)
         init = per_layer(self.recurrent_kernel_init, 2) or _glorot_blocks(1, 1)
         bias = _gate_bias(self.bias_init, self.gate_bias)
@@ -184,25 +165,9 @@ class AttentionGatedTransform(nn.Module):
 
 
 def _glorot_blocks(*inputs: int) -> Initializer:
-    """Returns a Glorot-uniform initialiser of kernels [L, D, n H] for L layers.
-
-    A kernel of a layer consists of n blocks [D, H] side by side, from D to H features. A block may
-    be a part of a larger matrix, of which other rows are in another kernel, and its limit is that
-    of the whole matrix.
-
-    Args:
-      *inputs: for each of the n blocks the fan in of its whole matrix divided by D, such as 2 for
-        the kernel of an input that is concatenated with another input of width D.
-    """
+    """Returns a Glorot initialiser of kernels [L, D, n H]; block i has the fan in inputs[i] D."""
 
     def blocks(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
-        """Draws a kernel of `shape`, (L, D, n H), with a limit for each of the n blocks.
-
-        There are L layers and blocks [D, H]. The entries of a block are uniform between -limit and
-        limit, the Glorot limit of its whole matrix.
-
-        `key` is a PRNG key, and `dtype` that of the result.
-        """
         rows, columns = shape[-2], shape[-1] // len(inputs)
         # The Glorot limit is sqrt(6 / (fan in + fan out)), with the rows of the whole matrix as fan
         # in.
@@ -214,27 +179,15 @@ def _glorot_blocks(*inputs: int) -> Initializer:
 
 
 def _gate_bias(init: Initializer, value: float) -> Initializer:
-    """Returns an initialiser of biases [L, 2D] by `init`, with `value` added for the gate.
-
-    The biases belong to L layers of width D. The first half of the columns belongs to the gate, the
-    second to the candidate.
-    """
     return per_layer(init, offsets=(value, 0.0))
 
 
 def _column(init: Initializer | None) -> Initializer | None:
-    """Returns an initialiser of vectors [L, A] that draws each by `init` as a kernel [A, 1].
-
-    There is a vector of A entries for each of L layers. None gives None.
-    """
+    """Returns an initialiser of vectors [L, A] that draws each by `init` as a kernel [A, 1]."""
     if init is None:
         return None
 
     def initialize(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
-        """Draws vectors of `shape`, (L, A): a vector of A entries for each of L layers.
-
-        `key` is a PRNG key, and `dtype` that of the result.
-        """
         # Metadata of a kernel [A, 1], such as names of axes, do not fit a vector.
         return nn.meta.unbox(per_layer(init)(key, (*shape, 1), dtype))[..., 0]
 

@@ -15,31 +15,20 @@ from gatedjax._utils.types import Tree
 
 
 class Scope(nnx.Module):
-    """The parameters below a name, such as "layer_0"; each parameter is an attribute.
-
-    Args:
-      params: a mapping of names to parameters (`nnx.Variable`), or to a further mapping of this
-        kind, which becomes a `Scope`.
-    """
+    """The parameters below a name, such as "layer_0"; each parameter is an attribute."""
 
     def __init__(self, params: Mapping[str, Any]) -> None:
         set_params(self, params)
 
 
 def set_params(module: nnx.Module, params: Mapping[str, Any]) -> None:
-    """Sets `params`, a mapping of names to `nnx.Variable`s, as attributes of a module.
-
-    A nested mapping becomes a `Scope` with its parameters as attributes.
-    """
+    """Sets `params`, a mapping of names to `nnx.Variable`s, as attributes of a module."""
     for name, value in params.items():
         setattr(module, name, Scope(value) if isinstance(value, Mapping) else value)
 
 
 def arrays_of(module: nnx.Module) -> dict[str, Tree]:
-    """Returns the parameters of a module by name, in the form of the collection "params" of Linen.
-
-    The values are arrays, or dicts of this form for each `Scope`.
-    """
+    """Returns the parameters of a module by name, like the collection "params" of Linen."""
     # Other attributes, such as `rngs` and the mode, are no parameters of the Linen module.
     return {
         name: arrays_of(value) if isinstance(value, Scope) else value[...]
@@ -52,43 +41,19 @@ def arrays_of(module: nnx.Module) -> dict[str, Tree]:
 def _initialize(
     module: linen.Module, key: jax.Array, inputs: Sequence[Tree], more: dict[str, Tree]
 ) -> Tree:
-    """Returns the initial variables of a Linen module.
-
-    They are a dict such as {"params": {...}}. `key` is a PRNG key, `inputs` are arrays of the right
-    widths for the positional arguments of the module, and `more` has further arguments by name.
-    """
     # Under `jit` only the initialisers are computed and not the outputs.
     return module.init(key, *inputs, **more)
 
 
 def example_inputs(**width: int) -> jax.Array:
-    """Returns zeros [1, 1, width], a sequence of one vector from which a module is initialised.
-
-    The width is given by the name of the argument of the constructor, such as `in_features`, which
-    is in the message if it is not an integer of at least 1.
-    """
+    """Returns zeros [1, 1, width], a sequence of one vector from which a module is initialised."""
     check_size(**width)
     return jnp.zeros((1, 1, *width.values()))
 
 
 class Module(nnx.Module):
-    """The base class of the NNX modules.
-
-    A Linen module is a pure function of its parameters. An NNX module has such a function, its
-    parameters as attributes of the same names, a mode, and the streams of random numbers.
-
-    Args:
-      function: the Linen module.
-      inputs: arrays of the right widths for the positional arguments of the Linen module; only
-        their shapes are used.
-      rngs: the streams of random numbers of the network. "params" draws the parameters.
-      streams: the names of the streams, such as "dropout", that the module draws from in training
-        mode.
-      **more: further arguments of the Linen module by name.
-
-    Attributes:
-      deterministic: True in evaluation mode, without dropout and drawn gates; `train()` and
-        `eval()` set it.
+    """The base class of the NNX modules: a Linen module as a pure function, its parameters as
+    attributes of the same names, a mode, and streams of random numbers.
     """
 
     def __init__(
@@ -102,6 +67,13 @@ class Module(nnx.Module):
     ) -> None:
         if not isinstance(rngs, nnx.Rngs):
             raise TypeError(f"rngs must be an nnx.Rngs, such as nnx.Rngs(0), got {rngs!r}")
+        needed = ("params", *streams)
+        if missing := [name for name in needed if not {name, "default"} & set(rngs)]:
+            raise ValueError(
+                f"rngs must have the streams {', '.join(needed)} for these options, got "
+                f"{', '.join(rngs) or 'none'}: give {'=1, '.join(missing)}=1 to nnx.Rngs as well, "
+                "or write nnx.Rngs(0) for all streams"
+            )
         self._function = function
         variables = _initialize(function, rngs.params(), tuple(inputs), more)
         set_params(self, bridge.variables.linen_vars_to_nnx_attrs(variables))
@@ -111,21 +83,10 @@ class Module(nnx.Module):
         self.rngs = nnx.Rngs(**{name: rngs[name]() for name in streams})
 
     def _apply(self, *args: Any, **options: Any) -> Any:
-        """Calls the Linen module with the current parameters, and returns its output.
-
-        args and options are the arguments of its `__call__`, or of another method of the module
-        with the option `method`.
-        """
         # The parameters are collected at each call, because training replaces their values.
         return self._function.apply({"params": arrays_of(self)}, *args, **options)
 
     def _apply_noisy(self, *args: Any, deterministic: bool | None, **options: Any) -> Any:
-        """Calls the Linen module in the current mode, or in that of `deterministic` if not None.
-
-        deterministic=True is the evaluation mode, without dropout and drawn gates. In training mode
-        each call draws new keys. args and options are the arguments of the call, and its output is
-        returned.
-        """
         deterministic = self.deterministic if deterministic is None else deterministic
         # In evaluation no key is drawn, so that a call does not change the state of the module.
         rngs = {} if deterministic else {name: self.rngs[name]() for name in self._streams}

@@ -13,16 +13,7 @@ from gatedjax.nnx._base import Module, example_inputs
 
 
 class _Recurrent(Module):
-    """The base class of `LSTM`, `GRU` and `RAU`, which are layers of recurrent cells.
-
-    A subclass passes the Linen module of its name, such as `nn.LSTM`, to the constructor. A call of
-    the module runs these layers, and `initial_carry` returns their first carries.
-
-    Args:
-      function: the Linen module.
-      in_features: the width of the inputs.
-      rngs: the streams of the network, "params" and, with dropout, "dropout".
-    """
+    """The base class of `LSTM`, `GRU` and `RAU`, which are layers of recurrent cells."""
 
     def __init__(self, function: Any, in_features: int, rngs: nnx.Rngs) -> None:
         check_fields(function, attn_hidden=0)
@@ -177,16 +168,7 @@ class RAU(_Recurrent):
 
 
 class _Cell(Module, nnx.RNNCellBase):
-    """The base class of `LSTMCell`, `GRUCell` and `RAUCell`, which run in `flax.nnx.RNN`.
-
-    A subclass passes the Linen cell of its name, such as `nn.LSTMCell`, to the constructor. A call
-    of the module computes a step of this cell, and `initialize_carry` returns its first carry.
-
-    Args:
-      function: the Linen cell.
-      in_features: the width of the inputs.
-      rngs: the streams of the network; "params" draws the parameters.
-    """
+    """The base class of `LSTMCell`, `GRUCell` and `RAUCell`, which run in `flax.nnx.RNN`."""
 
     def __init__(self, function: Any, in_features: int, rngs: nnx.Rngs) -> None:
         row = jnp.squeeze(example_inputs(in_features=in_features), axis=0)

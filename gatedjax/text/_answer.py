@@ -55,17 +55,7 @@ class AnswerOptions:
 def run(
     kind: type[AnswerOptions], args: Sequence[str], prog: str, open_reader: Callable[[Path], Reader]
 ) -> int:
-    """Answers a question about a document as a command; returns its exit status.
-
-    Args:
-      kind: the class of the options; a subclass may give the folder another name.
-      args: the words of the command line after the name of the command.
-      prog: name of the command, for its help.
-      open_reader: maps the path of the folder of a trained reader to a `Reader`.
-
-    Returns:
-      0. A refused input ends the program with a message instead.
-    """
+    """Runs the command with options of the class `kind`; a subclass may rename the folder."""
     options = parse(kind, args, prog)
     with refusals(OPTIONS):
         answer(options, open_reader, new_console())
@@ -73,16 +63,7 @@ def run(
 
 
 def answer(options: AnswerOptions, open_reader: Callable[[Path], Reader], console: Console) -> None:
-    """Prints the probability of each candidate answer, and the words with the most attention.
-
-    Args:
-      options: the document, the question and the folder of the reader.
-      open_reader: maps the path of the folder of a trained reader to a `Reader`.
-      console: where the answer is printed.
-
-    Raises:
-      ValueError: if none of the candidates occurs in the document.
-    """
+    """Prints the probability of each candidate answer, and the words with the most attention."""
     if options.top < 0:
         raise ValueError(f"--top must be at least 0, got {options.top}")
     # Earlier drawings are replaced, and other files of these names stay.
@@ -127,11 +108,7 @@ def answer(options: AnswerOptions, open_reader: Callable[[Path], Reader], consol
 
 
 def _tokens(options: AnswerOptions) -> tuple[str, str, list[str]]:
-    """Reads the document that the options name, and returns (document, question, candidates).
-
-    Document and question are texts with spaces between the tokens, the question with @placeholder;
-    candidates is a list of such texts.
-    """
+    """Returns (document, question, candidates), texts with spaces between their tokens."""
     if str(options.document) == "-":
         # A byte more than the limit is read, so that a longer input is noticed and not cut.
         raw = sys.stdin.buffer.read(MOST_TEXT_BYTES + 1)

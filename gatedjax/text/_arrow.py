@@ -18,14 +18,7 @@ _ROWS = 4096
 
 @dataclasses.dataclass(frozen=True)
 class _Rows:
-    """The rows of a `pyarrow.dataset.Dataset` as dicts from column to value.
-
-    A few thousand rows at a time are in memory. The rows can be read several times.
-
-    Attributes:
-      name: the name of the data in messages.
-      data: the `pyarrow.dataset.Dataset` of the file or the table.
-    """
+    """The rows of a `pyarrow.dataset.Dataset` as dicts, which can be read several times."""
 
     name: str
     data: Any
@@ -40,10 +33,7 @@ class _Rows:
 
 @contextlib.contextmanager
 def _faults(name: str) -> Iterator[None]:
-    """Turns an error of pyarrow in its block into a ValueError with one line.
-
-    It is a context manager. The line begins with `name`, the name of the file or of the data.
-    """
+    """Turns an error of pyarrow in its block into a ValueError with one line."""
     # Imported here, because pyarrow is optional.
     import pyarrow
 
@@ -57,30 +47,13 @@ def _faults(name: str) -> Iterator[None]:
 
 
 def _is_stream(path: Path) -> bool:
-    """Returns True for a file in the streaming format of Arrow, which begins with a continuation.
-
-    The continuation is the bytes FF FF FF FF before the length of the first message.
-    """
+    # A stream begins with a continuation mark, before the length of its first message.
     with path.open("rb") as file:
         return file.read(4) == b"\xff\xff\xff\xff"
 
 
 def open_arrow(data: Any, name: str) -> InRows:
-    """Opens a Parquet or Arrow file, or a table of pyarrow.
-
-    If the package `datasets` wrote the file, class numbers are replaced by the names of classes.
-
-    Args:
-      data: the path of a .parquet, .arrow or .feather file, or a table or record batches of
-        pyarrow.
-      name: the name of the data in messages.
-
-    Returns:
-      An `InRows`, which yields the rows as dicts from column to value.
-
-    Raises:
-      ValueError: if pyarrow is not installed, or the file has another format.
-    """
+    """Opens a Parquet or Arrow file, or a table; class numbers of `datasets` become names."""
     try:
         from pyarrow.dataset import dataset
     except ImportError:

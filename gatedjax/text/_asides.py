@@ -23,21 +23,7 @@ def check_share(max_aside: float) -> None:
 
 
 class Asides:
-    """A counter of the lines (or other records) of a source that cannot be used.
-
-    Such lines are set aside: each is an `Aside` with the name of the file, the number of the line
-    and the reason.
-
-    Args:
-      name: name of the source, for messages.
-      unit: the noun for the records of the source, in the plural.
-
-    Attributes:
-      count: number of lines that are set aside.
-      first: the first five of these lines, a list of `Aside`.
-      reasons: a counter of the reasons; reasons that come after a hundred different reasons are
-        counted as "other reasons".
-    """
+    """A counter of the lines (or other records) of a source that are set aside, by the reason."""
 
     def __init__(self, name: str, unit: str = "lines") -> None:
         self._name, self._unit = name, unit
@@ -48,10 +34,7 @@ class Asides:
         self._encodings: dict[str, str] = {}
 
     def add(self, aside: Aside) -> None:
-        """Counts a line that is set aside, and stores it in `first` if it is among the first.
-
-        `aside` has the name of the file, the number of the line, and the reason.
-        """
+        """Counts a line that is set aside, and stores it in `first` if it is among the first."""
         self.count += 1
         known = aside.reason in self.reasons or len(self.reasons) < _REASONS
         self.reasons[aside.reason if known else "other reasons"] += 1
@@ -68,17 +51,7 @@ class Asides:
             self._encodings[aside.where] = match.group(1)
 
     def check(self, used: int, max_aside: float) -> None:
-        """Refuses a source if too many of its records cannot be used.
-
-        Empty lines do not count, because they contain no data.
-
-        Args:
-          used: the number of records that are used.
-          max_aside: the largest share of the records that may be set aside.
-
-        Raises:
-          ValueError: if the share is larger; the message has the first reasons and a remedy.
-        """
+        """Raises ValueError if the share of unusable records, without empty lines, is too large."""
         total = self._lost + used
         if not self._lost or self._lost / total <= max_aside:
             return
@@ -92,11 +65,7 @@ class Asides:
         )
 
     def make_empty_error(self, record: str) -> ValueError:
-        """Returns the error for a source without a usable record, with the first reason.
-
-        Args:
-          record: the noun for a usable record, with its article, such as "a labelled text".
-        """
+        """Returns the error for a source without a `record`, such as "a labelled text"."""
         if not self.first:
             return ValueError(f"{self._name} must have {record}, got none")
         return ValueError(
@@ -105,10 +74,6 @@ class Asides:
         )
 
     def _hint(self) -> str:
-        """Returns a sentence that suggests the encoding of undecodable bytes.
-
-        It is "" if there are none, or if no single encoding fits all files.
-        """
         # Files with different encodings get no hint, because the option holds for all files.
         hints = {suggest_encoding(Path(where), name) for where, name in self._encodings.items()}
         return hints.pop() if len(hints) == 1 else ""

@@ -36,25 +36,10 @@ _CHUNK = 200_000
 class LinearBaseline:
     """A log-linear classifier of bags of words and of pairs of adjacent words.
 
-    Each word, and each pair that occurs twice, is a feature that is present in a text or absent.
-    The weight of a feature is the mean of two numbers of equal scale: the inverse document
-    frequency, and the largest log-ratio of its frequencies inside and outside a class, as in naive
-    Bayes. The rows of the feature matrix are scaled to length 1, and logistic regression with an L2
-    penalty is fitted to them.
-
-        >>> texts = [["good", "film"], ["bad", "film"], ["good"], ["bad"]]
-        >>> baseline = LinearBaseline().fit(texts, np.array([1, 0, 1, 0]), num_classes=2)
-        >>> print(baseline.probabilities([["good", "plot"], ["bad"]]).argmax(axis=1))
-        [1 0]
-
-    Args:
-      pairs: False leaves out the pairs of adjacent words.
-
-    Attributes:
-      kind: a text with the name of the solver and the version of SciPy.
-      texts_seen: number of texts that were passed to `fit`.
-      texts_used: number of texts in training. If there are more than ten million words, an evenly
-        spread part of the texts is used, so that memory is bounded.
+    A feature is a word, or a pair that occurs twice, and is present in a text or absent. Its weight
+    is the mean of two numbers of equal scale: the inverse document frequency, and the largest
+    log-ratio of its frequencies inside and outside a class. The rows of the feature matrix have
+    length 1, and logistic regression with an L2 penalty is fitted to them.
 
     Reference: Wang and Manning 2012 (the log-ratios).
     Deviation: in the paper the log-ratios are signed, there is a set of them for each pair of
@@ -62,8 +47,8 @@ class LinearBaseline:
     """
 
     kind = f"scipy {scipy.__version__}"
-    texts_seen: int
-    texts_used: int
+    texts_seen: int  # number of texts that `fit` got
+    texts_used: int  # number in training, evenly spread if there are too many words
 
     def __init__(self, *, pairs: bool = True) -> None:
         self._has_pairs = pairs
@@ -71,21 +56,7 @@ class LinearBaseline:
     def fit(
         self, texts: Iterable[Sequence[str]], labels: np.ndarray, num_classes: int
     ) -> "LinearBaseline":
-        """Trains the model.
-
-        Args:
-          texts: the words of each text; the iterable is read once.
-          labels: int [n], the class of each text, from 0.
-          num_classes: number of classes C; a class may have no text.
-
-        Returns:
-          The trained model itself.
-
-        Raises:
-          TypeError: if a text is a string, or labels are not integers.
-          ValueError: if there is no text, the numbers of texts and labels differ, or a label is not
-            in [0, C).
-        """
+        """Trains on the words of texts, read once, and on their classes; a class may lack texts."""
         labels = np.asarray(labels)
         if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
             raise TypeError(
@@ -124,16 +95,7 @@ class LinearBaseline:
         return self
 
     def probabilities(self, texts: Iterable[Sequence[str]]) -> np.ndarray:
-        """Computes the probability of each class for each text.
-
-        Args:
-          texts: the words of each text; the iterable is read once, a few texts at a time.
-
-        Returns:
-          float64 [n, C] for n texts and C classes. The rows sum to 1; a class without a training
-          text has probability 0. A text without a known word has the probabilities of an empty
-          text.
-        """
+        """Computes the class probabilities [n, C]; a class without a training text has 0."""
         parts = []
         for ids, ends in _chunks(texts, self._words):
             rows = _weight_rows(self._rows(ids, ends), self._weights)
@@ -146,15 +108,7 @@ class LinearBaseline:
         return np.concatenate(parts) if parts else np.zeros((0, self._num_classes))
 
     def _rows(self, ids: np.ndarray, ends: np.ndarray) -> csr_matrix:
-        """Returns the feature matrix [texts, features]: 1 for each feature that a text has, else 0.
-
-        It is sparse, of the type `csr_matrix` of SciPy. The features are first all words, then the
-        pairs of adjacent words that occurred at least twice in training.
-
-        Args:
-          ids: int [words], the ids of the words of all texts, -1 for an unknown word.
-          ends: int [texts], the position after the last word of each text.
-        """
+        """Returns the sparse feature matrix of 0 and 1: all words, then the frequent pairs."""
         width = len(self._words) + len(self._pairs)
         features, sizes = [], []
         for first, last in _spans(ends):
@@ -181,22 +135,16 @@ class LinearBaseline:
 
 def character_ngrams(words: Sequence[str]) -> list[str]:
     """Returns the different n-grams of 1 to 4 characters of the words of a text, in a fixed order.
-
-    A `LinearBaseline` without pairs that is trained on them is a linear model of characters.
+    A space is added to both ends of a word, but not to a piece of a script without spaces.
 
         >>> character_ngrams(["at", "a"])
         ['a', 't', ' a', 'at', 't ', ' at', 'at ', ' at ', 'a ', ' a ']
-
-    Args:
-      words: the words of the text, to which a space is added at both ends; pieces of scripts
-        without spaces have no spaces added.
     """
     return list(dict.fromkeys(itertools.chain.from_iterable(map(_list_pieces, words))))
 
 
 @functools.lru_cache(1 << 16)
 def _list_pieces(word: str) -> tuple[str, ...]:
-    """Returns the n-grams of 1 to 4 characters of a word, with repetitions."""
     return (*word, *spell(word))
 
 
@@ -219,19 +167,7 @@ class _WordIds(dict[str, int]):
 def _number_words(
     texts: Iterable[Sequence[str]], most: int
 ) -> tuple[_Corpus, np.ndarray, dict[str, int]]:
-    """Numbers the words of texts in the order in which they first occur.
-
-    Each time there are more than `most` words, half of the texts are dropped.
-
-    Args:
-      texts: the words of each text, which are converted to lower case.
-      most: the largest number of words in memory.
-
-    Returns:
-      The remaining texts as a `_Corpus`: the ids of all words, the position after the last word of
-      each text, and the number of texts, dropped texts included; the positions of the remaining
-      texts among all texts, an int array; and the id of each word, from 0.
-    """
+    """Numbers the words in lower case, and halves the texts while there are over `most` words."""
     words = _WordIds()
     ids, ends, numbers = array("i"), array("q"), array("q")
     halvings, seen = 0, 0
@@ -253,12 +189,7 @@ def _number_words(
 
 
 def _is_kept(number: int, halvings: int) -> bool:
-    """Returns True if the text at position `number` remains after the texts were halved often.
-
-    `number` counts from 0. `halvings` is how many times half of the texts were dropped.
-
-    The hash of the number spreads the remaining texts evenly, in whatever order the texts come.
-    """
+    # The hash of the number spreads the remaining texts evenly, in whatever order they come.
     return (number * 2654435769) % (1 << 32) >> (32 - halvings) == 0
 
 
@@ -271,16 +202,7 @@ def _lower_words(text: Sequence[str]) -> Iterator[str]:
 def _chunks(
     texts: Iterable[Sequence[str]], words: dict[str, int]
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yields the ids of the words of texts, in pieces of whole texts with about 200,000 words.
-
-    Args:
-      texts: the words of each text.
-      words: the id of each known word.
-
-    Yields:
-      (ids, ends) of a piece: int [words], the ids of the words of its texts, -1 for an unknown
-      word; and int [texts], the position after the last word of each text.
-    """
+    """Yields the ids of the words of texts, in pieces of whole texts with about 200,000 words."""
     ids, ends = array("i"), array("q")
     for text in texts:
         ids.extend([words.get(word, -1) for word in _lower_words(text)])
@@ -293,11 +215,7 @@ def _chunks(
 
 
 def _spans(ends: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Yields ranges (first, end) of texts with about 200,000 words each; at least one range.
-
-    A range has the texts first, ..., end - 1. `ends` is int [texts], the position after the last
-    word of each text.
-    """
+    """Yields ranges (first, end) of whole texts with about `_CHUNK` words each."""
     bounds = np.unique(
         np.searchsorted(ends, np.arange(0, ends[-1] if len(ends) else 0, _CHUNK), "right")
     )
@@ -305,16 +223,7 @@ def _spans(ends: np.ndarray) -> Iterator[tuple[int, int]]:
 
 
 def _pair_keys(ids: np.ndarray, ends: np.ndarray, width: int) -> np.ndarray:
-    """Returns int64 [words]: a number for each pair of a word and its successor in a text.
-
-    The number is `id * width + id of the successor`, different for different pairs. It is -1 if
-    either word is unknown, and at the last word of a text.
-
-    Args:
-      ids: int [words], the ids of the words of all texts, -1 for an unknown word.
-      ends: int [texts], the position after the last word of each text.
-      width: the number of known words.
-    """
+    """Returns int64 [words]: id * width + id of the next word, or -1 without a known pair."""
     # The square of a million words does not fit into 32 bits.
     keys = np.full(len(ids), -1, np.int64)
     keys[:-1] = ids[:-1].astype(np.int64) * width + ids[1:]
@@ -327,15 +236,7 @@ def _pair_keys(ids: np.ndarray, ends: np.ndarray, width: int) -> np.ndarray:
 
 
 def _feature_weights(rows: csr_matrix, classes: np.ndarray) -> np.ndarray:
-    """Returns float [features], the weight of each feature: the sum of two parts of mean 1.
-
-    They are the inverse document frequency, and the largest absolute log-ratio of the frequencies
-    of the feature inside and outside a class.
-
-    Args:
-      rows: the feature matrix [n, features] of 0 and 1.
-      classes: int [n], the class of each text, from 0.
-    """
+    """Returns document rarity plus the largest log-ratio of a class, each scaled to mean 1."""
     width = rows.shape[1]
     count = np.bincount(rows.indices, minlength=width).astype(float)
     rarity = np.log((1 + len(classes)) / (1 + count)) + 1
@@ -352,11 +253,6 @@ def _feature_weights(rows: csr_matrix, classes: np.ndarray) -> np.ndarray:
 
 
 def _weight_rows(rows: csr_matrix, weights: np.ndarray) -> csr_matrix:
-    """Returns the feature matrix `rows` [texts, features] with weighted columns and scaled rows.
-
-    Each column is multiplied by its weight in `weights` [features]. Then each row is divided by its
-    Euclidean length.
-    """
     values = weights[rows.indices]
     squares = csr_matrix((np.square(values), rows.indices, rows.indptr), shape=rows.shape)
     scale = 1 / np.sqrt(np.maximum(squares.sum(1).A1, 1e-24))
@@ -365,16 +261,7 @@ def _weight_rows(rows: csr_matrix, weights: np.ndarray) -> csr_matrix:
 
 
 def _solve(rows: csr_matrix, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the coefficients [features, K] and the biases [K] of logistic regression.
-
-    L-BFGS-B minimises the mean over the n texts of -log p(class), plus |w|^2 / (2 C n). Here w are
-    the coefficients, and C is the constant `_C`, 10. The bias has no penalty. K is the number of
-    classes, but 1 for two classes, where the score of the first class is 0.
-
-    Args:
-      rows: the feature matrix [n, features].
-      classes: int [n], the class of each text, from 0.
-    """
+    """Returns the coefficients w and the biases that minimise mean(-log p(class)) + |w|^2 / 2Cn."""
     # Imported here, because commands that only predict should not wait for it.
     from scipy.optimize import minimize
 
@@ -406,11 +293,7 @@ def _solve(rows: csr_matrix, classes: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def _log_softmax(scores: np.ndarray) -> np.ndarray:
-    """Returns the log-probabilities [n, C] of the scores [n, K] of n texts for C classes.
-
-    K is C. With two classes K may be 1: `scores` are then for the second class, and the score of
-    the first class is 0.
-    """
+    # A single column has the scores of the second of two classes.
     if scores.shape[1] == 1:
         scores = np.hstack([np.zeros_like(scores), scores])
     # The largest score is subtracted, because the exponential of a large score would be infinite.

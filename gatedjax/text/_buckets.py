@@ -30,20 +30,11 @@ Shape = tuple[int, int]
 
 
 def width_of(length: int, longest: int, widths: Sequence[int] = FINE) -> int:
-    """Returns the padded length of a text: the first of `widths` that is at least its length.
-
-    If the text is longer than the last width, this width is doubled until the text fits.
+    """Returns the padded length of a text: the first of `widths` that is at least its length. The
+    last width is doubled until a longer text fits, but not beyond `longest`.
 
         >>> width_of(20, longest=400), width_of(300, longest=400)
         (24, 400)
-
-    Args:
-      length: number of words in the text, at most `longest`.
-      longest: largest number of words that the model reads.
-      widths: the padded lengths, in ascending order.
-
-    Returns:
-      The padded length; at most `longest`, unless the first width is larger.
     """
     width = next((width for width in widths if length <= width), widths[-1])
     while width < length:
@@ -57,67 +48,32 @@ def rows_of(width: int) -> int:
 
 
 def sizes_of(width: int) -> tuple[int, ...]:
-    """Returns the possible numbers of texts in a batch of a width, in ascending order.
-
-    They are 1, 8, and the number of texts in a full batch, which `rows_of` returns. `width` is the
-    number of words per text, padding included.
-    """
+    """Returns the possible numbers of texts in a batch of a width: 1, 8 and a full batch."""
     return tuple(sorted({1, 8, rows_of(width)}))
 
 
 def shape_of(length: int, longest: int, widths: Sequence[int] = FINE) -> Shape:
-    """Returns the shape (rows, width) of a full batch of texts with `length` words.
-
-    `rows` is the number of texts in the batch, and `width` the number of words of each text with
-    padding.
-
-    Args:
-      length: the number of words of a text.
-      longest: the largest number of words that the model reads.
-      widths: the padded lengths of texts to choose from, in ascending order.
-    """
+    """Returns the shape (rows, width) of a full batch of texts with `length` words."""
     width = width_of(length, longest, widths)
     return rows_of(width), width
 
 
 def training_widths(lengths: np.ndarray, longest: int) -> tuple[int, ...]:
-    """Returns the widths, numbers of words per padded text, that need the least padding.
-
-    There are two widths, or four for more than 5,000 texts.
-
-    Args:
-      lengths: int [n], the number of words in each training text.
-      longest: number of words in the longest text of all parts; the last width is at least this.
-
-    Returns:
-      The widths, in ascending order.
-    """
+    """Returns the two widths, or four for more than 5,000 texts, that need the least padding."""
     # Each width costs a compilation, for which a short training saves too little padding.
     widths = plan_buckets(lengths, 2 if len(lengths) <= 5000 else 4)
     return (*widths[:-1], max(longest, widths[-1]))
 
 
 def training_size(texts: int) -> int:
-    """Returns the number of texts in a training step: 32, or 64 for more than 10,000 texts.
-
-    `texts` is the number of training texts.
-    """
+    """Returns the number of texts in a training step: 32, or 64 for more than 10,000 texts."""
     return 32 if texts <= 10_000 else 64
 
 
 def group_texts(
     lengths: Iterable[int], shape: Callable[[int], Shape]
 ) -> Iterator[tuple[list[int], Shape]]:
-    """Groups texts into batches, and yields the narrowest batches first.
-
-    Args:
-      lengths: number of words in each text.
-      shape: maps the number of words in a text to the shape of a full batch of such texts.
-
-    Yields:
-      (numbers, shape) for each batch: the list of the positions, from 0, of its texts in `lengths`,
-      and its shape (rows, width): the number of texts with filler, and of words with padding.
-    """
+    """Yields (positions of texts, shape) for each batch, the narrowest batches first."""
     groups: dict[Shape, list[int]] = {}
     for number, length in enumerate(lengths):
         groups.setdefault(shape(length), []).append(number)
@@ -127,19 +83,7 @@ def group_texts(
 
 
 def pad_texts(texts: Sequence[Sequence[np.ndarray]], shape: Shape) -> dict[str, np.ndarray]:
-    """Pads the ids of texts into a batch.
-
-    Args:
-      texts: for each example a tuple of int arrays: the ids of its text, or of both texts of a
-        pair.
-      shape: (rows, width) of the batch: the number of rows, at least the number of examples, and of
-        words in each row.
-
-    Returns:
-      A dict with the ids "tokens" [rows, width], padded with 0, and the numbers of words "lengths"
-      [rows]; for pairs these are the first texts, and "hypothesis" and "hypothesis_lengths" are the
-      second texts. Rows after the examples are filler of length 1.
-    """
+    """Returns a batch with the padded ids "tokens" and the "lengths", for pairs of both texts."""
     batch: dict[str, np.ndarray] = {}
     # The loop ends after the first names if the examples are single texts.
     for name, lengths, ids in zip(NAMES, LENGTHS, zip(*texts, strict=True), strict=False):

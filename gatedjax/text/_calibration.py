@@ -11,23 +11,10 @@ _LOWEST, _HIGHEST = 0.1, 10.0
 
 
 def choose_temperature(probabilities: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
-    """Fits the temperature, and decides whether the texts are evidence for it.
-
-    The fitted T is used if the mean gain of the texts exceeds its standard error. The gain of a
-    text is its loss, -log p of its class, with temperature 1 minus its loss with T. Near T = 1 the
-    gain of a correct model is a quadratic function of T, so that the rule is a test of T = 1 at two
-    standard errors of T.
-
-        >>> doubtful = np.array([[0.8, 0.2]] * 20)
-        >>> choose_temperature(doubtful, np.array([0] * 15 + [1] * 5))[0]
-        1.0
-
-    Args:
-      probabilities: [n, C], the probabilities of C classes for n texts that were not fitted.
-      labels: int [n], the class of each text, from 0.
-
-    Returns:
-      The temperature to use, which is T or 1, and the fitted T.
+    """Fits the temperature T to texts that are not training texts, and returns (T or 1, T). T is
+    used if the mean gain of the texts, their loss -log p with temperature 1 minus their loss with
+    T, exceeds its standard error. Near T = 1 the gain of a correct model is a quadratic function of
+    T, so that the rule is a test of T = 1 at two standard errors of T.
     """
     # The gains have no smoothed targets: of a few texts that are all predicted correctly, the
     # smoothing alone would be evidence for less extreme probabilities.
@@ -36,21 +23,9 @@ def choose_temperature(probabilities: np.ndarray, labels: np.ndarray) -> tuple[f
 
 
 def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """Fits the temperature T with which softmax(log p / T) has the largest likelihood.
-
-    The target of a text is 1 - e for its class, and e / (C - 1) for each other class, with
-    e = 1 / (n + 2), so that T stays away from 0 if all n texts are predicted correctly.
-
-        >>> sure = np.array([[0.98, 0.02], [0.98, 0.02], [0.98, 0.02], [0.02, 0.98]])
-        >>> bool(fit_temperature(sure, np.array([0, 0, 1, 1])) > 1)
-        True
-
-    Args:
-      probabilities: [n, C], the probabilities p of the C classes for each of the n texts.
-      labels: int [n], the class of each text, from 0.
-
-    Returns:
-      T, in [0.1, 10]. A number above 1 makes the probabilities less extreme.
+    """Fits the temperature T in [0.1, 10] with which softmax(log p / T) has the largest likelihood.
+    The target of a text is 1 - e for its class, with e = 1 / (n + 2), and e / (C - 1) for each
+    other class, so that T stays away from 0 if all n texts are predicted correctly.
 
     Reference: Guo et al. 2017; Platt 1999 (the targets).
     """
@@ -61,13 +36,7 @@ def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float:
 def _losses(
     probabilities: np.ndarray, labels: np.ndarray, smoothing: float
 ) -> Callable[[float], np.ndarray]:
-    """Returns the function of T that computes the cross-entropies [n] of n texts.
-
-    Args:
-      probabilities: [n, C], the probabilities of C classes for each text.
-      labels: int [n], the class of each text, from 0.
-      smoothing: the share e of the target of a text that belongs to the other classes.
-    """
+    """Returns a function from T to cross-entropies [n]; `smoothing` is the other classes' share."""
     n, num_classes = probabilities.shape
     # A probability that was rounded to 0 would have an infinite logarithm.
     logs = np.log(np.maximum(probabilities, 1e-300))
@@ -75,7 +44,6 @@ def _losses(
     targets[np.arange(n), labels] = 1 - smoothing
 
     def losses(temperature: float) -> np.ndarray:
-        """Returns the cross-entropy of each text, [n], with a `temperature` above 0."""
         scores = logs / temperature
         scores = scores - scores.max(1, keepdims=True)
         return np.log(np.exp(scores).sum(1)) - (targets * scores).sum(1)
@@ -84,10 +52,6 @@ def _losses(
 
 
 def _find_best(loss: Callable[[float], float]) -> float:
-    """Returns the temperature in [0.1, 10] with the smallest loss.
-
-    `loss` maps a temperature to its loss, a number.
-    """
     from scipy.optimize import minimize_scalar
 
     # The search is over log T, in which halving and doubling the scores are steps of equal size.
@@ -97,13 +61,6 @@ def _find_best(loss: Callable[[float], float]) -> float:
 
 
 def _choose(losses: Callable[[float], np.ndarray], fitted: float) -> tuple[float, float]:
-    """Returns the temperature to use, which is T or 1, and the fitted T.
-
-    Args:
-      losses: the function of a temperature that returns the losses [n] of the validation texts.
-      fitted: the fitted T, which is used if the mean gain of the texts, their losses at 1 less the
-        losses at T, exceeds its standard error.
-    """
     gains = losses(1.0) - losses(fitted)
     n = len(gains)
     # The spread of a single text is unknown.
@@ -114,32 +71,18 @@ def _choose(losses: Callable[[float], np.ndarray], fitted: float) -> tuple[float
 def choose_head_temperature(
     head: Head, logits: np.ndarray, bias: np.ndarray, targets: np.ndarray
 ) -> tuple[float, float]:
-    """Fits and chooses the temperature of a head that is not for classes: loss of the logits / T.
-
-    The mean loss has the penalty (log T)^2 / 2n for n texts, so that T stays away from 0 if all
-    predictions are right. A head without probabilities has the temperature 1.
-
-    Args:
-      head: the loss and the link function, for labels, numbers or grades.
-      logits: [n, C], the C logits of each of n validation texts at the temperature 1.
-      bias: the biases: [L] for L labels, [1] for a number, or for G grades their G - 1 thresholds.
-      targets: the targets of the texts, int [n] of grades, float [n] of numbers, or bool [n, L + U]
-        of the L labels of the model and U unknown labels, of which the last U columns are ignored.
-
-    Returns:
-      The temperature to use, which is T if it reduces the mean loss by more than the standard error
-      and else 1; and the fitted T.
+    """Fits and chooses the temperature T of the logits of a head that is not for classes. The mean
+    loss has the penalty (log T)^2 / 2n, so that T stays away from 0 if all predictions are right.
+    Further columns of `targets` are labels that the model does not have, and are ignored.
     """
     if not head.num_probabilities:
         return 1.0, 1.0
     known = targets[:, : head.num_logits] if targets.ndim == 2 else targets
 
     def losses(temperature: float) -> np.ndarray:
-        """Returns the loss of each text, [n], with the logits divided by `temperature`, above 0."""
         return head.compute_losses(logits / temperature, bias / temperature, known)
 
     def loss(temperature: float) -> float:
-        """Returns the mean loss of the n texts, plus (log T)^2 / 2n, at a temperature T above 0."""
         return float(np.mean(losses(temperature))) + np.log(temperature) ** 2 / (2 * len(known))
 
     return _choose(losses, _find_best(loss))

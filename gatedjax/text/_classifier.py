@@ -52,7 +52,6 @@ class Predictions(Sequence[Prediction]):
         return self._select(items) if isinstance(index, slice) else items
 
     def _select(self, items: list[Any]) -> "Predictions":
-        """Returns a sequence of this class with `items`, a list of some of its predictions."""
         return Predictions(items)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -73,11 +72,7 @@ class Predictions(Sequence[Prediction]):
 
 
 class _Classifier(TextEstimator):
-    """The base class of `TextClassifier` and `PairClassifier`, with the methods of both.
-
-    The methods are `train`, `fit`, `predict`, `predict_proba`, `score`, `evaluate` and `explain`.
-    The constructor takes the name of the model and keywords, the fields of `TextOptions`.
-    """
+    """The base class of `TextClassifier` and `PairClassifier`, with the methods of both."""
 
     _estimator_type = "classifier"
 
@@ -139,12 +134,7 @@ class _Classifier(TextEstimator):
 
     @classmethod
     def _choose_columns(cls, columns: Columns | None) -> Columns:
-        """Returns the names of the columns that are read, with the kind of labels of this class.
-
-        `columns` has the names of the columns of the texts and of the label; None means "text" and
-        "label", or for pairs "premise", "hypothesis" and "label". The attribute `target` of the
-        result is "class", "labels" or "number", whatever `columns` has.
-        """
+        # The kind of the labels is that of this class, whatever `columns` has.
         default = COLUMNS[cls._kind]
         return default if columns is None else dataclasses.replace(columns, target=default.target)
 
@@ -212,15 +202,10 @@ class _Classifier(TextEstimator):
         return self
 
     def _read_targets(self, y: Any) -> list[Any]:
-        """Returns the labels of n texts as a list; y is a list, an array [n] or a column."""
         return _values(y, "y")
 
     def _check_targets(self, labels: Sequence[Any]) -> None:
-        """Raises ValueError for the first of `labels`, the labels of y, that is no label.
-
-        None, NaN, infinite numbers and empty texts are no labels. A regressor accepts only numbers
-        and texts such as "3.5".
-        """
+        """Raises ValueError for the first label that is empty, infinite or of another form."""
         # A line of a file without a label is set aside, but a hole in y is an error of a program.
         form = COLUMNS[self._kind].target
         for position, label in enumerate(labels):
@@ -234,11 +219,7 @@ class _Classifier(TextEstimator):
                 ) from None
 
     def _check_weights(self, sample_weight: Any, count: int) -> np.ndarray:
-        """Returns the weights of `count` texts, the numbers `sample_weight`, as float64 [count].
-
-        Raises:
-          ValueError: if there is another number of weights, or the model is a network.
-        """
+        """Returns the weights as float64 [count]; raises ValueError for a network."""
         if self.options.model not in WITHOUT_NETWORK:
             raise ValueError(
                 "sample_weight must be None unless model is 'lexicon', 'window' or 'states', got "
@@ -253,11 +234,6 @@ class _Classifier(TextEstimator):
         return weights
 
     def _list_examples(self, X: Any) -> list[tuple[Any, ...]]:
-        """Returns X as a list of examples, each a tuple of one text, or of two for a pair.
-
-        X is a list or array of texts, or of pairs of texts. A model of states also accepts a pair
-        (tokens, vectors [T, D]) of T tokens of width D in place of a text.
-        """
         network = getattr(self._get_trained(), "network", None)
         return _list_examples(X, self._kind, encoded=network == STATES)
 
@@ -272,7 +248,7 @@ class _Classifier(TextEstimator):
           A `Prediction` for each text; `np.asarray` of the result is the array of labels.
 
         Raises:
-          ValueError: if a text has no word.
+          ValueError: if a text has no word, for a network.
         """
         return Predictions(usable(self._get_trained().predict(self._list_examples(X))))
 
@@ -286,7 +262,7 @@ class _Classifier(TextEstimator):
           float32 [n, C] for n texts, with the C classes in the order of `classes_`.
 
         Raises:
-          ValueError: if a text has no word.
+          ValueError: if a text has no word, for a network.
         """
         return self._get_trained().probabilities(self._list_examples(X))
 
@@ -365,7 +341,7 @@ class _Classifier(TextEstimator):
           prediction after flipping each gate and after removing each word.
 
         Raises:
-          ValueError: if a text has no word.
+          ValueError: if a text has no word, for a network.
         """
         model = self._get_trained()
         is_single = isinstance(text, str) or getattr(model, "network", None) == STATES
@@ -446,22 +422,16 @@ class PairClassifier(TextClassifier):
 
 
 def _check_lengths(texts: Sized, labels: Sized) -> None:
-    """Raises ValueError unless there are as many texts as labels."""
     if len(texts) != len(labels):
         raise ValueError(f"X and y must have the same length, got {len(texts)} and {len(labels)}")
 
 
 def _check_any(labels: Sized) -> None:
-    """Raises ValueError if there are no labels, of which no score can be computed."""
     if not len(labels):
         raise ValueError("y must have at least one label, got none: give texts and their labels")
 
 
 def _check_list(values: Any, name: str) -> None:
-    """Raises TypeError if `values` is a dict or a frame, in place of a column of it.
-
-    `name` is the name of the argument in the message.
-    """
     # `list` of a frame or of a dict returns the names of its columns, not the values.
     if isinstance(values, Mapping) or hasattr(values, "columns"):
         raise TypeError(
@@ -471,10 +441,7 @@ def _check_list(values: Any, name: str) -> None:
 
 
 def _values(values: Any, name: str) -> list[Label]:
-    """Returns the labels in `values` (a list, an array or a column) as a list.
-
-    `name` is the name of the argument, for messages.
-    """
+    """Returns the labels in `values` (a list, an array or a column) as a list."""
     _check_list(values, name)
     items = values.tolist() if hasattr(values, "tolist") else list(values)
     # `tolist` of an array with two dimensions returns a list of lists.
@@ -491,17 +458,7 @@ def _values(values: Any, name: str) -> list[Label]:
 
 
 def _list_examples(texts: Any, kind: str, *, encoded: bool = False) -> list[tuple[Any, ...]]:
-    """Returns a tuple of texts for each example: (text,), or (first, second) for a pair.
-
-    Args:
-      texts: the argument X of a method: a list or array of texts, or for pairs a list of pairs of
-        texts or an array [n, 2].
-      kind: "pair" for pairs, else "text".
-      encoded: True also accepts the tokens and vectors of a text in place of the text.
-
-    Raises:
-      TypeError: if X is a single text or has other values than texts.
-    """
+    """Returns (text,) or (first, second) of each example; `encoded` allows tokens with vectors."""
     if isinstance(texts, str):
         raise TypeError(f"X must be a list of texts, got the text {texts[:40]!r}: pass [text]")
     _check_list(texts, "X")

@@ -11,13 +11,7 @@ from gatedjax.text._table import Label
 
 
 def equal_texts(corpus: Any) -> np.ndarray:
-    """Returns for each text of a `Corpus` the position of the first text with the same words.
-
-    A `Corpus` has the labelled texts of a file as numbers. The result is int64 [n] for its n texts,
-    with positions from 0.
-
-    Tagged sentences are not compared: each position is the position of the sentence itself.
-    """
+    """Returns for each text the first position of the same words; tagged sentences all differ."""
     if corpus.digests is None:
         return np.arange(len(corpus))
     # Hashes are compared, because the texts lie in files and memory has only their hashes.
@@ -26,11 +20,7 @@ def equal_texts(corpus: Any) -> np.ndarray:
 
 
 def single_text_classes(corpus: Any) -> list[Label]:
-    """Returns the classes of a `Corpus` that have a single text, or only copies of a text.
-
-    A `Corpus` has the labelled texts of a file as numbers. The result is a list of labels, [] for
-    tagged sentences. Such a class cannot be both in the training and in the validation texts.
-    """
+    """Returns the classes that have only copies of a single text, so that they cannot be split."""
     if corpus.is_tagged:
         return []
     # A pair of a text and a class is a single number, because it is faster to sort numbers.
@@ -42,29 +32,16 @@ def single_text_classes(corpus: Any) -> list[Label]:
 
 @dataclasses.dataclass(frozen=True)
 class Duplicates:
-    """The texts of a corpus that occur more than once, compared by their words.
+    """The texts of a corpus that occur more than once, compared by their words."""
 
-    Attributes:
-      texts: number of different texts that occur more than once.
-      copies: number of lines that repeat an earlier text.
-      conflicts: number of different texts that have several labels.
-      lines: number of lines with a text that has several labels.
-      examples: up to three texts with several labels; for each a tuple of up to three pairs (line,
-        label): a label of the text, and the first line with it.
-    """
-
-    texts: int
-    copies: int
-    conflicts: int
-    lines: int
-    examples: tuple[tuple[tuple[int, Label], ...], ...]
+    texts: int  # different texts that occur more than once
+    copies: int  # lines that repeat an earlier text
+    conflicts: int  # different texts with several labels
+    lines: int  # lines with a text that has several labels
+    examples: tuple[tuple[tuple[int, Label], ...], ...]  # (line, label) in up to three conflicts
 
     def to_report(self) -> Json:
-        """Returns the numbers for `report.json`, a dict, or {} without copies.
-
-        "copies" is the number of lines that repeat an earlier text, and "conflicts" the number of
-        different texts that have several labels.
-        """
+        """Returns the numbers for `report.json`, a dict, or {} without copies."""
         return {"copies": self.copies, "conflicts": self.conflicts} if self.copies else {}
 
     def render(self) -> list[str]:
@@ -89,11 +66,7 @@ class Duplicates:
 
 
 def find_duplicates(corpus: Any) -> Duplicates:
-    """Counts the texts of a `Corpus` that occur more than once or have several labels.
-
-    A `Corpus` has the labelled texts of a file as numbers. The result is a `Duplicates` with the
-    counts and up to three examples.
-    """
+    """Counts the texts of a `Corpus` that occur more than once or have several labels."""
     first = equal_texts(corpus)
     if corpus.is_tagged or len(np.unique(first)) == len(first):
         return Duplicates(0, 0, 0, 0, ())
@@ -121,12 +94,7 @@ def find_duplicates(corpus: Any) -> Duplicates:
 
 
 def count_overlap(corpus: Any, other: Any) -> int:
-    """Returns the number of texts of `other` with the same words as a text of `corpus`.
-
-    Both are a `Corpus` (the labelled texts of a file as numbers), read with the same `Numbers` (the
-    number of each word), because hashes of numbers are compared. The result is 0 for tagged
-    sentences.
-    """
+    """Counts the texts of `other` that are in `corpus`, both read with the same `Numbers`."""
     if corpus.digests is None or other.digests is None:
         return 0
     return int(np.sum(np.isin(other.digests, corpus.digests)))

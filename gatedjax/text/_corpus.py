@@ -36,17 +36,12 @@ SPLIT_SEED = 20_200_820
 
 
 class Rows(Sequence[np.ndarray]):
-    """A sequence of texts, each an int array of the ids of its words, cut from a single array.
+    """A sequence of texts, each an int array of the ids of its words, cut from `flat` at `starts`.
+    `table` has the new id of each id in `flat`, and `max_len` cuts each text.
 
         >>> rows = Rows(np.array([5, 6, 7], np.int32), np.array([0, 2, 3]))
         >>> len(rows), rows[0].tolist(), rows[1].tolist()
         (2, [5, 6], [7])
-
-    Args:
-      flat: the ids of all texts, concatenated.
-      starts: int64 [n + 1], the position where each text begins, and the end of the last text.
-      table: an int array with the new id at the index of each id; None does not change the ids.
-      max_len: number of words after which a text is cut; None does not cut.
     """
 
     def __init__(
@@ -77,10 +72,7 @@ class Rows(Sequence[np.ndarray]):
         return (self[i] for i in range(len(self)))
 
     def pieces(self) -> Iterator[np.ndarray]:
-        """Yields the ids of all texts, concatenated, in large int arrays.
-
-        `max_len` has no effect.
-        """
+        """Yields the ids of all texts, not cut by `max_len`, concatenated in large int arrays."""
         for begin in range(0, len(self._flat), _FLUSH):
             piece = self._flat[begin : begin + _FLUSH]
             yield piece if self._table is None else self._table[piece]
@@ -91,13 +83,7 @@ class Rows(Sequence[np.ndarray]):
         return self._starts
 
     def renumber(self, table: np.ndarray | None, max_len: int | None) -> "Rows":
-        """Returns the same texts with another table and another limit on their words.
-
-        Args:
-          table: an array that maps the ids of the file to other ids, in place of the present table;
-            None does not change them.
-          max_len: number of words after which a text is cut; None does not cut.
-        """
+        """Returns the same texts with another table of the ids in the file, and another limit."""
         return Rows(self._flat, self._starts, table, max_len)
 
     def select(self, positions: np.ndarray) -> "RowSubset":
@@ -106,12 +92,7 @@ class Rows(Sequence[np.ndarray]):
 
 
 class RowSubset(Sequence[np.ndarray]):
-    """A selection of texts by their positions, as a sequence of int arrays of ids.
-
-    Args:
-      rows: the texts to choose from, each an int array of the ids of its words.
-      positions: int [n], the position in `rows`, from 0, of each text of the selection.
-    """
+    """A selection of texts by their positions, as a sequence of int arrays of ids."""
 
     def __init__(self, rows: Sequence[np.ndarray], positions: np.ndarray) -> None:
         self._rows, self._positions = rows, positions
@@ -126,21 +107,13 @@ class RowSubset(Sequence[np.ndarray]):
 
 
 class Spool:
-    """A writer of texts as rows of ids to a file; memory has a buffer and the starts of the rows.
-
-    A row is the sequence of the ids of the words of a text.
-
-    A context manager. It removes an existing file and creates a new file, because a run that still
-    reads the old file can then go on reading it.
-
-    Args:
-      path: path of the file.
-    """
+    """A writer of rows of ids, a row per text, to a file; memory has a buffer and the starts."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._buffer, self._starts = path, array.array("i"), array.array("q", [0])
 
     def __enter__(self) -> "Spool":
+        # A run that still reads the old file can go on, because the file is not overwritten.
         self._path.unlink(missing_ok=True)
         self._handle = self._path.open("x+b")
         return self
@@ -167,29 +140,13 @@ class Spool:
         return self._starts[-1]
 
     def rows(self, table: np.ndarray | None = None) -> Rows:
-        """Returns the rows in the file as a sequence of int arrays; the context must have ended.
-
-        Args:
-          table: an int array with the new id at the index of each id; None does not change the ids.
-        """
+        """Returns the rows in the file as a sequence of int arrays; the context must have ended."""
         return Rows(self._flat, np.frombuffer(self._starts, np.int64), table)
 
 
 class Numbers:
-    """A table that numbers words from 0, in the order in which they first occur.
-
-        >>> numbers = Numbers(lowercase=True)
-        >>> numbers.of(["A", "b", "a"])
-        [0, 1, 0]
-
-    Args:
-      lowercase: True gives "The" and "the" the same number.
-      tokenizer: the rule that splits texts into words; None is the rule of "words".
-      left_out: the labels whose texts are left out.
-
-    Attributes:
-      ids: a dict from each word to its number.
-      tokenizer: the rule that splits texts into words.
+    """A table that numbers words from 0, in the order in which they first occur. It has the
+    tokenizer and the labels to leave out, with which all later texts must be read too.
     """
 
     def __init__(
@@ -222,14 +179,7 @@ Labels = Any
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Corpus:
-    """The labelled texts of a file, as numbers: a text, or a pair of texts, is an example.
-
-    `texts` has for each text column (one, or two for pairs) a sequence of int arrays, the numbers
-    of the words of each text. `labels`, int32 [n], are the positions of the labels in the tuple
-    `classes`; for tagged sentences they are a sequence of int arrays. `lines`, int64 [n], has the
-    line of each example in the file `name`; `aside` and `first_aside` are the number and the first
-    of the unusable lines.
-    """
+    """The labelled texts of a file, as numbers: a text, or a pair of texts, is an example."""
 
     name: str
     texts: tuple[Rows, ...]
@@ -288,27 +238,8 @@ def read_training(
     min_class: int = 1,
     **options: Any,
 ) -> tuple[Corpus, Numbers]:
-    """Reads the training texts as numbers, and learns what their tokenizer has to learn.
-
-    Units of scripts without spaces are learned if a token has characters of such a script; the
-    texts are then read again. Only the texts are used, without their labels.
-
-    Args:
-      table: the labelled texts, as `open_table` opens them.
-      folder: the folder for the files with the numbers of the words, in which the texts remain.
-      lowercase: True gives "The" and "the" the same number.
-      tokens: the kind of the tokenizer, "words" (the meaning of None), "social", "characters" or
-        "bpe", see `Tokenizer`.
-      tokenizer: a function from a text to its tokens, or None.
-      min_class: texts of a class with fewer texts are left out.
-      **options: further arguments of `read_corpus`.
-
-    Returns:
-      The corpus; and the numbers of its words, with the tokenizer and the classes that were left
-      out, with which the validation and test texts must be read.
-
-    Raises:
-      ValueError: as `read_corpus`; or if no class has `min_class` texts.
+    """Reads the training texts as numbers. If they have a script without spaces, its units are
+    learned and the texts are read again. Validation and test texts need the returned `Numbers`.
     """
 
     def texts() -> Iterator[str]:
@@ -330,11 +261,7 @@ def read_training(
 
 
 def find_rare_classes(table: Table, min_class: int) -> list[Label]:
-    """Returns the labels of a table of labelled texts that have fewer than `min_class` texts.
-
-    Raises:
-      ValueError: if all labels have fewer texts.
-    """
+    """Returns the labels of a table of labelled texts that have fewer than `min_class` texts."""
     classes = Classes("label")
     counts: collections.Counter[int] = collections.Counter()
     for record in table:
@@ -360,27 +287,7 @@ def read_corpus(
     check_labels: bool = True,
     places: Any = None,
 ) -> Corpus:
-    """Reads labelled texts in one pass, and writes their numbers to files.
-
-    Args:
-      table: the labelled texts, as `open_table` opens them.
-      folder: the folder for the files.
-      part: prefix of the names of the files, such as "train".
-      numbers: the numbers of the words; new words are added.
-      classes: the possible labels; None uses the labels in the table.
-      max_aside: the largest share of the lines that may be set aside.
-      check_labels: False also accepts labels that look like texts or numbers.
-      places: a table with a method `place(label, file, line)`, which returns the number of a label
-        from 0, and a dict `places` of these numbers, such as a `LabelSets`; None makes a table of
-        `classes`.
-
-    Returns:
-      A `Corpus`: the texts and labels as numbers.
-
-    Raises:
-      ValueError: if no line or too few lines can be used, if the labels look like texts or numbers
-        rather than classes, or if a label is not in `classes`.
-    """
+    """Reads labelled texts in one pass, and writes their numbers to files."""
     width = len(table.columns.inputs)
     spools = [Spool(folder / f"{part}-{i}.ids") for i in range(width)]
     examples = Examples(table, classes, numbers.left_out, places)
@@ -408,15 +315,9 @@ def read_corpus(
 
 
 class Examples:
-    """The labels of the usable records of a table, collected while it is read.
-
-    Args:
-      table: the labelled texts.
-      classes: the possible labels; None uses the labels in the table.
-      left_out: texts with these labels are left out.
-      places: a table with a method `place(label, file, line)`, which returns the number of a label
-        from 0, and a dict `places` of these numbers, such as a `LabelSets`; None makes a table of
-        `classes`.
+    """The labels of the usable records of a table, collected while it is read. `places` has a
+    method `place(label, file, line)`, which numbers a label, and a dict `places` of these numbers,
+    such as a `LabelSets`; None makes a table of `classes`.
     """
 
     def __init__(
@@ -447,14 +348,7 @@ class Examples:
         return self._classes.places
 
     def read(self, split: Callable[[Record], Sequence[T]]) -> Iterator[tuple[Record, Sequence[T]]]:
-        """Yields the usable records, each with the words of its texts, and counts the others.
-
-        A `Record` has the text of a line, or both texts of a pair, and its label.
-
-        Args:
-          split: a function that returns the words of each text of a record. A record with a text
-            without a word is set aside.
-        """
+        """Yields the usable records, each with the words of its texts, and sets the rest aside."""
         for record in self._table:
             if isinstance(record, Record):
                 if record.label in self._left_out:
@@ -469,12 +363,7 @@ class Examples:
             self._asides.add(record)
 
     def add(self, record: Record, digest: int) -> bool:
-        """Stores the label and the line of a record; returns True for a label seen first here.
-
-        Args:
-          record: a record that `read` yielded, a text or pair with its label.
-          digest: a hash of its words, by which equal texts are found.
-        """
+        """Stores the label and the line of a record; returns True for a label seen first here."""
         seen = self.num_classes
         label = cast(Label, record.label)
         self._labels.append(self._classes.place(label, record.where, record.line))
@@ -483,16 +372,7 @@ class Examples:
         return self.num_classes > seen
 
     def finish(self, max_aside: float, *, check_labels: bool = True) -> Corpus:
-        """Returns the `Corpus` of all records (their labels and lines), without texts.
-
-        Args:
-          max_aside: the largest share of the lines that may be set aside.
-          check_labels: False also accepts labels that look like texts or numbers.
-
-        Raises:
-          ValueError: if no line or too few lines can be used, or if the labels look like texts or
-            numbers rather than classes.
-        """
+        """Checks the share of unusable lines, and returns a `Corpus` without texts."""
         name = self._table.name
         if not self._labels:
             raise self._asides.make_empty_error("a labelled text")
@@ -517,13 +397,8 @@ class Examples:
 
 
 def digest_parts(parts: Iterable[bytes]) -> int:
-    """Returns a hash of 64 bits of the parts of an example, by which equal texts are found.
-
-    Two of ten million different texts have the same hash with a probability of three in a million.
-
-    Args:
-      parts: the numbers of the words of each text, or the words of a text, as bytes.
-    """
+    """Returns a hash of 64 bits of the parts of an example, by which equal texts are found."""
+    # Two of ten million different texts have the same hash with probability 3e-6.
     digest = hashlib.blake2b(digest_size=8)
     for part in parts:
         digest.update(len(part).to_bytes(8, "little"))
@@ -532,13 +407,7 @@ def digest_parts(parts: Iterable[bytes]) -> int:
 
 
 def say_corpus(corpus: Corpus, say: Callable[[str], None], targets: str | None = None) -> None:
-    """Calls `say` with a line about the classes of a corpus, and one about unusable lines.
-
-    Args:
-      corpus: the labelled texts.
-      say: called with each line.
-      targets: a sentence about targets that are no classes, in place of the counts.
-    """
+    """Calls `say` with a line of the classes, or with `targets`, and one about unusable lines."""
     counts = sorted(corpus.class_counts.items(), key=lambda pair: -pair[1])
     listing = ", ".join(f"{label} {count:,}" for label, count in counts[:10])
     remainder = f", and {len(counts) - 10} more" if len(counts) > 10 else ""
@@ -550,25 +419,15 @@ def say_corpus(corpus: Corpus, say: Callable[[str], None], targets: str | None =
 def list_counts(counts: Mapping[Label, int]) -> str:
     """Returns the first five labels with their numbers of texts, and how many labels follow.
 
-        >>> list_counts({"a": 3, "b": 1})
-        "'a' 3, 'b' 1"
-
-    Args:
-      counts: the number of texts of each label.
+    >>> list_counts({"a": 3, "b": 1})
+    "'a' 3, 'b' 1"
     """
     listing = ", ".join(f"{label!r} {n:,}" for label, n in list(counts.items())[:5])
     return listing + (f" and {len(counts) - 5} more" if len(counts) > 5 else "")
 
 
 def note_parts(corpora: Mapping[str, Corpus]) -> list[str]:
-    """Returns sentences about classes and texts that validation or test cannot measure.
-
-    These are classes that were left out, classes with a single text, and texts of the validation
-    and test data that are also in the training data.
-
-    Args:
-      corpora: the texts of each file by purpose: "train", and perhaps "validation" and "test".
-    """
+    """Returns sentences about classes and texts that validation or test cannot measure."""
     corpus = corpora["train"]
     notes = []
     # At most five classes are named, because a line with hundreds of names is not read.
@@ -594,23 +453,13 @@ def note_parts(corpora: Mapping[str, Corpus]) -> list[str]:
 def order_classes(
     positions: Mapping[Label, int], classes: Sequence[Label] | None
 ) -> tuple[tuple[Label, ...], np.ndarray]:
-    """Determines the order of the classes.
-
-    Args:
-      positions: the number of each label, from 0, in the order in which they occur in the file.
-      classes: the classes that were passed by the caller, or None.
-
-    Returns:
-      The classes, which are sorted if `classes` is None, and int32 [labels], the position in them
-      of each label in `positions`.
-    """
+    """Returns the classes, sorted if they are not given, and the place of each label in them."""
     names = tuple(positions) if classes is not None else _sorted(positions)
     place = {name: i for i, name in enumerate(names)}
     return names, np.array([place[name] for name in positions], np.int32)
 
 
 def _sorted(labels: Iterable[Label]) -> tuple[Label, ...]:
-    """Returns the labels, sorted by value, or by their text if any of them is a text."""
     labels = list(labels)
     if any(isinstance(label, str) for label in labels):
         return tuple(sorted(labels, key=str))
@@ -620,15 +469,7 @@ def _sorted(labels: Iterable[Label]) -> tuple[Label, ...]:
 def check_classes(
     name: str, distinct: int, lines: int, *, most: int = _FEW, labels: Iterable[Label] = ()
 ) -> None:
-    """Raises ValueError if labels look like texts or numbers rather than classes.
-
-    Args:
-      name: the name of the source, for the message.
-      distinct: the number of different labels.
-      lines: the number of labels.
-      most: up to so many different labels are always classes.
-      labels: the different labels, for a hint if they are numbers.
-    """
+    """Raises ValueError if more than `most` labels, and more than half of them, are different."""
     if distinct > max(most, lines / 2):
         hint = "put numbers into ranges"
         if are_numbers(labels):
@@ -651,16 +492,7 @@ def are_numbers(labels: Iterable[Label]) -> bool:
 
 
 def check_trainable(corpus: Corpus, *, split: bool) -> None:
-    """Checks that there are enough classes and examples for training.
-
-    Args:
-      corpus: the training texts.
-      split: True if a part of the texts will be split off for validation.
-
-    Raises:
-      ValueError: if there is a single class, or, with `split`, no class with two texts, or a
-        single tagged sentence.
-    """
+    """Raises ValueError for a single class; with `split`, if no class has two different texts."""
     noun, user = ("tags", "tagger") if corpus.is_tagged else ("classes", "classifier")
     if len(corpus.classes) < 2:
         aside = f" ({corpus.aside:,} could not be used)" if corpus.aside else ""
@@ -682,18 +514,7 @@ def check_trainable(corpus: Corpus, *, split: bool) -> None:
 
 
 def split_training(corpus: Corpus, held_out: float) -> tuple[np.ndarray, np.ndarray]:
-    """Splits a corpus into training and validation, in proportion to the classes.
-
-    Equal texts are in the same part, see `split_texts`.
-
-    Args:
-      corpus: the labelled texts of a file, as numbers.
-      held_out: share of the examples for validation, of which there are at most 20,000.
-
-    Returns:
-      The positions, from 0, of the examples for training, and of the examples for validation: two
-      int arrays.
-    """
+    """Returns the positions for training, and at most 20,000 for validation, by `split_texts`."""
     # All validation texts are read in each evaluation, so their number has a limit.
     share = min(held_out, _LARGEST_HELD / len(corpus))
     return split_texts(corpus.labels, share, equal_texts(corpus))
@@ -702,23 +523,9 @@ def split_training(corpus: Corpus, held_out: float) -> tuple[np.ndarray, np.ndar
 def split_texts(
     labels: Labels, fraction: float, equal: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Splits the examples into training and validation, in proportion to the classes.
-
-    Both parts get at least one text of each class with two different texts; the only text of a
-    class is for training. Equal texts are in the same part, because otherwise validation would
-    test texts that training has seen. Tagged sentences have many labels and are treated as a
-    single class.
-
-    Args:
-      labels: int32 [n], the class of each example; or for tagged sentences an int array of
-        the tags of each.
-      fraction: share of the examples for validation.
-      equal: int64 [n], for each example the position of the first example with the same text, see
-        `equal_texts`; None if all texts differ.
-
-    Returns:
-      The positions of the examples for training, and of the examples for validation, two int
-      arrays.
+    """Returns the positions for training and for validation, in proportion to the classes. Equal
+    texts are in the same part, so that validation tests no text of training. Both parts get a text
+    of each class with two different texts; a single text is for training.
     """
     if not isinstance(labels, np.ndarray):
         # A sentence has many tags, so there is no class by which it could be stratified.
@@ -756,23 +563,7 @@ def build_vocabulary(
     extra_words: Iterable[str] = (),
     make: type[Vocabulary] = Vocabulary,
 ) -> tuple[Vocabulary, np.ndarray]:
-    """Builds the vocabulary of the training texts.
-
-    The most frequent words come first; words of equal frequency are in alphabetical order.
-
-    Args:
-      corpus: the labelled texts of a file, as numbers.
-      excluded: int array, the positions, from 0, of the texts that are not for training.
-      numbers: the number of each word, with which the corpus was read.
-      min_count: words that occur less often are dropped.
-      max_words: largest number of words from the texts.
-      extra_words: words that are added, such as the words in a file of vectors.
-      make: the class of the vocabulary; a `ShapedVocabulary` also has the shapes of dropped words.
-
-    Returns:
-      The vocabulary, and int32 [number of words]: the id in it of each word, by the number of the
-      word.
-    """
+    """Returns the vocabulary of the training texts, frequent words first, and its `table_of`."""
     counts = np.zeros(len(numbers.ids), np.int64)
     for rows in corpus.texts:
         for piece in rows.pieces():
@@ -796,34 +587,16 @@ def build_vocabulary(
 
 
 def table_of(numbers: Numbers, vocabulary: Vocabulary) -> np.ndarray:
-    """Returns int32 [number of words]: the id in `vocabulary` of each word, by its number.
-
-    `numbers` gives each word of a corpus its number. An out-of-vocabulary word has the id 1, or in
-    a `ShapedVocabulary` the id of its shape.
-    """
+    """Returns int32 [number of words]: the id in `vocabulary` of each word, by its number."""
     return np.array(vocabulary.encode(numbers.ids), np.int32).reshape(-1)
 
 
 def log_ratios(
     texts: Sequence[Sequence[np.ndarray]], labels: Labels, words: int, classes: int
 ) -> np.ndarray:
-    """Computes the log-ratio of the frequency of each word in each class to the average class.
-
-        r_wc = log p(w | c) - mean_c' log p(w | c'),  p(w | c) ~ 2 + texts of c that have w
-        (for tags: 2 + number of times that w has tag c)
-
-    The sign ~ means "proportional to": the sum of p(w | c) over the words w is 1.
-    These are the weights of a naive Bayes classifier. A network whose word vectors start with them
-    begins with the accuracy of counting words.
-
-    Args:
-      texts: for each text column (one, or two for pairs) the int arrays of ids of the n texts.
-      labels: int32 [n], the class of each text, or an int array of tags for each sentence.
-      words: size of the vocabulary.
-      classes: number of classes.
-
-    Returns:
-      float64 [words, classes]; the rows of the special words are 0.
+    """Computes r_wc = log p(w | c) - mean_c' log p(w | c'), [words, classes], where p(w | c) is
+    proportional to 2 + the number of texts of c with w (for tags, of words w with tag c). A network
+    with these weights of naive Bayes as word vectors begins with the accuracy of counting words.
     """
     # The counts start above 0, so that a word that a class lacks has a finite logarithm.
     counts = np.full((classes, words), 2.0)
@@ -840,14 +613,7 @@ def log_ratios(
 
 
 def digest_of(corpora: Mapping[str, Corpus]) -> str:
-    """Computes a hash of texts and labels, which is compared when training continues.
-
-    Args:
-      corpora: the texts by the name of their part, such as "train".
-
-    Returns:
-      Sixteen hexadecimal digits.
-    """
+    """Computes a hash of texts and labels, which is compared when training continues."""
     digest = hashlib.sha256()
     for name, corpus in sorted(corpora.items()):
         digest.update(name.encode())

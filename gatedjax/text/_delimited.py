@@ -20,20 +20,12 @@ Fields = tuple[int, list[str] | str]
 
 
 class _Lines:
-    """Lines for `csv.reader`, stored until their record is complete, to be read again if needed.
-
-    Args:
-      lines: pairs of the number of a line, from 1, and its text.
-
-    Attributes:
-      pending: the lines, with their numbers, since the last complete record.
-      read: the number of characters that were read from the file.
-      reread: the number of characters that were put back.
-    """
+    """Lines for `csv.reader`, stored until their record is complete, to be read again if needed."""
 
     def __init__(self, lines: Iterator[tuple[int, str]]) -> None:
         self._lines, self._again = lines, deque[tuple[int, str]]()
         self.pending: list[tuple[int, str]] = []
+        # The characters that were read from the file, that were put back, and of `pending`.
         self.read = self.reread = self._size = 0
 
     def __iter__(self) -> "_Lines":
@@ -54,15 +46,11 @@ class _Lines:
         return line[1]
 
     def discard(self) -> None:
-        """Clears `pending`, the list of stored lines, when their record has been parsed completely.
-
-        The discarded lines cannot be read again with `give_back`.
-        """
         self.pending.clear()
         self._size = 0
 
     def give_back(self) -> None:
-        """Puts the stored lines except the first back, so that they are read again."""
+        # The first line is not read again, because the caller yields it, as a record or a fault.
         self.reread += self._size
         self._again.extendleft(reversed(self.pending[1:]))
         self.discard()
@@ -73,17 +61,8 @@ def _split(line: str) -> list[str]:
 
 
 def _records(file: TextFile, delimiter: str) -> Iterator[Fields]:
-    """Yields (line, fields) for each record of a file with delimiters, the header included.
-
-    `line` is the number of the first line of the record, from 1. `fields` is a list of texts, or a
-    text with the reason why the record cannot be used.
-
-    If quotes are not balanced only the first line is set aside, and reading goes on with the next
-    line. In files with tabs, quotes that are not balanced are part of the text.
-
-    Args:
-      file: the text file to read.
-      delimiter: ",", ";", "|" or a tab.
+    """Yields (line, fields or reason) for each record, the header included. Quotes that are not
+    balanced spoil only the first line; with tabs they are part of the text.
     """
     if csv.field_size_limit() < LONGEST:  # The limit of the process, by default 128 KiB.
         csv.field_size_limit(LONGEST)
@@ -126,23 +105,10 @@ def _records(file: TextFile, delimiter: str) -> Iterator[Fields]:
 
 
 def _is_record_each(lines: list[tuple[int, str]], width: int) -> bool:
-    """Returns True if the tabs in each line separate `width` fields, with quotes as text.
-
-    Args:
-      lines: pairs of the number of a line and its text.
-      width: the number of fields in a record; for 1 the result is False.
-    """
     return width > 1 and all(text.count("\t") == width - 1 for _, text in lines)
 
 
 def _reason(first: int, last: int, error: str) -> str:
-    """Returns why a record cannot be used, in words for the user.
-
-    Args:
-      first: the line where the record begins.
-      last: the line where `csv.reader` stopped.
-      error: the message of `csv.Error`.
-    """
     if "end of data" in error or "no end" in error or "field limit" in error:
         return "a quote opens a field here that no quote closes"
     where = "" if first == last else f", which closes in line {last}"
@@ -151,18 +117,11 @@ def _reason(first: int, last: int, error: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Delimited:
-    """A .csv, .tsv, .tab or .psv file; a .csv file may have ";", "|" or tabs as delimiters.
-
-    Attributes:
-      file: the text file to read.
-      kind: its ending: ".csv", ".tsv", ".tab" or ".psv".
-      header: the names of the columns of a file without a header; None reads them from its first
-        record.
-    """
+    """A .csv, .tsv, .tab or .psv file; a .csv file may have ";", "|" or tabs as delimiters."""
 
     file: TextFile
     kind: str
-    header: tuple[str, ...] | None = None
+    header: tuple[str, ...] | None = None  # the names of a file without a header
 
     @property
     def name(self) -> str:
@@ -175,16 +134,7 @@ class Delimited:
         return self._header()[1]
 
     def _header(self) -> tuple[str, tuple[str, ...]]:
-        """Returns the delimiter and the names of the columns.
-
-        The delimiter is the first possible delimiter, unless only another delimiter splits the
-        header into several names. Without a header it is the first delimiter that splits the first
-        record into as many fields as there are names.
-
-        Raises:
-          ValueError: if the header cannot be read, the file has another number of columns, or names
-            are given for a file with this header.
-        """
+        """Returns the delimiter, the first unless only another splits the header, and the names."""
         # All delimiters are tried, because spreadsheets in many countries write semicolons into
         # .csv files.
         headers = [(mark, self._first(mark)) for mark in _DELIMITERS[self.kind]]
@@ -208,11 +158,7 @@ class Delimited:
         return delimiter, names
 
     def _check_first(self, fields: Sequence[str] | str) -> None:
-        """Raises ValueError if the first record has the names that are given in place of a header.
-
-        A file with a header would otherwise have a text "text" of the class "label". `fields` are
-        the fields of the record, or the reason why it cannot be read.
-        """
+        # A file with a header would otherwise have a text "text" of the class "label".
         names = self.header or ()
         pairs = [(name, field) for name, field in zip(names, fields, strict=False) if name]
         if pairs and all(name.casefold() == field.casefold() for name, field in pairs):
@@ -222,10 +168,7 @@ class Delimited:
             )
 
     def _first(self, delimiter: str) -> tuple[str, ...] | str:
-        """Returns the fields of the first record, the header, if `delimiter` separates them.
-
-        If the record cannot be read, the result is a text with the reason.
-        """
+        """Returns the stripped fields of the first record, or the reason why it is unreadable."""
         for line, fields in _records(self.file, delimiter):
             if isinstance(fields, str):
                 hint = ""
@@ -239,21 +182,13 @@ class Delimited:
         return f"{self.name} must have a labelled text, got an empty file"
 
     def check(self, columns: Columns) -> None:
-        """Raises ValueError if the header lacks a column, or there is no line after the header.
-
-        `columns` has the names of the columns of the texts and of the label.
-        """
+        """Raises ValueError if the header lacks a column, or there is no line after the header."""
         check_names(self.name, self.names, columns, header=self.header is None)
         if next(self.rows(columns), None) is None:
             raise ValueError(f"{self.name} must have a row after the header, got none")
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Yields the values of each record after the header in the columns that are read.
-
-        `columns` has the names of the columns of the texts and of the label. `Cells` is a tuple
-        (path of the file, number of the line from 1, values: the texts, then the label). An
-        `Aside` with the reason stands for a record that cannot be used.
-        """
+        """Yields (file, line, values) for each record after the header, or an `Aside`."""
         delimiter, names = self._header()
         places = [names.index(name) for name in match_names(names, columns)]
         header = self.header is None

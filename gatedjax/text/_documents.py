@@ -35,20 +35,8 @@ _EXPECTED = (
 
 
 def open_json(file: TextFile) -> Form:
-    """Opens a .json file: an array of objects or of pairs, or an object of columns.
-
-    A file with an object in each line is read like .jsonl, because many data sets have this ending.
-
-    Args:
-      file: the file, which has been checked.
-
-    Returns:
-      A `Form`, an object with a method `rows` that yields the values of each row; the number of a
-      row is its position in the array, from 1.
-
-    Raises:
-      ValueError: if the file is not JSON, has another form, or is too large to be read at once.
-    """
+    """Opens a .json file: an array of objects or of pairs, or an object of columns."""
+    # Many data sets with an object in each line have this ending.
     if _has_lines(file):
         return JsonLines(file)
     # A byte more than the limit is read, so that a longer file is noticed and not cut.
@@ -81,12 +69,10 @@ def open_json(file: TextFile) -> Form:
 
 
 def _has_lines(file: TextFile) -> bool:
-    """Returns True if the first two lines of `file` that are not empty are each a JSON object.
-
-    A file with a single such line is the document of an object.
-    """
+    """Returns True if the first two lines of `file` that are not empty are each a JSON object."""
     lines = (line for _, line in file.lines() if line.strip())
     first = list(itertools.islice(lines, 2))
+    # A single object is a document, an object of columns.
     if len(first) < 2:
         return False
     try:
@@ -96,15 +82,7 @@ def _has_lines(file: TextFile) -> bool:
 
 
 def _decode(text: str, file: TextFile) -> object:
-    """Returns the value of a JSON document.
-
-    Args:
-      text: the content of the file; bytes that do not fit its encoding are lone surrogates.
-      file: the file, for messages.
-
-    Raises:
-      ValueError: if the text is not JSON, or has more levels or longer numbers than Python reads.
-    """
+    """Returns the value of a JSON document; raises ValueError with the place of a fault."""
     try:
         return DECODER.decode(text)
     except json.JSONDecodeError as error:
@@ -126,19 +104,10 @@ def _decode(text: str, file: TextFile) -> object:
 
 @dataclasses.dataclass(frozen=True)
 class Workbook:
-    """The first sheet with cells of an .xlsx file, read by openpyxl, a row at a time.
-
-    A row that is empty is skipped as an empty line. The values of formulas are those that the
-    program stored that saved the workbook.
-
-    Attributes:
-      path: the path of the file.
-      header: the names of the columns if the first row is not a header; None takes the values of
-        the first row as names.
-    """
+    """The first sheet with cells of an .xlsx file, read by openpyxl, a row at a time."""
 
     path: Path
-    header: tuple[str, ...] | None = None
+    header: tuple[str, ...] | None = None  # the names of a sheet without a header
 
     @property
     def name(self) -> str:
@@ -148,7 +117,6 @@ class Workbook:
 
     @functools.cached_property
     def _sheets(self) -> tuple[int, str]:
-        """A pair: the number of sheets, and the name of the first sheet with a cell."""
         with self._open() as book:
             for sheet in book.worksheets:
                 if any(_is_filled(row) for row in sheet.iter_rows(values_only=True)):
@@ -167,6 +135,7 @@ class Workbook:
                 size = sum(info.file_size for info in archive.infolist())
             if size > allowance(self.path):
                 raise too_large(self.path, allowance(self.path))
+            # With `data_only` a formula has the value that was stored with the workbook.
             book = openpyxl.load_workbook(self.path, read_only=True, data_only=True)
         except (OSError, ValueError):
             raise
@@ -199,7 +168,6 @@ class Workbook:
 
     @functools.cached_property
     def _first(self) -> tuple[int, tuple[object, ...]]:
-        """The number of the first row that is not empty, and the values of its cells."""
         return next(((number, row) for number, row in self._rows() if _is_filled(row)), (0, ()))
 
     @property
@@ -211,10 +179,7 @@ class Workbook:
         return tuple("" if value is None else str(value).strip() for value in row)
 
     def check(self, columns: Columns) -> None:
-        """Raises ValueError if a column is missing, or there is no row after the header.
-
-        `columns` has the names of the columns of the texts and of the label.
-        """
+        """Raises ValueError if a column is missing, or there is no row after the header."""
         number, row = self._first
         if self.header is not None and len(self.header) != len(row):
             raise ValueError(
@@ -228,12 +193,7 @@ class Workbook:
             )
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Yields the values of each row in `columns` as `Cells`: (name, number, values).
-
-        `columns` has the names of the columns of the texts and of the label. The number of the row
-        counts from 1, and the values are the texts, then the label. An `Aside` with the reason
-        stands for a row that cannot be used.
-        """
+        """Yields (name, row number, values) for each row, or an `Aside` for an empty row."""
         name, names = self.name, self.names
         places = [names.index(wanted) for wanted in match_names(names, columns)]
         first, _ = self._first

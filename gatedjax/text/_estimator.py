@@ -28,11 +28,8 @@ C = TypeVar("C", bound=type)
 
 
 def explains_unknown_parameters(kind: C) -> C:
-    """Changes a class so that an error about a parameter of its constructor names this class.
-
-    Without it the TypeError for an unknown parameter would name the base class. A classifier of
-    texts that gets the vectors of an encoder and no model is a model of these vectors. `kind` is
-    the class, which is changed in place and returned.
+    """Changes a class so that an error about a parameter of its constructor names this class. A
+    text classifier that gets vectors of an encoder and no model becomes a model of these vectors.
     """
     changed: Any = kind  # because mypy lets nobody assign a constructor
     init = changed.__init__
@@ -52,10 +49,7 @@ def explains_unknown_parameters(kind: C) -> C:
 
 
 def _unknown_parameter(estimator: Any, params: Iterable[str]) -> str | None:
-    """Returns an error message about the first of `params` that `estimator` has no parameter for.
-
-    The result is None if all names are parameters of the constructor.
-    """
+    """Returns a message about the first of `params` that is no parameter; None without one."""
     names = [field.name for field in dataclasses.fields(estimator)]
     for name in params:
         if name not in names:
@@ -69,12 +63,7 @@ def _unknown_parameter(estimator: Any, params: Iterable[str]) -> str | None:
 @explains_unknown_parameters
 @dataclasses.dataclass(eq=False, repr=False)
 class TextEstimator(TextOptions):
-    """The base class of the classifiers and of the tagger, with the interface of scikit-learn.
-
-    The parameters of the constructor are the fields of `TextOptions`. Training sets the attributes
-    `classes_`, the sorted labels, and `report_`, a dict of the scores of the model on the
-    validation and test data.
-    """
+    """The base class of the classifiers and of the tagger, with the interface of scikit-learn."""
 
     _kind: ClassVar[str]
 
@@ -172,14 +161,7 @@ class TextEstimator(TextOptions):
     def _train(
         self, *tables: Data | None, workdir: str | Path | None = None, **arguments: Any
     ) -> Self:
-        """Trains on labelled texts or tagged sentences, and returns the estimator itself.
-
-        Args:
-          *tables: the training data, the validation data or None, and the test data or None, each
-            as `open_table` or `open_sentences` opens them.
-          workdir: folder for checkpoints; None uses a temporary folder.
-          **arguments: further arguments of `train_model`, such as `say` and `progress`.
-        """
+        """Trains on training data, and validation and test data or None; returns the estimator."""
         options = self.options
         check_options(options, self._kind)
         table, validation, test = tables
@@ -222,21 +204,7 @@ def train_any(
     progress: bool = False,
     **arguments: Any,
 ) -> TrainedModel | LexiconModel | StatesModel:
-    """Trains the model that the options name, and returns it with its report.
-
-    It calls `train_states`, `train_lexicon` or, for a network, `train_model`.
-
-    Args:
-      kind: "text", "pair", "tags", "labels", "regression" or "ordinal".
-      table: labelled texts, as `open_table` opens them, or for "tags" tagged sentences, as
-        `open_sentences` opens them.
-      options: the options of training, of which `model` is the name of the model.
-      folder: the folder of the run of a network.
-      progress: True shows a progress bar, for a network.
-      **arguments: arguments that the functions have: `validation` and `test` (data or None), `say`
-        (called with each line of the report), `max_aside` (a share of lines); for a lexicon and a
-        model of states `sample_weight`; and for the latter `validation_states` and `test_states`.
-    """
+    """Trains the model that the options name; `folder` and `progress` are for a network."""
     if kind == "text" and options.model == STATES:
         return train_states(table, options, **arguments)
     for name in ("validation_states", "test_states"):
@@ -251,10 +219,6 @@ def train_any(
 
 
 def _not_fitted(message: str) -> Exception:
-    """Returns the NotFittedError of scikit-learn with a message, which its tools expect.
-
-    Without scikit-learn it returns an AttributeError.
-    """
     try:
         from sklearn.exceptions import NotFittedError
     except ImportError:
@@ -264,11 +228,6 @@ def _not_fitted(message: str) -> Exception:
 
 @contextlib.contextmanager
 def _folder(workdir: str | Path | None) -> Iterator[Path]:
-    """Locks the work folder of a run in its block, or makes a temporary folder for None.
-
-    Yields:
-      The path of the folder.
-    """
     if workdir is None:
         with tempfile.TemporaryDirectory(prefix="gatedjax-") as path:
             yield Path(path)

@@ -1,6 +1,7 @@
 """Evaluation of a trained model on labelled texts."""
 
 import collections
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -34,32 +35,7 @@ def evaluate_model(
     states: Any = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Json:
-    """Evaluates a model on labelled texts.
-
-    Args:
-      model: the trained model.
-      table: labelled texts, read once, a chunk at a time.
-      max_aside: the largest share of the lines that may be set aside, because they are malformed or
-        have no text.
-      states: the file with the vectors of the texts, or encoded texts, for a model of states.
-      say: called with a line if the states seem to be those of other texts.
-
-    Returns:
-      A dict that can be written as JSON: the metrics of `classification_metrics`; "density", the
-      share of the words that attention can see, or in an SSAN of the pairs of words; "aside", the
-      number of lines that were not used; if the model has gates, "gate_modes", the accuracy in
-      each gate mode, and "gate_gap", the largest minus the smallest of these; "leak", the change of
-      the prediction when a closed or an open word is removed (see `measure_leak`), if attention
-      cannot see all words. A lexicon has neither gate modes nor a leak, but "same_answer": the
-      number of texts, and the number of texts of which the open words alone give bitwise the same
-      probabilities. A lexicon of the model "window" also has "window_leak", see
-      `lexicon.WindowLeak`. A model of states has "states_leak", see `evaluate_states`. For labels,
-      numbers and grades the metrics are those of the target, see `label_metrics`, `real_metrics`
-      and `ordinal_metrics`.
-
-    Raises:
-      ValueError: if a label is not a class of the model, or no line or too few lines can be used.
-    """
+    """Returns the metrics of a model, its density and its leak on labelled texts, read once."""
     check_inputs(table.columns, model.kind)
     if isinstance(model, StatesModel):
         return evaluate_states(model, table, max_aside=max_aside, states=states, say=say)
@@ -120,11 +96,6 @@ def evaluate_model(
     # The leak is measured with shapes that were compiled above, because a new shape takes longer
     # than the measurement.
     def read_shape(size: int) -> Shape:
-        """Returns the shape (rows, width) of the largest batch of the evaluation for a text.
-
-        `size` is the number of words of the text, which determines the width: the number of words
-        of a padded text. `rows` is the number of texts in the batch.
-        """
         rows, width = shape_of(size, model.max_len)
         count = min(fullest[width], rows)
         return next(rows for rows in sizes_of(width) if rows >= count), width
@@ -147,12 +118,9 @@ def _evaluate_lexicon(model: LexiconModel, table: Table, max_aside: float) -> Js
         texts: list[list[str]] = []
         for record in records:
             if not isinstance(record, Aside):
-                place = places.place(record.label, record.where, record.line)
-                if text := model.split(record.inputs[0]):
-                    texts.append(text)
-                    labels.append(place)
-                    continue
-                record = Aside(record.where, record.line, "the text has no word")
+                labels.append(places.place(record.label, record.where, record.line))
+                texts.append(model.split(record.inputs[0]))
+                continue
             asides.add(record)
         readings.append(model.lexicon.read(texts))
         words += sum(map(len, texts))
@@ -165,12 +133,14 @@ def _evaluate_lexicon(model: LexiconModel, table: Table, max_aside: float) -> Js
     asides.check(len(labels), max_aside)
     names = tuple(places.places)
     targets = model.target.encode(names)[labels]
-    metrics = model.target.measure(targets, _join(readings), model.target.find_unknown(names))
+    joined = _join(readings)
+    metrics = model.target.measure(targets, joined, model.target.find_unknown(names))
     same_answer = {"texts": len(labels), "equal": equal}
-    density = open_words / words
+    density = open_words / max(words, 1)
     report: Json = {
         **metrics,
         "density": density,
+        "by_prior": int(joined.is_prior.sum()),
         "aside": asides.count,
         "same_answer": same_answer,
     }
@@ -180,33 +150,16 @@ def _evaluate_lexicon(model: LexiconModel, table: Table, max_aside: float) -> Js
 
 
 def _join(readings: Sequence[Readings]) -> Readings:
-    """Returns the `Readings` of all texts from the `Readings` of several chunks of them.
-
-    `Readings` have the probabilities, logits and open words that a lexicon computes for texts.
-    """
-    return Readings(
-        np.concatenate([reading.probabilities for reading in readings]),
-        [gates for reading in readings for gates in reading.is_open],
-        np.concatenate([reading.chosen for reading in readings]),
-        np.concatenate([reading.is_empty for reading in readings]),
-        np.concatenate([reading.logits for reading in readings]),
+    return Readings._make(
+        list(itertools.chain(*parts)) if isinstance(parts[0], list) else np.concatenate(parts)
+        for parts in zip(*readings, strict=True)
     )
 
 
 def _by_mode(
     model: TrainedModel, texts: Sequence[tuple[str, ...]], labels: Sequence[int]
 ) -> dict[str, np.ndarray]:
-    """Returns a dict from each gate mode to an array [n]: for n texts the share of right draws.
-
-    A draw is right if the network predicts the true class of the example with the drawn gates. A
-    mode without chance has a single draw. The seed of the draws is fixed.
-
-    Args:
-      model: a network with gates. Its modes are "sample", "threshold", "expected" and "relaxed",
-        see `GANet.gate_modes`.
-      texts: n examples, each a tuple of its text, or of both texts of a pair.
-      labels: the true class of each example, as a position in `model.classes`.
-    """
+    """Returns, for each gate mode, the share of the draws [n] that predict the true class."""
     right: dict[str, np.ndarray] = {}
     targets = np.array(labels)
     windows, owners = model.list_windows([model.all_tokens(example) for example in texts])

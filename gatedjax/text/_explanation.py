@@ -18,23 +18,7 @@ Example = tuple[tuple[str, ...], ...]
 def explain_texts(
     model: TrainedModel | LexiconModel | StatesModel, texts: Sequence[str]
 ) -> Explanation | TargetExplanation:
-    """Explains the prediction of a classifier for a text, or for a pair of texts.
-
-    A network runs on the text, with each single gate flipped, and on the text without each word.
-    For a lexicon see `explain_with_lexicon`, and for a model of states `StatesModel.explain`.
-
-    Args:
-      model: a trained classifier of texts or of pairs.
-      texts: the text, or both texts of a pair; the words of both are explained.
-
-    Returns:
-      An `Explanation`: the prediction, and for each word its attention, its gate, and the
-      prediction after a flip of this gate and after the removal of this word; for a lexicon the
-      part of each word in the logits.
-
-    Raises:
-      ValueError: if a text has no word.
-    """
+    """Explains a prediction; a network runs again with each gate flipped and without each word."""
     if isinstance(model, StatesModel):
         (text,) = texts
         return model.explain(text)
@@ -70,33 +54,15 @@ def explain_texts(
 
 
 def _change(model: TrainedModel, probabilities: np.ndarray, best: int) -> Change:
-    """Returns the prediction for a changed text, as a `Change`: (label, probability).
-
-    Its probability is that of the class which was predicted without the change.
-
-    Args:
-      model: the trained model.
-      probabilities: [C], the probabilities of the C classes for the changed text.
-      best: the position in `model.classes` of the class that is predicted without the change.
-    """
     label = model.classes[int(np.argmax(probabilities))]
+    # The probability is that of the class which is predicted without the change.
     return Change(label=label, probability=float(probabilities[best]))
 
 
 def _flip_gates(
     model: TrainedModel, output: TextOutput, best: int
 ) -> tuple[Change | None, ...] | None:
-    """Returns the prediction after each single gate is flipped, with the same encoder states.
-
-    Args:
-      model: the trained model.
-      output: the output of the network for the text of T words.
-      best: the position in `model.classes` of the class that is predicted without a flip.
-
-    Returns:
-      For each word a `Change` (the label, and the probability of the class `best`), or None for the
-      last open gate if the network would open it again; None for a network without gates.
-    """
+    """Returns the prediction after each single gate is flipped, with the same encoder states."""
     if not model.entry.gated:
         return None
     changes: list[Change | None] = []
@@ -117,12 +83,6 @@ def _flip_gates(
 
 
 def _read_windows(model: TrainedModel, output: TextOutput) -> tuple[list[Example], np.ndarray]:
-    """Returns the W windows of a text, and their probabilities [W, C] of C classes.
-
-    A window is a part of a text that is longer than the model reads at a time: a tuple with the
-    tuple of its words. `model` is the model, and `output` has the tokens and the probabilities of
-    the text.
-    """
     windows, _ = model.list_windows([output.tokens])
     if len(windows) == 1:
         return windows, output.probabilities[None]
@@ -132,17 +92,7 @@ def _read_windows(model: TrainedModel, output: TextOutput) -> tuple[list[Example
 def _replace_window(
     before: np.ndarray, windows: Sequence[Example], place: int, rows: np.ndarray
 ) -> np.ndarray:
-    """Returns the probabilities of a text with each of S other results for a single window.
-
-    Args:
-      before: [W, C], the probabilities of C classes for each of W windows, parts of a long text.
-      windows: the W windows, each a tuple with the tuple of its words.
-      place: the position of the window that changes, from 0.
-      rows: [S, C], the probabilities of this window after each change.
-
-    Returns:
-      [S, C], the probabilities of the text after each change.
-    """
+    """Returns the pooled probabilities [S, C] with each of S results of the window at `place`."""
     if len(windows) == 1:
         return rows
     changed = np.repeat(before[None], len(rows), axis=0)
@@ -152,19 +102,7 @@ def _replace_window(
 
 
 def _remove_words(model: TrainedModel, output: TextOutput, best: int) -> tuple[Change, ...]:
-    """Returns the prediction of the whole network after each single word is removed.
-
-    A long text keeps the borders of its windows.
-
-    Args:
-      model: the trained model.
-      output: the output of the network for the text, or for both texts of a pair.
-      best: the position in `model.classes` of the class that is predicted with all words.
-
-    Returns:
-      For each word a `Change`: the label, and the probability of the class `best`. The words of the
-      first text come first.
-    """
+    """Returns the prediction without each single word; a long text keeps its windows."""
     changes: list[Change] = []
     windows, before = _read_windows(model, output)
     for window, tokens in enumerate(windows):

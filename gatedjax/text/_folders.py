@@ -30,11 +30,7 @@ _RUNS = {"run": "GA-Net over texts", "cloze": "the GA Reader", "translation": "t
 
 
 def is_exported(folder: Path) -> bool:
-    """Returns True for a folder that `gatedjax export` wrote, False for the work folder of a run.
-
-    Raises:
-      FileNotFoundError: if the folder is neither.
-    """
+    """Returns True for an export, False for a work folder; raises FileNotFoundError for neither."""
     if not folder.exists():
         # A process may have been killed while it replaced the folder.
         recover(Path(os.path.realpath(folder)))
@@ -50,16 +46,7 @@ def is_exported(folder: Path) -> bool:
 
 
 def kind_of(folder: Path) -> str:
-    """Returns the kind of the model in an exported folder or in the work folder of a run.
-
-    The kind of an export is in its configuration: "text", "pair", "tags", "cloze" (a reader),
-    "translation" or "run" (a GA-Net over texts). A work folder is "cloze" if it has an alphabet,
-    "translation" if it has byte pairs, else "run".
-
-    Raises:
-      FileNotFoundError: if the folder is neither.
-      ValueError: if the configuration of an export does not have the kind.
-    """
+    """Returns the kind of the model in an exported folder or in the work folder of a run."""
     if is_exported(folder):
         return check_kind(export.read_config(folder), get_args(Kind), folder)
     if (folder / CHARACTERS).is_file():
@@ -69,34 +56,14 @@ def kind_of(folder: Path) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class ModelFolder:
-    """A trained network on disk: the work folder of a run, or an export of it.
-
-    Attributes:
-      path: path of the folder.
-      is_export: True if `gatedjax export` wrote the folder.
-      config: the content of its config.json, a dict.
-    """
+    """A trained network on disk: the work folder of a run, or an export of it."""
 
     path: Path
     is_export: bool
     config: Json
 
     def params(self, like: Tree, average: int = 1) -> Params:
-        """Reads the parameters of the network.
-
-        Args:
-          like: a tree of arrays, or of their shapes and dtypes, in the form of the parameters.
-          average: the number of the newest checkpoints of a run whose parameters are averaged. With
-            1 they are not averaged: the parameters of the best evaluation are read. An export has a
-            single set of parameters, so that `average` has no effect.
-
-        Returns:
-          The parameters as NumPy arrays, in the tree of `like`.
-
-        Raises:
-          ValueError: if the parameters have other shapes, or numbers that are not finite.
-          CheckpointDamaged, BadFile: if a file is damaged.
-        """
+        """Reads the best parameters of a run, or the mean of its `average` newest checkpoints."""
         if self.is_export:
             params, _ = export.load(self.path, like)
         elif average == 1:
@@ -109,23 +76,7 @@ class ModelFolder:
 
 
 def open_folder(path: Path, kind: Kind, *names: str) -> ModelFolder:
-    """Opens the work folder of a run, or an export, and checks the kind of its model.
-
-    Args:
-      path: the folder.
-      kind: the expected kind of the model: "run" (a GA-Net over texts), "cloze" (a reader) or
-        "translation".
-      *names: files that the folder must have in addition to its parameters.
-
-    Returns:
-      A `ModelFolder`: the path, and the configuration in config.json.
-
-    Raises:
-      FileNotFoundError: if there is no such folder, or a file is missing.
-      BadFile: if a file of an export is damaged.
-      ValueError: if the folder has another kind of model or the vocabulary of another run, has
-        several seeds that were trained together, or was written by a newer version.
-    """
+    """Opens a run or an export with the files `names`, and checks its kind and its vocabulary."""
     if is_exported(path):
         config = export.read_config(path)
         check_kind(config, kind, path)
@@ -151,16 +102,7 @@ def open_folder(path: Path, kind: Kind, *names: str) -> ModelFolder:
 
 
 def check_single(record: Json, workdir: Path) -> None:
-    """Refuses the checkpoint of several seeds that were trained together.
-
-    Args:
-      record: the JSON record of the checkpoint, a dict; "lanes" in its "run" lists the seeds that
-        were trained together.
-      workdir: the work folder of the run, for the message.
-
-    Raises:
-      ValueError: if the checkpoint has the parameters of several seeds.
-    """
+    """Refuses the checkpoint of several seeds that were trained together."""
     # The parameters of such a checkpoint have a further axis over the seeds, so that no model of a
     # single seed can read them.
     if "lanes" in record.get("run", {}):
@@ -172,20 +114,7 @@ def check_single(record: Json, workdir: Path) -> None:
 
 
 def belongings(workdir: Path, metadata: Mapping[str, Any]) -> tuple[Kind, dict[str, bytes]]:
-    """Reads the files that an export of a run needs in addition to its parameters.
-
-    Args:
-      workdir: the work folder of the run.
-      metadata: the metadata of its checkpoint, a dict with the configuration and the digest of the
-        vocabulary.
-
-    Returns:
-      The kind of the model ("run", "cloze" or "translation"), and a dict from the name of each of
-      these files that exists to its content: vocabulary, alphabet, byte pairs and classes.
-
-    Raises:
-      ValueError: if workdir has the vocabulary of another run.
-    """
+    """Returns the kind of a run, and the files that its export needs in addition to parameters."""
     names = (VOCABULARY, BYTE_PAIRS, CHARACTERS, CLASSES)
     files = {name: read_limited(workdir / name) for name in names if (workdir / name).is_file()}
     digest = metadata.get("vocabulary")
@@ -208,11 +137,7 @@ def belongings(workdir: Path, metadata: Mapping[str, Any]) -> tuple[Kind, dict[s
 
 @contextlib.contextmanager
 def explain_faults(folder: Path) -> Iterator[None]:
-    """Turns errors about the content of config.json in `folder` into a ValueError.
-
-    It is a context manager. AttributeError, KeyError and TypeError in its block are such errors.
-    The message names the file.
-    """
+    """Turns errors about the content of config.json in `folder` into a ValueError."""
     try:
         yield
     except (AttributeError, KeyError, TypeError) as error:

@@ -21,11 +21,6 @@ _PARTS = {"train", "test", "dev", "val", "valid", "validation"}
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Returns the dict of the pairs (name, value) of a JSON object.
-
-    Raises:
-      ValueError: if a name is repeated.
-    """
     value = dict(pairs)
     # JSON allows a name twice, and Python would silently take the last value.
     if len(value) < len(pairs):
@@ -53,11 +48,7 @@ def _parse(line: str) -> dict[str, object] | str:
 
 
 def _lines(file: TextFile) -> Iterator[tuple[int, str | None, str]]:
-    """Yields (number, reason, text) for each line of a file.
-
-    The number is counted from 1. The reason says why the line cannot be used; it is None for a
-    usable line.
-    """
+    """Yields (number, reason why the line cannot be used or None, text) for each line."""
     for number, line in file.lines():
         text = line.rstrip("\r\n")
         yield number, EMPTY if not text.strip() else file.fault(line), text
@@ -65,10 +56,7 @@ def _lines(file: TextFile) -> Iterator[tuple[int, str | None, str]]:
 
 @dataclasses.dataclass(frozen=True)
 class JsonLines:
-    """A text file with a JSON object in each line, with columns by name.
-
-    `file` is a `TextFile`: the path and the encoding.
-    """
+    """A text file with a JSON object in each line, with columns by name."""
 
     file: TextFile
 
@@ -87,22 +75,14 @@ class JsonLines:
         return tuple(names)
 
     def check(self, columns: Columns) -> None:
-        """Raises ValueError if the file is empty, or the first objects lack a column.
-
-        `columns` has the names of the columns of the texts and of the label.
-        """
+        """Raises ValueError if the file is empty, or the first objects lack a column."""
         if next(self.file.lines(), None) is None:
             raise ValueError(f"{self.name} must have a labelled text, got an empty file")
         if names := self.names:
             check_names(self.name, names, columns)
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Yields the values of each line in `columns` as `Cells`: (file, line, values).
-
-        `columns` has the names of the columns of the texts and of the label. The line counts from
-        1, and the values are the texts, then the label. An `Aside` with the reason stands
-        for a line that cannot be used.
-        """
+        """Yields the values of each line in `columns` as `Cells`: (file, line, values)."""
         names = match_names(self.names, columns)
         for number, problem, text in _lines(self.file):
             value = problem or _parse(text)
@@ -114,17 +94,10 @@ class JsonLines:
 
 @dataclasses.dataclass(frozen=True)
 class FastText:
-    """A text file with a text in each line, in the format of fastText.
-
-    The word "__label__NAME" in a line means that the label of the text is NAME.
-
-    Attributes:
-      file: the path and the encoding of the file.
-      names: None, because the columns have no names.
-    """
+    """A text file in the format of fastText: a text with labels "__label__NAME" in each line."""
 
     file: TextFile
-    names: tuple[str, ...] | None = None
+    names: tuple[str, ...] | None = None  # the columns have no names
 
     @property
     def name(self) -> str:
@@ -132,11 +105,7 @@ class FastText:
         return self.file.name
 
     def check(self, columns: Columns) -> None:
-        """Raises ValueError for pairs, and for a file that is empty or lacks labels.
-
-        `columns` has the names of the columns of the texts and of the label. Two columns of texts
-        mean pairs, which this format does not have; without a column of labels no label is needed.
-        """
+        """Raises ValueError for pairs, and for a file that is empty or lacks labels."""
         _one_text(self.name, "a .txt file", columns)
         first = [text for _, _, text in itertools.islice(_lines(self.file), _LOOK)]
         if not first:
@@ -149,12 +118,7 @@ class FastText:
             )
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Yields text and labels of each line as `Cells`: (file, line, (text, labels)).
-
-        The line counts from 1, and the labels are a list of texts. An `Aside` with the reason
-        stands for a line that cannot be used; a line without a label cannot be used if `columns`
-        has a column of labels.
-        """
+        """Yields text and labels of each line as `Cells`: (file, line, (text, labels))."""
         for number, problem, text in _lines(self.file):
             labels = _LABEL.findall(text)
             required = columns.label is not None and columns.target != "labels"
@@ -168,17 +132,11 @@ class FastText:
 
 @dataclasses.dataclass(frozen=True)
 class Folder:
-    """A folder with a folder per class; each .txt file is a text. Files are sorted by name.
-
-    Attributes:
-      path: the path of the outer folder.
-      encoding: the encoding of the files.
-      names: None, because the columns have no names.
-    """
+    """A folder with a folder per class; each .txt file is a text. Files are sorted by name."""
 
     path: Path
     encoding: str
-    names: tuple[str, ...] | None = None
+    names: tuple[str, ...] | None = None  # the columns have no names
 
     @property
     def name(self) -> str:
@@ -186,11 +144,7 @@ class Folder:
         return str(self.path)
 
     def check(self, columns: Columns) -> None:
-        """Raises ValueError if there are no folders or texts, or the columns are those of pairs.
-
-        `columns` has the names of the columns; two columns of texts mean pairs. It also raises
-        ValueError if the folders are named after parts of a data set, such as "train" and "test".
-        """
+        """Raises ValueError if there are no folders or texts, or the columns are those of pairs."""
         _one_text(self.name, "a folder", columns)
         expected = "a folder with .txt files for each class"
         inner = [path.name for path in self.path.iterdir() if _is_class(path)]
@@ -207,12 +161,7 @@ class Folder:
             raise ValueError(f"{self.path} must have {expected}, got no usable text")
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Yields text and label of each file as `Cells`: (file, 1, (text, label)).
-
-        The label is the name of the folder. An `Aside` with the reason stands for a file that
-        cannot be used. If `columns` has no column of labels, the files of the outer folder are
-        yielded too, with the label "".
-        """
+        """Yields text and label of each file as `Cells`: (file, 1, (text, label))."""
         for path in sorted(self.path.iterdir()):
             if _is_class(path):
                 # The files are sorted, because the order of a file system differs between machines.
@@ -253,13 +202,6 @@ def _is_class(path: Path) -> bool:
 
 
 def _one_text(name: str, form: str, columns: Columns) -> None:
-    """Raises ValueError if the columns are those of pairs.
-
-    Args:
-      name: the name of the source, for the message.
-      form: its form with an article, such as "a folder".
-      columns: the names of the columns that were asked for; two columns of texts mean pairs.
-    """
     if len(columns.inputs) > 1:
         raise ValueError(
             f"{name}: pairs must be in a .csv, .tsv or .jsonl file, got {form}, which has single "

@@ -9,6 +9,8 @@ Here c_low and l_low belong to the lower half, and c_up and l_up to the upper ha
 this mean, the classifier and, if the model has it, the tanh between them. A loop over the upper
 halves computes a few sums over all lower halves for each. No array has 2^n elements, therefore, and
 the number of upper halves may depend on the text, so texts of all lengths share a program.
+
+The code of a pattern or of a half is the integer with its gates as bits, the first gate lowest.
 """
 
 import functools
@@ -30,27 +32,14 @@ Head = Callable[[Params, Array], Array]
 
 
 class PatternInputs(NamedTuple):
-    """The arrays of a text that its loss under a pattern depends on, padded to 10 words or more.
+    """The arrays of a text that its loss under a pattern depends on, padded to 10 words or more."""
 
-    A pattern is a choice of open and closed gates, a bit for each word. T is the number of words
-    with padding, at least the constant `LOWER`, D the width of the states, and C the number of
-    classes.
-
-    Attributes:
-      states: [T, D], the states h of the encoder, which are finite at padding too.
-      scores: [T], the attention scores e in nats, which are finite at padding too.
-      logits: [T], the gate logits a; -inf at padding.
-      closed: [C], the class scores of the pattern without an open gate.
-      label: the true class, an integer scalar.
-      size: the number n of real words, an integer scalar.
-    """
-
-    states: Float[Array, "T D"]
-    scores: Float[Array, " T"]
-    logits: Float[Array, " T"]
-    closed: Float[Array, " C"]
-    label: Int[Array, ""]
-    size: Int[Array, ""]
+    states: Float[Array, "T D"]  # of the encoder, finite at padding too
+    scores: Float[Array, " T"]  # the attention scores e in nats, finite at padding too
+    logits: Float[Array, " T"]  # of the gates, -inf at padding
+    closed: Float[Array, " C"]  # the class scores without an open gate
+    label: Int[Array, ""]  # the true class
+    size: Int[Array, ""]  # the number n of real words
 
 
 class TextTruth(NamedTuple):
@@ -81,88 +70,38 @@ class TextTruth(NamedTuple):
 
 
 class _Sums(NamedTuple):
-    """The sums over all lower halves for an upper half, weighted by their probabilities.
+    """The sums over all lower halves for an upper half, weighted by their probabilities."""
 
-    A pattern of gates is split into the bits of the first 10 (`LOWER`) gates, the lower half, and
-    the bits of the remaining gates, the upper half. The code of a half is its bits as an integer.
-
-    `_sums` returns them for all upper halves, with a leading axis over the codes of these. C is the
-    number of classes.
-
-    Attributes:
-      loss: the expected loss minus a centre, a scalar.
-      square: the expected square of the loss minus the centre, a scalar.
-      right: the probability that the label is predicted, a scalar.
-      probabilities: [C], the expected probability of each class.
-      effects: [LOWER], the effects of the gates of the lower half on the loss.
-      least: the lowest loss, a scalar.
-      code: the code of the lower half with the lowest loss, an integer scalar.
-      least_right: True if the label is predicted with the lower half `code`, a boolean scalar.
-    """
-
-    loss: Array
-    square: Array
-    right: Array
-    probabilities: Array
-    effects: Array
-    least: Array
-    code: Array
-    least_right: Array
+    loss: Array  # the expected loss minus the centre
+    square: Array  # the expected square of the loss minus the centre
+    right: Array  # the probability that the label is predicted
+    probabilities: Array  # [C], the expected probability of each class
+    effects: Array  # [LOWER], the effects of the gates of the lower half on the loss
+    least: Array  # the lowest loss
+    code: Array  # the code of the lower half with the lowest loss
+    least_right: Array  # True if the label is predicted with the lower half `code`
 
 
 def _factors(p: Any, xp: Any) -> tuple[Any, Any]:
-    """Returns the bits of all codes, bool [2^n, n], and the probability of each bit, [2^n, n].
-
-    A code is a pattern of n gates as an integer in [0, 2^n); the first gate is its lowest bit.
-
-    Args:
-      p: the open probabilities [n].
-      xp: the module `numpy` or `jax.numpy`.
-    """
+    """Returns the bits of the codes of n gates, bool [2^n, n], and the probability of each bit."""
     n = p.shape[0]
     bits = (np.arange(1 << n)[:, None] >> np.arange(n)[None]) & 1 > 0
     return bits, xp.where(bits, p[None], 1 - p[None])
 
 
 def _weights(p: Any, xp: Any) -> Any:
-    """Computes the probabilities P(b) [2^n] of all patterns b of n gates, in the order of codes.
-
-    The code of a pattern is an integer in [0, 2^n); the first gate is its lowest bit.
-
-    Args:
-      p: the open probabilities [n].
-      xp: the module `numpy` or `jax.numpy`.
-    """
     return xp.prod(_factors(p, xp)[1], axis=1)
 
 
 def _contrasts(p: Any, xp: Any) -> Any:
-    """Computes the coefficients [2^n, n] with which values of all codes sum to effects of gates.
-
-    A code is a pattern of n gates as an integer in [0, 2^n). Its coefficient for a gate is the
-    probability of the bits of the remaining gates, with a minus sign if the gate is closed.
-
-    Args:
-      p: the open probabilities [n].
-      xp: the module `numpy` or `jax.numpy`.
-    """
+    """Computes c [2^n, n] with sum_b c_bi f(b) = E[f | b_i = 1] - E[f | b_i = 0] for all i."""
     bits, factors = _factors(p, xp)
     remaining = xp.where(np.eye(p.shape[0], dtype=bool)[None], 1, factors[:, None, :])
     return xp.where(bits, 1, -1) * xp.prod(remaining, axis=2)
 
 
 def _half(scores: Array, states: Array) -> tuple[Array, Array]:
-    """Computes the log of sum exp(e) and the pooled state over the open words of all codes.
-
-    A code is a pattern of the gates as an integer in [0, 2^n); the first word is its lowest bit.
-
-    Args:
-      scores: the attention scores e [n] of n words.
-      states: the states [n, D] of these words, of width D.
-
-    Returns:
-      The logs [2^n] and the states [2^n, D]; -inf and 0 for the code without an open word.
-    """
+    """Computes log sum exp(e) and the pooled state of all codes; -inf and 0 if all are closed."""
     n = scores.shape[0]
     codes = jnp.arange(1 << n)[:, None]
     is_open = (codes >> jnp.arange(n)[None]) & 1 > 0
@@ -179,19 +118,7 @@ def _half(scores: Array, states: Array) -> tuple[Array, Array]:
 
 @functools.partial(jax.jit, static_argnames="head")
 def _sums(head: Head, params: Params, inputs: PatternInputs, centre: Float[Array, ""]) -> _Sums:
-    """Computes the sums over the lower halves for each upper half of the patterns of a text.
-
-    The sums are 0 for upper halves with open gates at padding.
-
-    Args:
-      head: maps (parameters, k pooled states [k, D] of width D) to the scores [k, C] of C classes.
-      params: the parameters of `head`.
-      inputs: the arrays of the text, padded to T words.
-      centre: a number that is subtracted from all losses, for precision.
-
-    Returns:
-      The `_Sums` with a leading axis over the 2^(T - LOWER) codes of the upper half.
-    """
+    """Computes the `_Sums` of the 2^(T - LOWER) upper halves; 0 where a gate at padding is open."""
     width = wide_dtype(inputs.states, inputs.scores, inputs.logits)
     states, scores = inputs.states.astype(width), inputs.scores.astype(width)
     p = jax.nn.sigmoid(inputs.logits[:LOWER].astype(width))
@@ -244,21 +171,7 @@ def _sums(head: Head, params: Params, inputs: PatternInputs, centre: Float[Array
 
 
 def text_truth(head: Head, params: Params, inputs: PatternInputs, centre: float) -> TextTruth:
-    """Computes the exact results of a text from the losses of all its patterns.
-
-    Args:
-      head: maps (parameters, k pooled states [k, D] of width D) to the scores [k, C] of C classes.
-      params: the parameters of `head`.
-      inputs: the arrays of the text, padded to T words, at least the constant `LOWER`.
-      centre: a loss about as large as the losses of the patterns. It is subtracted from them before
-        they are summed, which keeps rounding errors small.
-
-    Returns:
-      The `TextTruth` of the text.
-
-    Raises:
-      ValueError: if the loss of a pattern is not finite.
-    """
+    """Computes the exact results from all patterns; a `centre` near the losses saves digits."""
     n = int(inputs.size)
     count = 1 << max(n - LOWER, 0)
     take_real = lambda x: np.asarray(x)[:count]  # noqa: E731

@@ -28,32 +28,17 @@ _WIDTH = 32
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GatedTexts:
-    """A network with gates and texts for it, as input of an analysis of gates.
-
-    Attributes:
-      title: a text with the names of the model and of the texts.
-      model: the `GANet`.
-      params: its parameters.
-      batch: the B texts, padded to T words: "tokens" [B, T], the ids of the words; "lengths" [B];
-        "label" [B], the position of the true class; and "example_id" [B]. Tokens are cut after 32
-        words; lengths count all words.
-      aside: number of lines that could not be used.
-    """
+    """A network with gates and texts for it, as input of an analysis of gates."""
 
     title: str
     model: GANet
     params: Params
-    batch: dict[str, np.ndarray]
-    aside: int = 0
+    batch: dict[str, np.ndarray]  # "tokens" [B, T], and "lengths", "label", "example_id" [B]
+    aside: int = 0  # number of lines that could not be used
 
 
 def is_run(folder: Path) -> bool:
-    """Returns True for the folder of a run or its export, False for a model of `gatedjax train`.
-
-    Raises:
-      FileNotFoundError: if the folder has no model.
-      ValueError: if the model does not classify single texts.
-    """
+    """Returns True for the folder of a run or its export, False for a model of `gatedjax train`."""
     if not is_exported(folder):
         return True
     return check_kind(export.read_config(folder), ("text", "run"), folder) == "run"
@@ -71,22 +56,7 @@ def open_run(
     data_dir: str | Path | None = None,
     manual_dir: str | Path | None = None,
 ) -> GatedTexts:
-    """Opens a run of GA-Net, or its export, with its best parameters and its test texts.
-
-    Args:
-      folder: the work folder, or the export.
-      data: name of the data set that the run must have; None accepts any data set.
-      data_dir: folder of the data sets that TFDS prepares; None uses its default folder.
-      manual_dir: folder with the raw files of data sets, as for `gatedjax.data.load`, or None.
-
-    Returns:
-      A `GatedTexts`: the network, its parameters, and the test texts of its data set.
-
-    Raises:
-      FileNotFoundError: if the folder is not the folder of a run, or the data do not exist.
-      ValueError: if the network of the run is not a GA-Net, the run has another data set, or the
-        folder is damaged.
-    """
+    """Opens a run of GA-Net, or its export, with its best parameters and its test texts."""
     run_folder = open_folder(folder, "run", VOCABULARY)
     with explain_faults(folder):
         settings = run_folder.config["config"]
@@ -129,24 +99,7 @@ def open_own(
     label: str = "label",
     encoding: str = "utf-8",
 ) -> GatedTexts:
-    """Opens a model that `gatedjax train` wrote, and the labelled texts of a file.
-
-    Each window of a text that is longer than the `max_len` of the model counts as a text.
-
-    Args:
-      folder: folder of a text classifier with the network "ganet".
-      file: file of labelled texts, in a format of `gatedjax evaluate`.
-      text, label: names of the columns.
-      encoding: encoding of the file.
-
-    Returns:
-      A `GatedTexts`: the network, its parameters, and the texts.
-
-    Raises:
-      FileNotFoundError: if the folder or the file does not exist.
-      ValueError: if the network has no gates, a label is not a class of the model, or no line can
-        be used.
-    """
+    """Opens a model that `gatedjax train` wrote, and the labelled texts of a file."""
     trained = TrainedModel.load(folder, ("text",))
     if not trained.entry.gated:
         _check_gates(trained.network, folder)
@@ -173,16 +126,6 @@ def open_own(
 
 
 def _batch(ids: Sequence[np.ndarray], labels: np.ndarray, numbers: np.ndarray) -> Json:
-    """Returns the `batch` of `GatedTexts`: a dict of arrays for all texts.
-
-    It has "tokens" [B, T] with at most 32 words of each text, padded to T words, "lengths" [B],
-    "label" [B] and "example_id" [B].
-
-    Args:
-      ids: for each of the B texts an int array, the ids of its words.
-      labels: int [B], the positions of their classes.
-      numbers: int [B], the numbers of the texts in their source.
-    """
     width = min(max(map(len, ids)), _WIDTH)
     return {
         "tokens": pad_rows([row[:width] for row in ids], (len(ids), width)),
@@ -193,6 +136,5 @@ def _batch(ids: Sequence[np.ndarray], labels: np.ndarray, numbers: np.ndarray) -
 
 
 def _like(network: GANet) -> Tree:
-    """Returns the parameters of a network as a tree of `jax.ShapeDtypeStruct`, without values."""
     batch = {"tokens": np.zeros((1, 2), np.int32), "lengths": np.ones(1, np.int32)}
     return jax.eval_shape(lambda key: network.init(key, batch)["params"], jax.random.key(0))

@@ -118,10 +118,7 @@ class Classes:
         return self._add(cast(Label, label), f"{where}:{line}") if place is None else place
 
     def _add(self, label: Label, first: str) -> int:
-        """Adds a label, and returns its position, from 0.
-
-        `first` is the place where the label was read first, such as "a.csv:3".
-        """
+        """Adds a label, first read at a place such as "a.csv:3", and returns its position."""
         self.places[label] = len(self.places)
         for look in _looks(label):
             # The first label with this look stays, because the message names the place where it was
@@ -132,13 +129,7 @@ class Classes:
         return self.places[label]
 
     def _alike(self, label: Label, other: Label, first: str) -> str:
-        """Returns the message about a label that only looks like a label of the table.
-
-        Args:
-          label: the label.
-          other: the label of the table.
-          first: the place where `other` was read first, such as "a.csv:3".
-        """
+        """Returns the message about a label that only looks like a label of the table."""
         ours, theirs = show(label), show(other)
         if self._classes is None:
             return (
@@ -170,28 +161,17 @@ def _looks(label: Label) -> tuple[str, ...]:
 
 
 def show(label: Label) -> str:
-    """Returns a label with the name of its type, such as "'good' (str)".
-
-    It is in ASCII, because other characters may look alike.
-    """
+    """Returns a label with the name of its type, such as "'good' (str)"."""
+    # In ASCII, because other characters may look alike.
     return f"{label!a} ({type(label).__name__})"
 
 
 def array_of(labels: Iterable[Label], dtype: object = None) -> np.ndarray:
-    """Returns an array of labels; its dtype is object if another dtype would change a label.
-
-    NumPy converts numbers to strings in an array that also has strings, and large integers to
-    float64.
+    """Returns an array of labels; its dtype is object if another dtype would change a label. NumPy
+    converts numbers to strings in an array that also has strings, and large integers to float64.
 
         >>> print(array_of([1, "a"]).tolist())
         [1, 'a']
-
-    Args:
-      labels: the n labels.
-      dtype: the dtype of the array; None lets NumPy choose it, or object if that is necessary.
-
-    Returns:
-      The array [n].
     """
     labels = list(labels)
     array = np.array(labels, dtype)  # type: ignore[call-overload]

@@ -20,16 +20,8 @@ Ids = tuple[np.ndarray, ...]
 
 
 class Sample:
-    """An evenly spread sample of a stream of texts, at most `TEXTS` (64) of them.
-
-    `add` passes a text of any type, and `texts` returns the sample. The positions of the sample in
-    the stream depend only on the number of texts, not on chance.
-
-    >>> sample = Sample()
-    >>> for number in range(200):
-    ...     sample.add(number)
-    >>> print(len(sample.texts()), sample.texts()[:3])
-    64 [0, 2, 6]
+    """An evenly spread sample of a stream of texts of any type, at most `TEXTS` (64) of them. Its
+    positions in the stream depend only on the number of texts, not on chance.
     """
 
     def __init__(self) -> None:
@@ -56,23 +48,10 @@ def measure_leak(
     texts: Sequence[Ids],
     shape_of: Callable[[int], Shape],
 ) -> Json | None:
-    """Measures the changes of the prediction when a closed or an open word is removed.
-
-    With p(x) the probability of the predicted class of a text x, the change for a word w is
-    |p(x) - p(x without w)|, where the whole network runs again without the word.
-
-    Args:
-      run: maps a padded batch of B examples, the dict of `pad_texts`, to a dict with
-        "probabilities" [B, C] of C classes and "kept", for each text of an example a bool [B, T]
-        over its T padded words, True at the words that attention can see.
-      texts: a sample of texts, each a tuple of the int array of its ids, or of both of a pair.
-      shape_of: maps the number of words in a text to the shape (rows, width) of its batch, so that
-        the batches have shapes for which a compiled program exists.
-
-    Returns:
-      A dict with "texts", the number of texts; "closed" and "open", the mean change for words with
-      a closed gate and with an open gate; "closed_words" and "open_words", the numbers of these
-      words. None if no word is closed, or no word can be removed.
+    """Measures the mean of |p(x) - p(x without w)| for closed and for open words w, where p is the
+    probability of the class predicted for x, and the whole network runs again. `run` returns
+    "probabilities" [B, C] and "kept", bool [B, T] of the open words for each text of an example.
+    The result is None if no word is closed or no word can be removed.
     """
     longest = max((max(map(len, text)) for text in texts), default=1)
     # A text is read again for each word that is removed, up to `_EACH` open and `_EACH` closed
@@ -115,11 +94,7 @@ def measure_leak(
 
 
 def render_leak(leak: Json) -> str:
-    """Returns the dict of `measure_leak`, the changes without a word, as a sentence.
-
-    `leak` has "closed" and "open", the mean changes of the probability without a word with a closed
-    or an open gate, "closed_words", "open_words" and "texts", the numbers of words and texts.
-    """
+    """Returns the dict of `measure_leak`, the changes without a word, as a sentence."""
     return (
         f"the probability changes by {leak['closed']:.4f} on average when a closed word is "
         f"removed, and by {leak['open']:.4f} when an open word is "
@@ -128,7 +103,6 @@ def render_leak(leak: Json) -> str:
 
 
 def _spread(values: Sequence[Any], count: int) -> list[Any]:
-    """Returns a list of at most `count` of the values, evenly spread and in their order."""
     if len(values) <= count:
         return list(values)
     return [values[i] for i in (np.arange(count) * len(values) // count).tolist()]
@@ -140,19 +114,7 @@ def _run(
     sizes: Sequence[int],
     shape_of: Callable[[int], Shape],
 ) -> list[tuple[np.ndarray, list[np.ndarray]]]:
-    """Runs the network on texts.
-
-    Args:
-      run: maps a padded batch of B examples, the dict of `pad_texts`, to a dict with
-        "probabilities" [B, C] of C classes and "kept", a bool [B, T] for each text of an example.
-      texts: for each example a tuple of int arrays: the ids of its text, or of both of a pair.
-      sizes: for each example the number of words from which the shape of its batch follows.
-      shape_of: maps this number to the shape (rows, width) of a batch.
-
-    Returns:
-      For each example a pair: its probabilities [C], and a list with the mask of the open words,
-      bool [T], of each of its texts. T is the number of words of the text.
-    """
+    """Returns the probabilities [C] of each example, and the masks of open words of its texts."""
     results: dict[int, tuple[np.ndarray, list[np.ndarray]]] = {}
     for numbers, shape in group_texts(sizes, shape_of):
         out = run(pad_texts([texts[i] for i in numbers], shape))

@@ -1,7 +1,6 @@
 """A trained lexicon: its folder on disk, and its predictions for texts. It does not import JAX."""
 
 import dataclasses
-import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -48,47 +47,27 @@ WORDS, NGRAMS, GATE_WORDS = "words.txt", "ngrams.txt", "gate_words.txt"
 each line. A list in JSON would take a third more space."""
 EXAMPLES = "examples.json"
 """The file with extracts of training texts, by the word."""
-UNREAD = "nothing of this text was read"
 # Texts that are read at a time; this bounds the memory for their features.
 _CHUNK = 4096
 _NUMBERS = ("density", "threshold", "temperature")
 AnyPrediction = Prediction | LabelsPrediction | ValuePrediction
-_ARRAYS = ("is_open", "counts", "pairs", "scale", "weights", "bias")
+_ARRAYS = ("is_open", "counts", "pairs", "scale", "weights", "bias", "prior")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class LexiconModel:
-    """A fitted lexicon, a linear model of the words with an open gate, with its classes.
-
-    It is used like a `TrainedModel`, a trained network.
-
-    Attributes:
-      lexicon: the gates and weights, a `Lexicon` or a `WindowLexicon`.
-      splitter: the rule that splits texts into the words of the lexicon.
-      classes: the labels as written in the training data, in the order of the outputs; those of
-        the target, if it is given.
-      examples: a dict from open words to up to two extracts of training texts with the word.
-      report: a dict of the scores of the model, and of other models on the same texts.
-      picture: an SVG image of the accuracy at each density, or "".
-      target: the kind of prediction, a subclass of `Target`: a class, labels, a number or a grade;
-        None is a class among `classes`.
-      columns: for labels the names of the columns of y in their order, which are the labels and
-        the columns without a training text; None if y had no columns.
-      options: the options of the training, see `options_to_json`; None for a folder of an earlier
-        version.
-      kind: the task, which is that of the target: "text" (a class), "labels", "regression" or
-        "ordinal".
-    """
+    """A fitted lexicon, a linear model of the words with an open gate; used like `TrainedModel`."""
 
     lexicon: Lexicon | WindowLexicon
     splitter: Splitter
-    classes: tuple[Label, ...] = ()
+    classes: tuple[Label, ...] = ()  # in the order of the outputs; the target replaces them
+    # A word -> up to two extracts of training texts with it.
     examples: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     report: Json = dataclasses.field(default_factory=dict)
-    picture: str = ""
+    picture: str = ""  # an SVG image of the accuracy at each density
     target: Target = None  # type: ignore[assignment]
-    columns: tuple[Label, ...] | None = None
-    options: Json | None = None
+    columns: tuple[Label, ...] | None = None  # of y: labels and columns without a text
+    options: Json | None = None  # None for a folder of an earlier version
     kind: str = "text"
     inputs: int = 1
 
@@ -110,15 +89,7 @@ class LexiconModel:
     def read_texts(
         self, examples: Iterable[Sequence[str]]
     ) -> Iterator[tuple[list[str], Readings] | Failure]:
-        """Reads texts, a few thousand at a time, and yields the results in their order.
-
-        Args:
-          examples: the texts, each in a tuple of one string.
-
-        Yields:
-          The words of each text and its `Readings` (the class probabilities and open words of a
-          single text), or a `Failure` with the reason.
-        """
+        """Yields the words and the `Readings`, of a single row, of each text, or a `Failure`."""
         for part in chunks(examples, _CHUNK):
             words = [self._split_or_fail(example) for example in part]
             readable = [item for item in words if not isinstance(item, Failure)]
@@ -128,45 +99,31 @@ class LexiconModel:
                 if isinstance(item, Failure):
                     yield item
                     continue
-                yield item, _select(readings, row)
+                yield item, readings.take(row)
                 row += 1
 
     def _split_or_fail(self, example: Sequence[str]) -> list[str] | Failure:
         """Returns the words of an example, a tuple of one text, or a `Failure` with the reason.
 
-        It fails for another number of texts, for a text that is no string, and without a word.
+        It fails for another number of texts, and for a text that is no string.
         """
         if isinstance(example, str) or len(example) != 1:
             return Failure(f"an example must be a tuple of 1 text, got {example!r:.40}")
         if not isinstance(example[0], str):
             return Failure(f"a text must be a str, got {example[0]!r:.40}")
-        return self.split(example[0]) or Failure("the text has no word")
+        return self.split(example[0])
 
     def predict(self, examples: Iterable[Sequence[str]]) -> Iterator[AnyPrediction | Failure]:
-        """Yields a `Prediction` for each example, or a `Failure` with the reason, in their order.
-
-        For labels it is a `LabelsPrediction`, for numbers a `ValuePrediction`. An example is a
-        tuple of one string.
-        """
+        """Yields a prediction of the target for each example, or a `Failure` with the reason."""
         for output in self.read_texts(examples):
             yield output if isinstance(output, Failure) else self.predict_read(*output)
 
     def predict_read(self, words: list[str], reading: Readings) -> AnyPrediction:
-        """Returns the prediction for a text with these words.
-
-        `reading` has the probabilities, logits and open words of this text only, see `read_texts`.
-        """
-        open_words = list(itertools.compress(words, reading.is_open[0].tolist()))
-        return self.target.predict(reading, 0, open_words, UNREAD if reading.is_empty[0] else "")
+        """Returns the prediction for a text from its words and its `Readings`, a single row."""
+        return self.target.predict(reading, 0, words)
 
     def probabilities(self, examples: Iterable[Sequence[str]]) -> np.ndarray:
-        """Computes the probability of each class for each example: float32 [n, C].
-
-        There are n examples, each a tuple of one string, and C classes in the order of `classes`.
-
-        Raises:
-          ValueError: if a text has no word, or the model predicts numbers.
-        """
+        """Computes the class probabilities [n, C]; raises ValueError for a model of numbers."""
         if not self.classes:
             raise ValueError(
                 "the model must have classes, labels or grades for probabilities, got a model of "
@@ -176,13 +133,7 @@ class LexiconModel:
         return np.array(rows, np.float32).reshape(-1, len(self.classes))
 
     def save(self, folder: str | Path, *, card: Any = None, overwrite: bool) -> Path:
-        """Writes the model to a folder and returns the path of the folder.
-
-        Args:
-          folder: the folder of the model.
-          card: a description of the model, which is written to its README, or None.
-          overwrite: True replaces an earlier model in the folder.
-        """
+        """Writes the model to a folder and returns the path of the folder."""
         # A window lexicon is stored as its reader, an ordinary lexicon, and arrays for its gates.
         gated = self.lexicon if isinstance(self.lexicon, WindowLexicon) else None
         lexicon: Any = self.lexicon if gated is None else gated.reader
@@ -226,19 +177,7 @@ class LexiconModel:
 
     @classmethod
     def load(cls, folder: str | Path, tokenizer: Function | None = None) -> "LexiconModel":
-        """Loads a model that `save` wrote; no code in the folder is executed.
-
-        Args:
-          folder: the folder of the model.
-          tokenizer: the function with which the model was trained; None for a model without one.
-
-        Returns:
-          The fitted model.
-
-        Raises:
-          FileNotFoundError, ValueError: if the folder does not have such a model, is damaged, or
-            needs another tokenizer.
-        """
+        """Loads a model that `save` wrote; no code in the folder is executed."""
         params, config = load(folder)
         kind = check_kind(config, ("text", *TARGETS), folder)  # type: ignore[arg-type]
         try:
@@ -297,15 +236,6 @@ class LexiconModel:
 
 
 def _read_classes(values: object, kind: str) -> tuple[Label, ...]:
-    """Returns the classes in config.json: several classes, or for labels and numbers any number.
-
-    Args:
-      values: the list of the classes in the file.
-      kind: the task of the model: "text", "labels", "regression" or "ordinal".
-
-    Raises:
-      ValueError: if `values` is no list of classes.
-    """
     # The check of classes wants at least two.
     if kind in (LABELS, REGRESSION) and isinstance(values, list) and len(values) < 2:
         return () if not values else check_classes([*values, ""])[:1]
@@ -313,11 +243,6 @@ def _read_classes(values: object, kind: str) -> tuple[Label, ...]:
 
 
 def _read_column_names(values: object, classes: tuple[Label, ...]) -> tuple[Label, ...] | None:
-    """Returns the names of the columns of y in config.json, or None if y had no columns.
-
-    Raises:
-      ValueError: if `values` is no list of different names, among them all of `classes`.
-    """
     if values is None:
         return None
     names = _read_classes(values, LABELS)
@@ -327,29 +252,11 @@ def _read_column_names(values: object, classes: tuple[Label, ...]) -> tuple[Labe
 
 
 def _join_lines(strings: Sequence[str]) -> bytes:
-    """Returns the strings, one a line, as UTF-8; none has a line break."""
+    # No string has a line break.
     return "\n".join(strings).encode("utf-8", "surrogatepass")
 
 
 def _split_lines(content: bytes) -> tuple[str, ...]:
-    """Returns the lines of a file, without their ends, from its bytes in UTF-8."""
     # `splitlines` would also split at other separators, which may be in a word.
     text = content.decode("utf-8", "surrogatepass")
     return tuple(text.split("\n")) if text else ()
-
-
-def _select(readings: Readings, row: int) -> Readings:
-    """Returns the `Readings` of a single text, with a leading axis of length 1.
-
-    Args:
-      readings: the class probabilities and open words of n texts.
-      row: the position of the text among them, from 0.
-    """
-    part = slice(row, row + 1)
-    return Readings(
-        readings.probabilities[part],
-        readings.is_open[part],
-        readings.chosen[part],
-        readings.is_empty[part],
-        readings.logits[part],
-    )

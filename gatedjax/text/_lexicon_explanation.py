@@ -13,14 +13,12 @@ from gatedjax._utils.types import Json
 from gatedjax.analysis._text import render_table
 from gatedjax.lexicon import Readings, Shares, WindowLexicon
 from gatedjax.lexicon._spelling import is_spaceless
-from gatedjax.text._lexicon import UNREAD, AnyPrediction, LexiconModel
+from gatedjax.text._lexicon import AnyPrediction, LexiconModel
 from gatedjax.text._prediction import TARGETS, WINDOW, Failure
 from gatedjax.text._show import Explanation, Reasons, explain_open_words
 from gatedjax.text._table import Label
 from gatedjax.text._target_show import TargetExplanation
 
-_CHOSEN = "no word was open, so the closed word with the largest weight was read"
-_CHOSEN_BY_WINDOW = "no word was open, so the word with the largest gate logit was read"
 # Words of a class in a list for the terminal; words with extracts, in the folder of the model;
 # tokens on each side of a word in an extract, and its characters.
 _SHOWN = 20
@@ -30,24 +28,11 @@ _NEIGHBOURS, _LONGEST_EXTRACT = 5, 120
 
 
 def explain_with_lexicon(model: LexiconModel, text: str) -> Explanation | TargetExplanation:
-    """Explains the prediction of a lexicon for a text.
-
-    Args:
-      model: the fitted model.
-      text: the text.
-
-    Returns:
-      An `Explanation` with `reasons`, the part of each open word and pair in the logits; for
-      labels, numbers and grades a `TargetExplanation`.
-
-    Raises:
-      ValueError: if the text has no word.
-    """
+    """Explains the prediction of a lexicon for a text."""
     words = model.split(text)
-    if not words:
-        raise ValueError(f"text must have a word, got {text!r:.40}")
     reading, shares, columns, reasons = read_with_reasons(model, words)
     probabilities, is_open = reading.probabilities[0], reading.is_open[0]
+    unknown = tuple(map(bool, ~reading.is_known[0]))
     if model.kind in TARGETS:
         return TargetExplanation(
             text=text,
@@ -56,7 +41,7 @@ def explain_with_lexicon(model: LexiconModel, text: str) -> Explanation | Target
             headline=model.target.render_prediction(reading, 0),
             rule=reasons.rule,
             kept=tuple(map(bool, is_open)),
-            density=float(np.mean(is_open)),
+            unknown=unknown,
             columns=columns,
             ranked=tuple(_rank_reasons(model, words, reading, shares)),
             reasons=reasons,
@@ -68,40 +53,27 @@ def explain_with_lexicon(model: LexiconModel, text: str) -> Explanation | Target
         *(text, words, model.classes, probabilities, is_open, best),
         zip(places, removed.probabilities, strict=True),
         reasons,
+        unknown,
     )
 
 
 class ReasonedReading(NamedTuple):
-    """The output of a lexicon for a text, with the parts of its words.
+    """The output of a lexicon for a text, with the parts of its words."""
 
-    Attributes:
-      reading: the probabilities, logits and gates, of this text only.
-      shares: the parts of the words and pairs in the C logits.
-      columns: the positions of the logits in the order of an explanation, see
-        `Target.rank_columns`.
-      reasons: the parts and the rule of the prediction, as an explanation has them.
-    """
-
-    reading: Readings
-    shares: Shares
-    columns: tuple[int, ...]
+    reading: Readings  # of this text only
+    shares: Shares  # the parts of the words and pairs in the C logits
+    columns: tuple[int, ...]  # positions of the logits in the order of `Target.rank_columns`
     reasons: Reasons
 
 
 def read_with_reasons(model: LexiconModel, words: Sequence[str]) -> ReasonedReading:
-    """Computes the prediction of a lexicon for a text, and the parts of its words.
-
-    Args:
-      model: the fitted model.
-      words: the words of the text, at least one.
-    """
+    """Computes the prediction of a lexicon for a text, and the parts of its words."""
     lexicon = model.lexicon
     reading, shares = lexicon.read([words]), lexicon.share(words)
     # The open words are split again, because a reader checks the claim by typing them as a text.
     remaining = model.splitter.split_again(compress(words, reading.is_open[0].tolist()))
     again = lexicon.read([remaining])
-    has_windows = model.network == WINDOW
-    chosen = _CHOSEN_BY_WINDOW if has_windows else _CHOSEN
+    head = (lexicon.reader if isinstance(lexicon, WindowLexicon) else lexicon).head
     reasons = Reasons(
         classes=model.target.columns,
         bias=tuple(map(float, shares.bias)),
@@ -114,19 +86,17 @@ def read_with_reasons(model: LexiconModel, words: Sequence[str]) -> ReasonedRead
             (reading.probabilities[0] == again.probabilities[0]).all()
             and (reading.logits == again.logits).all()
         ),
-        note=chosen if reading.chosen[0] else UNREAD if reading.is_empty[0] else "",
-        has_windows=has_windows,
-        rule=model.target.render_rule(_scale_bias(model)),
+        note=reading.notes[0],
+        has_windows=model.network == WINDOW,
+        rule=(
+            head.prior_rule if reading.is_prior[0] else model.target.render_rule(_scale_bias(model))
+        ),
     )
     columns = tuple(model.target.rank_columns(reading, 0))
     return ReasonedReading(reading, shares, columns, reasons)
 
 
 def _scale_bias(model: LexiconModel) -> np.ndarray:
-    """Returns the biases of the lexicon divided by its temperature, float64 [B].
-
-    B is the number of classes or labels (1 for two classes), 1 for a number, or G - 1 for G grades.
-    """
     lexicon = model.lexicon.reader if isinstance(model.lexicon, WindowLexicon) else model.lexicon
     return lexicon.bias.astype(np.float64) / lexicon.temperature
 
@@ -134,12 +104,7 @@ def _scale_bias(model: LexiconModel) -> np.ndarray:
 def _rank_reasons(
     model: LexiconModel, words: Sequence[str], reading: Readings, shares: Shares
 ) -> list[tuple[str, tuple[float, ...]]]:
-    """Returns (words, parts) of the open words and pairs of a text, the largest effects first.
-
-    Words are a word, or two with a space between; parts are its C shares in the C logits of the
-    model. `words` are the words of the text, `reading` has the probabilities and open words of this
-    text only, and `shares` the parts of its words and of its pairs of open neighbours.
-    """
+    """Returns (words, parts) of the open words and pairs of a text, the largest effects first."""
     places = np.flatnonzero(reading.is_open[0]).tolist()
     items = [(words[place], shares.words[place]) for place in places]
     items += [
@@ -153,28 +118,15 @@ def _rank_reasons(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReasonedPrediction:
-    """A prediction of a lexicon with the parts of its open words and pairs.
-
-    Attributes:
-      prediction: the prediction.
-      classes: the C classes, in the order of the parts; "value" for a number, "score" for a grade.
-      reasons: (words, C parts) of each open word and pair of open neighbours, the largest effects
-        on the prediction first.
-      bias: the C numbers that each text has. With the parts they sum to the logits.
-    """
+    """A prediction of a lexicon with the parts of its open words and pairs."""
 
     prediction: AnyPrediction
-    classes: tuple[Label, ...]
-    reasons: tuple[tuple[str, tuple[float, ...]], ...]
-    bias: tuple[float, ...]
+    classes: tuple[Label, ...]  # in the order of the parts
+    reasons: tuple[tuple[str, tuple[float, ...]], ...]  # (words, parts), the largest effects first
+    bias: tuple[float, ...]  # with the parts these numbers sum to the logits
 
     def to_json(self) -> Json:
-        """Returns the line of `gatedjax predict --reasons`: a dict for `json.dumps`.
-
-        It has the fields of the prediction, such as "label" and "probability", "classes", "bias",
-        and "reasons", a list of dicts with "words", an open word or a pair, and "parts", the list
-        of the numbers that it adds to the logits of the classes.
-        """
+        """Returns the line of `gatedjax predict --reasons`: a dict for `json.dumps`."""
         reasons = [
             {"words": words, "parts": [round(part, 6) for part in parts]}
             for words, parts in self.reasons
@@ -190,16 +142,7 @@ class ReasonedPrediction:
 def predict_with_reasons(
     model: LexiconModel, examples: Iterable[Sequence[str]]
 ) -> Iterator[ReasonedPrediction | Failure]:
-    """Yields the prediction for each example with its reasons, or a `Failure`.
-
-    A reason is a word with an open gate, or a pair of such words that are neighbours, with the
-    number that it adds to the logit of each class. The reasons with the largest effect on the
-    prediction come first. A `Failure` says why a text has no prediction.
-
-    Args:
-      model: the fitted model.
-      examples: the texts, each in a tuple of one string.
-    """
+    """Yields the prediction for each example with its reasons, or a `Failure`."""
     for output in model.read_texts(examples):
         if isinstance(output, Failure):
             yield output
@@ -213,20 +156,7 @@ def predict_with_reasons(
 
 
 def list_open_words(model: LexiconModel, most: int = _SHOWN) -> Json:
-    """Lists the open words of a lexicon by the class for which they count most.
-
-    Args:
-      model: the fitted model.
-      most: the largest number of words of a class.
-
-    Returns:
-      A dict: "density", "open" (the number of open words with weights), and "classes", for each
-      class (or label, or "lower" and "higher" for numbers and grades) a dict with "label", "open"
-      (the number of words that count for it most) and "words", each with "word", "count" (in the
-      training texts), "weight" (the larger, the more a word counts for the class) and "examples"
-      (up to two extracts of training texts of the class); the largest product of weight and root of
-      the count comes first.
-    """
+    """Lists the open words by the class for which they count most, by weight and root of count."""
     lexicon = model.lexicon
     density = lexicon.density
     if isinstance(lexicon, WindowLexicon):
@@ -261,21 +191,7 @@ def find_examples(
     labels: Sequence[Label | frozenset[Label]],
     is_open: Sequence[np.ndarray] | None = None,
 ) -> dict[str, list[str]]:
-    """Finds short extracts of training texts for the listed words.
-
-    The two shortest texts of the class of a word in which it occurs are used, of each the word with
-    up to five tokens before and after it.
-
-    Args:
-      listing: the result of `list_open_words`: the open words of each class.
-      texts: the words of the training texts.
-      labels: the label of each text, or a frozenset of its labels.
-      is_open: the gates of the T words of each text, bool [T], if the extracts are to have the
-        words where they are open; None uses the first place of a word.
-
-    Returns:
-      Up to two extracts for each word, for at most 1,000 words.
-    """
+    """Finds extracts from the two shortest texts of the class of each listed word that have it."""
     most = max(_MOST_WITH_EXAMPLES // max(len(listing["classes"]), 1), 1)
     class_of = {
         word["word"]: entry["label"]
@@ -299,16 +215,10 @@ def find_examples(
 
 
 def _has(labels: Label | frozenset[Label], label: Label) -> bool:
-    """Returns True if `labels`, a label or a frozenset of labels, is or has `label`."""
     return label in labels if isinstance(labels, frozenset) else label == labels
 
 
 def _extract(words: Sequence[str], place: int) -> str:
-    """Returns the word at a place with its neighbours, in at most 120 characters.
-
-    `place` is its position in `words`, from 0. There is no space between two units of a script
-    without spaces.
-    """
     part = words[max(place - _NEIGHBOURS, 0) : place + _NEIGHBOURS + 1]
     extract = part[0]
     for before, word in itertools.pairwise(part):
@@ -317,15 +227,11 @@ def _extract(words: Sequence[str], place: int) -> str:
 
 
 def render_open_words(listing: Json) -> str:
-    """Formats the dict of `list_open_words` for a terminal, as a text of several lines.
-
-    `listing` is this dict: "density", "open", the number of open words, and "classes", the words of
-    each class with their counts, weights and examples.
-    """
+    """Formats the dict of `list_open_words` for a terminal, as a text of several lines."""
     lines = [
         f"{listing['open']:,} words are open, which are {listing['density']:.0%} of the words of "
-        "the training texts. No other known word is read, except in a text without an open word: "
-        "there the word with the largest weight is."
+        "the training texts. A text without one of them is not read, and gets the frequencies of "
+        "the training texts."
     ]
     if listing.get("windows"):
         lines = [

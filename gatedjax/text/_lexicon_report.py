@@ -1,4 +1,9 @@
-"""The report of a lexicon: sentences for the terminal, and a picture of the curve."""
+"""The report of a lexicon: sentences for the terminal, and a picture of the curve.
+
+`checked` is "test" or "validation", the part of the report with the scores. `curve` has a dict for
+each stage, the lexicon of a density: "density", "words" (the share of open words in the validation
+texts) and the metrics.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress, pairwise
@@ -33,16 +38,7 @@ _INSIDE = np.array([[62.0, 24.0], [418.0, 198.0]])
 def count_equal(
     lexicon: Lexicon | WindowLexicon, splitter: Splitter, texts: Sequence[Sequence[str]]
 ) -> int:
-    """Counts the texts whose open words alone give bitwise the same prediction.
-
-    The closed words are removed, the rest is joined by spaces, and the result is split and read
-    again as a new text. Pieces of words and the tokens of a function are not joined.
-
-    Args:
-      lexicon: the fitted model.
-      splitter: the rule that split the texts.
-      texts: the words of each text.
-    """
+    """Counts the texts with bitwise the same prediction if their open words are read as a text."""
     equal = 0
     for begin in range(0, len(texts), _CHUNK):
         part = texts[begin : begin + _CHUNK]
@@ -56,11 +52,7 @@ def count_equal(
 
 
 def render_equal(same_answer: Json) -> str:
-    """Returns the sentence about the number of texts that `count_equal` counted.
-
-    `same_answer` is the dict of a report: "texts", the number of texts that were read, and "equal",
-    the number of these texts with the same probabilities from their open words.
-    """
+    """Returns the sentence about the number of texts that `count_equal` counted."""
     texts, equal = same_answer["texts"], same_answer["equal"]
     question = "the same answer from the open words alone"
     if equal == texts:
@@ -68,18 +60,19 @@ def render_equal(same_answer: Json) -> str:
     return f"{question}: NO, for {texts - equal:,} of {texts:,} texts"
 
 
-def measure_leak_of_sample(lexicon: WindowLexicon, texts: Iterable[Sequence[str]]) -> Json:
-    """Measures the leak of gates that see the neighbours, on an evenly spread sample of texts.
+def render_priors(scores: Json) -> str:
+    """Returns the sentence about the texts of which no known word is read.
 
-    Args:
-      lexicon: the fitted model.
-      texts: the words of each text.
-
-    Returns:
-      A dict of the fields of `lexicon.WindowLeak`: "texts", "closed" (the number of closed words
-      that were removed), "closed_change" and "open_change" (the mean change of the probability
-      without a closed or an open word) and "changed_gates", a share.
+    `scores` is the dict of a report: "n", the number of texts, and "by_prior", that of these texts.
     """
+    return (
+        "answered by the frequencies of the training texts, because no known word is read: "
+        f"{scores['by_prior']:,} of {scores['n']:,} texts"
+    )
+
+
+def measure_leak_of_sample(lexicon: WindowLexicon, texts: Iterable[Sequence[str]]) -> Json:
+    """Measures the leak of gates that see the neighbours, on an evenly spread sample of texts."""
     sample = Sample()
     for words in texts:
         sample.add(words)
@@ -87,10 +80,7 @@ def measure_leak_of_sample(lexicon: WindowLexicon, texts: Iterable[Sequence[str]
 
 
 def render_window_leak(leak: Json) -> str:
-    """Returns the dict of `measure_leak_of_sample`, the changes without a word, as a sentence.
-
-    `leak` has "closed_change", "changed_gates", "open_change", "closed" and "texts".
-    """
+    """Returns the dict of `measure_leak_of_sample`, the changes without a word, as a sentence."""
     return (
         "a closed word removed, and the gates computed again: the probability changes by "
         f"{leak['closed_change']:.4f} on average, and another gate changes in "
@@ -100,14 +90,7 @@ def render_window_leak(leak: Json) -> str:
 
 
 def render_accuracies(report: Json, checked: str) -> str:
-    """Returns the accuracy of a lexicon and of the models that it is compared with, in lines.
-
-    Args:
-      report: the `report` of a `LexiconModel`. The entry `checked` is a dict with "accuracy",
-        "macro_f1", "density" and "all_words" (the accuracy with all words); "baseline" and
-        "character_baseline" have the accuracies of other models under the same name.
-      checked: "test" or "validation", the texts of the scores.
-    """
+    """Returns the accuracy of a lexicon and of the models that it is compared with, in lines."""
     ours = report[checked]
     characters = report["character_baseline"].get(checked)
     others = {
@@ -130,15 +113,7 @@ def render_accuracies(report: Json, checked: str) -> str:
 
 
 def render_scores(report: Json, checked: str, metrics: Mapping[str, str]) -> str:
-    """Returns the metrics of a lexicon and of the models that it is compared with, in lines.
-
-    Args:
-      report: the report of the fit, for labels, numbers or grades. The entry `checked` is a dict
-        with the metrics, "density" and "all_words" (the metrics with all words); "baseline" maps
-        the names of other models to dicts with their metrics under the same name.
-      checked: "test" or "validation", the texts of the scores.
-      metrics: the titles of the metrics by their names.
-    """
+    """Returns the metrics of a lexicon and of the models that it is compared with, in lines."""
     ours = report[checked]
     compared = {"the same model with all words": ours["all_words"]}
     compared |= {name: scores[checked] for name, scores in report["baseline"].items()}
@@ -152,32 +127,19 @@ def render_scores(report: Json, checked: str, metrics: Mapping[str, str]) -> str
 
 
 def render_metric_list(scores: Json, metrics: Mapping[str, str]) -> str:
-    """Returns metrics with their titles, separated by commas; "-" stands for None.
-
-    `scores` maps names of metrics to numbers or None, and `metrics` the names that are shown to
-    their titles.
-    """
+    """Returns metrics with their titles, separated by commas; "-" stands for None."""
     return ", ".join(f"{title} {render_number(scores[name])}" for name, title in metrics.items())
 
 
 def render_number(value: float | None) -> str:
-    """Returns a metric with four decimals, or five digits if it is larger than 10.
-
-    `value` is the metric; None gives "-".
-    """
+    """Returns a metric with four decimals, or five digits if it is larger than 10."""
     if value is None:
         return "-"
     return f"{value:.4f}" if abs(value) < 10 else f"{value:.5g}"
 
 
 def render_calibration(report: Json, checked: str) -> str:
-    """Returns the sentence about the temperature and the error of the calibration.
-
-    Args:
-      report: the `report` of a `LexiconModel`, with "temperature" and "fitted_temperature". The
-        entry `checked` is a dict with the calibration errors "ece" and "uncalibrated_ece".
-      checked: "test" or "validation", the texts of the scores.
-    """
+    """Returns the sentence about the temperature and the error of the calibration."""
     scores = report[checked]
     if report["temperature"] == 1:
         return (
@@ -194,14 +156,7 @@ def render_calibration(report: Json, checked: str) -> str:
 
 
 def render_curve(curve: Sequence[Json], chosen: int, metric: str = "accuracy") -> list[str]:
-    """Returns a line for five densities of the curve, and for the chosen stage.
-
-    Args:
-      curve: for each stage, the lexicon of a density, a dict of "density", "words" (the share of
-        open words in the validation texts) and the metric by its name.
-      chosen: the position of the chosen stage, from 0, which the line marks.
-      metric: the name of the metric.
-    """
+    """Returns a line for five densities of the curve, and for the chosen stage."""
     lines = []
     for number, stage in enumerate(curve):
         if number == chosen or stage["density"] in _POINTS:
@@ -215,15 +170,7 @@ def render_curve(curve: Sequence[Json], chosen: int, metric: str = "accuracy") -
 def draw_curve(
     curve: Sequence[Json], chosen: int, metric: str = "accuracy", name: str = "accuracy"
 ) -> str:
-    """Draws a metric at each share of open words, and returns the SVG image.
-
-    Args:
-      curve: for each stage, the lexicon of a density, a dict of "words" (the share of open words)
-        and the metric by its name.
-      chosen: the position of the chosen stage, from 0, which has a ring.
-      metric: the name of the metric in the stages.
-      name: the title of the metric.
-    """
+    """Draws a metric at each share of open words, and returns the SVG image."""
     low = min(stage[metric] for stage in curve)
     highest = max(stage[metric] for stage in curve)
     # The lowest and the highest point have room for a label below or above them.
@@ -233,10 +180,6 @@ def draw_curve(
 
     # On few validation texts all stages may have the same accuracy, so the range may be 0.
     def place(stage: Json) -> Point:
-        """Returns the place (x, y) of a stage in the picture.
-
-        `stage` is a dict of "words", the share of open words, and the metric that is drawn.
-        """
         height = (stage[metric] - low) / max(high - low, 1e-9)
         return 60 + 320 * stage["words"], 200 - 170 * height
 
@@ -268,19 +211,11 @@ def draw_curve(
 
 
 def _shorten(value: float) -> str:
-    """Returns `value` as text with three decimals, or four digits from 10 on."""
     return f"{value:.3f}" if value < 10 else f"{value:.4g}"
 
 
 def _place_labels(points: Sequence[Point]) -> list[Point]:
-    """Returns the centre of a label for each point of a curve.
-
-    Each label has the place next to its point that covers the least of the line, the points and the
-    labels before it; above the point if several cover nothing.
-
-    Args:
-      points: the points (x, y) of the curve, in the order of the line.
-    """
+    """Returns, next to each point, the centre of the label that covers the least of the curve."""
     # Samples of the line and of the circles stand for what a label may cover.
     steps = np.linspace(0, 1, 81)[:, None]
     ends = np.asarray([*points, points[-1]])

@@ -38,6 +38,7 @@ from gatedjax.text._lexicon_report import (
     render_calibration,
     render_curve,
     render_equal,
+    render_priors,
     render_scores,
     render_window_leak,
 )
@@ -83,23 +84,13 @@ WITHOUT_UNITS = Splitter(Tokenizer(LEXICON_KIND))
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TextPart:
-    """The n texts for training, validation or test, with their targets.
-
-    Attributes:
-      words: the list of the words of each text.
-      texts: the texts.
-      labels: the targets: int [n], the positions of their classes or grades, from 0; bool [n, L +
-        U], True where a text has one of L labels of the model or of U unknown labels; float [n] for
-        numbers.
-      weights: float [n], the weights of the texts in the fit; None gives all the same weight.
-      unknown: the labels of the last columns of `labels`, which the model does not have.
-    """
+    """The n texts for training, validation or test, with their targets."""
 
     words: list[list[str]]
     texts: list[str]
-    labels: np.ndarray
-    weights: np.ndarray | None = None
-    unknown: Sequence[Label] = ()
+    labels: np.ndarray  # int [n] of classes or grades, bool [n, L + U], or float [n] of numbers
+    weights: np.ndarray | None = None  # of the texts in the fit
+    unknown: Sequence[Label] = ()  # the U labels of the last columns, which the model lacks
 
     def select(self, rows: np.ndarray) -> "TextPart":
         """Returns the texts at the positions `rows`, an int array from 0, in this order."""
@@ -122,34 +113,12 @@ def train_lexicon(
     max_aside: float = 1.0,
     sample_weight: np.ndarray | None = None,
     kind: str = "text",
-    has_columns: bool = False,
+    has_columns: bool = False,  # True if the labels name columns of an array, also 0 and 1
 ) -> LexiconModel:
-    """Fits a lexicon to labelled texts, and measures it.
-
-    The stages of the fit, a lexicon for each density (share of open words), are compared on the
-    validation texts. Without `options.density` the smallest density is chosen whose accuracy is at
-    most half a point, or one standard error of the best accuracy, below the best stage (of a target
-    that is no class, see `Target.allow_loss`). If the validation texts are a part of `table`, and
-    it has at most 20,000 texts, the chosen density is then fitted to all texts. There is no random
-    number except in the fixed split.
-
-    Args:
-      table: labelled texts.
-      options: the options of training; the options of networks must have their defaults.
-      validation: texts that choose the density; None splits off a part of `table`.
-      test: texts on which the model is evaluated; None evaluates it on the validation texts only.
-      say: called with each line of the progress report.
-      max_aside: the largest share of the lines in a source that may be set aside.
-      sample_weight: the weight of each line of `table` in the fit; None gives all the same weight.
-      kind: the kind of the model: "text" (a class), "labels", "regression" or "ordinal".
-      has_columns: True if the labels of "labels" are the numbers or names of the columns of an
-        array, so that a label 0 or 1 is a name.
-
-    Returns:
-      The fitted model with its report.
-
-    Raises:
-      ValueError: for data or options that cannot be used.
+    """Fits a lexicon to labelled texts, and measures it. The stages of the fit, a lexicon for each
+    density, are compared on the validation texts. Without `options.density` the smallest density is
+    chosen that loses no more than `Target.allow_loss`. If the validation texts are a part of at
+    most `LARGEST_REFIT` texts, this density is then fitted to all texts.
     """
     check_options(options, kind)
     check_share(max_aside)
@@ -295,6 +264,7 @@ def train_lexicon(
             for rival, scores in rivals.items()
         }
         say(render_scores(report, checked, target.metrics))
+    say(render_priors(report[checked]))
     say(render_equal(equal))
     if uncalibrated is not None:
         report[checked]["uncalibrated_ece"] = uncalibrated
@@ -319,51 +289,32 @@ def train_lexicon(
     )
     labels = target.name_groups(every.labels)
     # With a window the same word may be closed in some texts.
-    is_open = lexicon.select(every.words)[0] if isinstance(lexicon, WindowLexicon) else None
+    is_open = lexicon.select(every.words) if isinstance(lexicon, WindowLexicon) else None
     examples = find_examples(list_open_words(model), every.words, labels, is_open)
     return dataclasses.replace(model, examples=examples)
 
 
 def _calibrate(lexicon: Gated, validation: TextPart, target: Target) -> tuple[Target, float, float]:
-    """Returns the target with thresholds that validation texts choose, and two temperatures.
-
-    Only a target of several labels has such thresholds; a target of another kind is returned
-    unchanged. The temperatures, by which logits are divided, are the temperature to use, which is
-    the fitted temperature or 1, and the fitted temperature.
-
-    Args:
-      lexicon: the fitted model.
-      validation: the validation texts and their targets.
-      target: the classes, labels, number or grades that the model predicts.
-    """
+    """Returns the target with chosen thresholds, and the temperature to use and the fitted T."""
     readings = lexicon.read(validation.words)
     reader = lexicon.reader if isinstance(lexicon, WindowLexicon) else lexicon
-    temperature, fitted = target.choose_temperature(
-        reader.head, reader.bias, readings, validation.labels
-    )
-    probabilities = reader.head.compute_probabilities(
-        readings.logits / temperature, reader.bias / temperature
-    )
-    readings = readings._replace(probabilities=probabilities)
+    temperature = fitted = 1.0
+    # The prior has no temperature, so that its texts are no evidence.
+    if len(rows := np.flatnonzero(~readings.is_prior)):
+        evidence = readings._replace(
+            probabilities=readings.probabilities[rows], logits=readings.logits[rows]
+        )
+        temperature, fitted = target.choose_temperature(
+            reader.head, reader.bias, evidence, validation.labels[rows]
+        )
+    readings = _set_temperature(lexicon, temperature).read(validation.words)
     return target.choose_decision(readings, validation.labels), temperature, fitted
 
 
 def _choose(
     parts: dict[str, TextPart], target: Target, head: Head, options: TextOptions
 ) -> tuple[Gated, Gated, list[Json], int]:
-    """Fits all stages, the lexicons of falling density, and chooses the stage of the model.
-
-    Args:
-      parts: the texts by purpose; "train" and "validation" are used.
-      target: the target of the texts.
-      head: the loss and the prediction of these targets.
-      options: the options, of which the density is used.
-
-    Returns:
-      The lexicon of the chosen stage; the lexicon of all words; for each stage a dict with
-      "density", "words" (the share of open words in the validation texts) and the metrics of the
-      target; and the position of the chosen stage, from 0.
-    """
+    """Returns the chosen lexicon, the lexicon of all words, the curve and the chosen stage."""
     train, held = parts["train"], parts["validation"]
     stages: list[Gated] = []
     curve: list[Json] = []
@@ -396,17 +347,7 @@ def _choose(
 
 
 def choose_stage(scores: Sequence[float], allowed: float) -> int:
-    """Chooses the last stage that is nearly as good as the best stage.
-
-        >>> choose_stage([-2.0, -1.9, -2.05, -3.0], 0.2)
-        2
-
-    Args:
-      scores: the score of each stage, from all words to the fewest; larger is better.
-      allowed: the largest difference between the best score and the score of the result.
-
-    Returns:
-      The position of the stage, from 0.
+    """Returns the last stage, of the fewest words, with a score at most `allowed` below the best.
 
     Reference: Breiman et al. 1984 (the rule of one standard error).
     """
@@ -417,16 +358,7 @@ def choose_stage(scores: Sequence[float], allowed: float) -> int:
 def weigh_texts(
     corpus: Corpus, class_weight: str | None, sample_weight: np.ndarray | None
 ) -> np.ndarray | None:
-    """Returns the weight of each text, or None if all have the same weight.
-
-    The result is float64 [n].
-
-    Args:
-      corpus: the n training texts.
-      class_weight: "balanced" multiplies the weight of a text with n / (C n_c), where n_c is the
-        number of texts of its class among C classes; None does not.
-      sample_weight: float [lines], the weight of each line of the source; None is 1 for all.
-    """
+    """Returns the weight of each text, times n / (C n_c) if balanced; None if all are equal."""
     if class_weight is None and sample_weight is None:
         return None
     weights = np.ones(len(corpus))
@@ -440,17 +372,6 @@ def weigh_texts(
 
 
 def _refit(part: TextPart, head: Head, options: TextOptions, density: float) -> tuple[Gated, Gated]:
-    """Fits the stages to all texts.
-
-    Args:
-      part: the texts and their targets.
-      head: the loss and the prediction for the targets.
-      options: the options of the fit.
-      density: the share of open words of the chosen stage, in (0, 1].
-
-    Returns:
-      The lexicon of this density, and the lexicon of all words.
-    """
     densities = [stage for stage in list_densities(options) if stage >= density]
     if options.model == WINDOW:
         densities = sorted({1.0, density}, reverse=True)
@@ -463,19 +384,9 @@ def _start_fit(
     head: Head,
     options: TextOptions,
     densities: Sequence[float],
-    room_for: Sequence[Sequence[str]] | None = None,
+    room_for: Sequence[Sequence[str]] | None = None,  # of a later fit with the same program
 ) -> Iterator[Gated]:
-    """Returns an iterator over the lexicons of falling densities, each fitted when it is asked for.
-
-    Args:
-      part: the texts and their targets.
-      head: the loss and the prediction for the targets.
-      options: the options, of which the name of the model, "lexicon" or "window", and the seed are
-        used.
-      densities: the shares of open words in (0, 1], falling.
-      room_for: texts of a later fit; the arrays of a window lexicon are padded to their sizes, so
-        that both fits run the same compiled program. None uses the sizes of `part`.
-    """
+    """Returns an iterator over the lexicons of falling densities, each fitted when asked for."""
     if options.model == WINDOW:
         assert isinstance(head, ClassHead)
         arguments = part.words, part.labels, head.num_classes, densities
@@ -488,7 +399,6 @@ def _start_fit(
 
 
 def _set_temperature(lexicon: Gated, temperature: float) -> Gated:
-    """Returns a copy of a lexicon whose logits are divided by `temperature`."""
     if isinstance(lexicon, WindowLexicon):
         reader = dataclasses.replace(lexicon.reader, temperature=temperature)
         return dataclasses.replace(lexicon, reader=reader)
@@ -496,17 +406,13 @@ def _set_temperature(lexicon: Gated, temperature: float) -> Gated:
 
 
 def list_densities(options: TextOptions) -> list[float]:
-    """Returns the densities, shares of open words or tokens, of the stages of the fit, falling.
-
-    If `options.density` is set it is the last of them. `options.model` is "window" for gates that
-    see the neighbours; then there are only two densities, 1 and this one.
-    """
+    """Returns the densities, shares of open words or tokens, of the stages of the fit, falling."""
     density = options.density
     if density is None:
         return list(DENSITIES)
     if options.model == WINDOW:
         # The gates of a density do not depend on the stages before it.
-        return [1.0, density]
+        return sorted({1.0, density}, reverse=True)
     return [*(stage for stage in DENSITIES if stage > density), density]
 
 
@@ -517,43 +423,19 @@ def read_labelled(
     left_out: frozenset[Label] = frozenset(),
     splitter: Splitter = WITHOUT_UNITS,
 ) -> tuple[Corpus, list[str]]:
-    """Reads labelled texts into memory.
-
-    Args:
-      table: the texts.
-      classes: the possible labels; None uses the labels in the table.
-      max_aside: the largest share of the lines that may be set aside.
-      left_out: texts with these labels are left out.
-      splitter: splits texts into words, which decides the texts that have a word and are equal.
-
-    Returns:
-      A `Corpus` with the labels, without the numbers of words; and the list of the texts.
-    """
+    """Returns the labels as a `Corpus` without the numbers of words, and the texts."""
     return _read_examples(Examples(table, classes, left_out), max_aside, splitter)
 
 
 def read_targets(
     table: Table,
     target_class: type[Target],
-    model_target: Target | None,
+    model_target: Target | None,  # None for the training texts
     max_aside: float,
     left_out: frozenset[Label],
     splitter: Splitter,
 ) -> tuple[Corpus, list[str]]:
-    """Reads texts with targets into memory.
-
-    Args:
-      table: the texts.
-      target_class: the subclass of `Target` for the task.
-      model_target: the target of the training texts; None if `table` has the training texts.
-      max_aside: the largest share of the lines that may be set aside.
-      left_out: texts with these labels are left out.
-      splitter: splits texts into words, which decides the texts that have a word and are equal.
-
-    Returns:
-      A `Corpus` without the numbers of words, and the list of the texts. The attribute `classes` of
-      the corpus has the different labels, for the task "labels" the different tuples of labels.
-    """
+    """Returns the targets as a `Corpus` without the numbers of words, and the texts."""
     if target_class.kind not in WITHOUT_CLASSES:
         classes = None if model_target is None else model_target.classes
         return read_labelled(table, classes, max_aside, left_out, splitter)
@@ -564,17 +446,6 @@ def read_targets(
 def _read_examples(
     examples: Examples, max_aside: float, splitter: Splitter
 ) -> tuple[Corpus, list[str]]:
-    """Reads the texts of `examples` into memory.
-
-    Args:
-      examples: the records of a source, with a table that numbers their labels.
-      max_aside: the largest share of the lines that may be set aside.
-      splitter: splits texts into words, by which equal texts are found.
-
-    Returns:
-      A `Corpus` with the labels, and the list of the texts, with spaces in place of control
-      characters.
-    """
     texts: list[str] = []
     for record, (words,) in examples.read(lambda record: [splitter.split(record.inputs[0])]):
         examples.add(record, digest_parts(word.encode("utf-8", "surrogatepass") for word in words))
@@ -583,35 +454,18 @@ def _read_examples(
 
 
 def measure_lexicon(lexicon: Gated, part: TextPart, target: Target) -> Json:
-    """Returns a dict of the metrics and of the density of a lexicon on texts.
-
-    The metrics are those of `Target.measure`, such as "accuracy" and "macro_f1" for classes, "rmse"
-    for numbers and "mae" for grades. "density" is the share of open words.
-
-    Args:
-      lexicon: the lexicon.
-      part: the texts and their targets.
-      target: the target, which computes the metrics.
-    """
+    """Returns a dict of the metrics and of the density of a lexicon on texts."""
     readings = lexicon.read(part.words)
     metrics = target.measure(part.labels, readings, part.unknown)
-    return {**metrics, "density": float(np.mean(np.concatenate(readings.is_open)))}
+    return {
+        **metrics,
+        "density": float(np.mean(np.concatenate(readings.is_open))),
+        "by_prior": int(readings.is_prior.sum()),
+    }
 
 
 def measure_baselines(train: TextPart, held: TextPart, num_classes: int, checked: str) -> Json:
-    """Trains two linear models, of words and of character n-grams, and returns their accuracies.
-
-    Args:
-      train: the training texts, with labels int [n], the positions of classes.
-      held: the texts on which the accuracies are measured.
-      num_classes: the number of classes.
-      checked: the name of these texts, "test" or "validation".
-
-    Returns:
-      {"baseline": {"kind", checked}, "character_baseline": {"kind", checked}}, with the solver as
-      "kind" and the accuracy under the name `checked`. The second dict is {} if the training texts
-      have too many characters.
-    """
+    """Trains two linear models, of words and of character n-grams, and returns their accuracies."""
     words = LinearBaseline().fit(train.words, train.labels, num_classes)
     accuracy = float(np.mean(words.probabilities(held.words).argmax(1) == held.labels))
     report: Json = {"baseline": {"kind": words.kind, checked: accuracy}, "character_baseline": {}}

@@ -35,13 +35,7 @@ _CONTROL = bytes({*range(32)} - {*b"\t\n\v\f\r\x1b"})
 
 
 def check_encoding(encoding: str) -> str:
-    """Returns the name by which `open` decodes `encoding` without its byte-order mark.
-
-    For example, it is "utf-8-sig" for "utf-8".
-
-    Raises:
-      ValueError: if Python does not have the encoding.
-    """
+    """Returns the name by which `open` skips a byte-order mark: "utf-8-sig" for "utf-8"."""
     try:
         codec = codecs.lookup(encoding)
         if not getattr(codec, "_is_text_encoding", True):
@@ -53,10 +47,7 @@ def check_encoding(encoding: str) -> str:
 
 
 def limited_lines(text: TextIO) -> Iterator[str]:
-    """Yields the lines of an open text file, each with its end, or cut after `LONGEST` characters.
-
-    The limit bounds the memory. The rest of a line that is too long is skipped.
-    """
+    """Yields the lines of a text file with their ends; they are cut after `LONGEST` characters."""
     while line := text.readline(LONGEST):
         yield line
         # The rest of a line that is too long is skipped in pieces, so that the next line has the
@@ -67,35 +58,20 @@ def limited_lines(text: TextIO) -> Iterator[str]:
 
 
 def line_fault(line: str, encoding: str) -> str | None:
-    """Returns the reason, a text, why a line of `limited_lines` cannot be used; None if it can.
-
-    Args:
-      line: the line.
-      encoding: the encoding of the file, for the message.
-    """
+    """Returns the reason, a text, why a line of `limited_lines` cannot be used; None if it can."""
     if len(line) >= LONGEST:
         return f"longer than {LONGEST:,} characters"
     return fault(line, encoding)
 
 
 def suggest_encoding(path: Path, encoding: str) -> str:
-    """Suggests an encoding that can decode the undecodable bytes of a file.
-
-    The candidates are UTF-8 and cp1252, because quotes and accents in cp1252 are the usual bytes
-    that are not UTF-8.
-
-    Args:
-      path: path of the file.
-      encoding: encoding with which the file was read.
-
-    Returns:
-      The end of a message that names UTF-8 or cp1252; "" if neither can decode all of the bytes.
-    """
+    """Returns the end of a message that names UTF-8 or cp1252 for undecodable bytes, or ""."""
     bad = decodable = 0
     # Values of a document are checked without the encoding of the file, see `read_label`.
     encoding = "utf-8" if encoding == "Unicode" else encoding
     try:
         codec = codecs.lookup(encoding).name
+        # Quotes and accents in cp1252 are the usual bytes that are not UTF-8.
         fitting = [name for name in ("utf-8", "cp1252") if name != codec]
         file = TextFile(path, encoding)
         file.check()
@@ -139,12 +115,7 @@ def _fits(data: bytes, encoding: str) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class TextFile:
-    """A text file, plain or compressed (.gz, .bz2, .xz, .zst, or .zip with a single file).
-
-    Attributes:
-      path: path of the file.
-      encoding: encoding of its text.
-    """
+    """A text file, plain or compressed (.gz, .bz2, .xz, .zst, or .zip with a single file)."""
 
     path: Path
     encoding: str = "utf-8"
@@ -155,13 +126,7 @@ class TextFile:
         return str(self.path)
 
     def check(self) -> None:
-        """Checks that the file is a text file.
-
-        Raises:
-          FileNotFoundError: if there is no such file.
-          ValueError: if the file is empty, begins with the byte-order mark of another encoding, or
-            is not a text file, or if Python does not have the encoding.
-        """
+        """Raises an error if there is no file, or if it is no text in this encoding."""
         codec = check_encoding(self.encoding)
         if not self.path.is_file():
             reason = "not a regular file" if self.path.exists() else "there is no such file"
@@ -193,16 +158,9 @@ class TextFile:
             )
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        r"""Yields the number from 1 and the text of each line, with its end "\n", "\r\n" or "\r".
-
-        A byte from 128 to 255 that cannot be decoded does not end the file. Its line is yielded
-        with the surrogate U+DC00 + byte in its place, as by `errors="surrogateescape"`, and
-        `fault` then returns a reason for this line.
-
-        Raises:
-          ValueError: if Python does not have the encoding, or if a byte below 128 cannot be
-            decoded, which may happen in UTF-16 and UTF-32: the error handler does not replace such
-            bytes. No further line is yielded.
+        """Yields the number from 1 and the text of each line, with its end. A byte that cannot be
+        decoded becomes the surrogate U+DC00 + byte, for which `fault` returns a reason. Bytes below
+        128 have no surrogate, and raise ValueError if UTF-16 or UTF-32 cannot decode them.
         """
         codec, number = check_encoding(self.encoding), 0
         try:

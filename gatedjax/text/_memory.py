@@ -17,15 +17,10 @@ _LOOK = 100
 
 @dataclasses.dataclass(frozen=True)
 class InColumns:
-    """Columns with their values: a frame, or a dict of lists or arrays.
+    """Columns with their values: a frame, or a dict of lists or arrays."""
 
-    Attributes:
-      name: name of the data, for messages.
-      headed: pairs of the name of a column and its values, a list, array or series.
-    """
-
-    name: str
-    headed: tuple[tuple[str, Iterable[object]], ...]
+    name: str  # for messages
+    headed: tuple[tuple[str, Iterable[object]], ...]  # the name and the values of each column
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -33,10 +28,7 @@ class InColumns:
         return tuple(name for name, _ in self.headed)
 
     def check(self, columns: Columns) -> None:
-        """Raises ValueError if a column is missing, lengths differ, or there is no row.
-
-        `columns` has the names of the columns of the texts and of the label.
-        """
+        """Raises ValueError if a column is missing, lengths differ, or there is no row."""
         check_names(self.name, self.names, columns)
         by_name = dict(self.headed)
         names = match_names(self.names, columns)
@@ -48,12 +40,7 @@ class InColumns:
             raise ValueError(f"{self.name} must have a row, got none")
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Yields the values of each row in `columns` as `Cells`: (name, number, values).
-
-        `columns` has the names of the columns of the texts and of the label. The number is counted
-        from 1, and the values are the texts, then the label. An `Aside` with the reason
-        stands for a row that cannot be used.
-        """
+        """Yields the values of each row in `columns` as `Cells`: (name, number, values)."""
         by_name = dict(self.headed)
         names = match_names(self.names, columns)
         values = zip(*(by_name[name] for name in names), strict=True)
@@ -62,11 +49,6 @@ class InColumns:
 
 
 def _length(where: str, name: str, values: object) -> int:
-    """Returns the number of values in the column `name` of the data `where`.
-
-    Raises:
-      ValueError: unless `values` is a list, an array or a series with one axis.
-    """
     if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
         raise ValueError(f"{where}: column {name!r} must be a list or array, got {_kind(values)}")
     if (axes := getattr(values, "ndim", 1)) != 1:
@@ -76,20 +58,13 @@ def _length(where: str, name: str, values: object) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class InRows:
-    """Rows that are dicts, from a list or a data set.
+    """Rows that are dicts, from a list or a data set."""
 
-    Attributes:
-      name: name of the data, for messages.
-      data: the rows, dicts from column to value; an `Aside` stands for a row that cannot be used.
-      classes: for each column of class numbers, by the name of the column, the names of the
-        classes, which replace the numbers.
-      named: names of the columns; None takes the names in the first rows.
-    """
-
-    name: str
-    data: Iterable[object]
+    name: str  # for messages
+    data: Iterable[object]  # dicts from column to value; an `Aside` is an unusable row
+    # Column -> the names for its class numbers.
     classes: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
-    named: tuple[str, ...] | None = None
+    named: tuple[str, ...] | None = None  # None takes the columns of the first rows
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -100,21 +75,13 @@ class InRows:
         return tuple(dict.fromkeys(str(name) for row in first for name in row))
 
     def check(self, columns: Columns) -> None:
-        """Raises ValueError if there is no row, or a column is missing.
-
-        `columns` has the names of the columns of the texts and of the label.
-        """
+        """Raises ValueError if there is no row, or a column is missing."""
         if next(iter(self.data), None) is None:
             raise ValueError(f"{self.name} must have a row, got none")
         check_names(self.name, self.names, columns)
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Yields the values of each row in `columns` as `Cells`: (name, number, values).
-
-        `columns` has the names of the columns of the texts and of the label. The number is counted
-        from 1, and the values are the texts, then the label. An `Aside` with the reason
-        stands for a row that cannot be used.
-        """
+        """Yields the values of each row in `columns` as `Cells`: (name, number, values)."""
         names = match_names(self.names, columns)
         classes = self.classes.get("" if columns.label is None else names[-1])
         for number, row in enumerate(self.data, 1):
@@ -131,15 +98,8 @@ class InRows:
 
 
 def class_name(classes: Sequence[str], label: object) -> object:
-    """Returns the name of the class with a number.
-
-    Args:
-      classes: the names of the classes.
-      label: the number of a class, from 0, or another label.
-
-    Returns:
-      The name; None for a number without a class, such as -1 for an unknown class; `label` itself
-      if it is not a number.
+    """Returns the name of the class with a number; None for a number without a class, such as -1,
+    and the label itself if it is no number.
     """
     try:
         number = int(label)  # type: ignore[call-overload]
@@ -150,32 +110,19 @@ def class_name(classes: Sequence[str], label: object) -> object:
 
 @dataclasses.dataclass(frozen=True)
 class InTuples:
-    """Rows in memory that are tuples, or texts without labels.
+    """Rows in memory that are tuples, or texts without labels."""
 
-    Attributes:
-      data: the rows: (text, label), (premise, hypothesis, label), or without labels texts or tuples
-        of texts.
-      name: name of the data, for messages.
-    """
-
-    data: Sequence[object]
+    data: Sequence[object]  # (text, label), (premise, hypothesis, label), or without labels
     name: str = "rows"
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """The names of the columns of pairs if the first row has three values, else None.
-
-        They are ("premise", "hypothesis", "label").
-        """
+        """The names of the columns of pairs if the first row has three values, else None."""
         size = _size(self.data[0]) if len(self.data) else 0
         return ("premise", "hypothesis", "label") if size == 3 else None
 
     def check(self, columns: Columns) -> None:
-        """Raises ValueError if there is no row, or the first row does not fit the columns.
-
-        `columns` has the names of the columns of the texts and of the label; a row fits if it has
-        as many values.
-        """
+        """Raises ValueError if there is no row, or the first row does not fit the columns."""
         if not len(self.data):
             raise ValueError(f"{self.name} must have a row, got none")
         if self._values(self.data[0], columns) is None:
@@ -185,12 +132,7 @@ class InTuples:
             )
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Yields the values of each row in `columns` as `Cells`: (name, number, values).
-
-        `columns` has the names of the columns of the texts and of the label. The number is counted
-        from 1, and the values are the texts, then the label. An `Aside` with the reason
-        stands for a row that cannot be used.
-        """
+        """Yields the values of each row in `columns` as `Cells`: (name, number, values)."""
         for number, row in enumerate(self.data, 1):
             values = self._values(row, columns)
             if values is None:
@@ -200,11 +142,6 @@ class InTuples:
                 yield self.name, number, values
 
     def _values(self, row: object, columns: Columns) -> Sequence[object] | None:
-        """Returns the values of a row, the texts, then the label, or None if it does not fit.
-
-        `columns` has the names of the columns of the texts and of the label; a row fits if it has
-        as many values, or a label that is not needed.
-        """
         if isinstance(row, str | None) and columns.wanted == columns.inputs[:1]:
             return (row,)
         size = _size(row)
@@ -218,7 +155,6 @@ class InTuples:
 
 
 def _size(row: object) -> int:
-    """Returns the number of values in a tuple, list or array with one axis; 0 for other objects."""
     is_row = isinstance(row, tuple | list) or getattr(row, "ndim", 0) == 1
     return len(cast(Sequence[object], row)) if is_row else 0
 
@@ -229,19 +165,8 @@ def _kind(value: object) -> str:
 
 
 def form_of(data: object, split: str) -> Form:
-    """Returns an object that reads rows from values in memory.
-
-    Args:
-      data: rows, a dict of columns, a frame of pandas or polars, or a data set of `datasets`.
-      split: name of the part that is taken from a dict of data sets, such as "train".
-
-    Returns:
-      A `Form`, an object with a method `rows` that yields the values of each row: `InColumns`,
-      `InRows` or `InTuples`.
-
-    Raises:
-      ValueError: if the data have no such split.
-      TypeError: if the type of the data is not supported.
+    """Returns the `Form` of rows, columns, a frame or a data set in memory. `split` selects a part
+    of a dict of data sets.
     """
     if isinstance(data, Mapping):
         # `datasets.load_dataset` without a split returns a dict of data sets.
@@ -280,14 +205,8 @@ def _frame_form(frame: Any) -> Form:
 
 
 def dataset_form(name: str, data: Iterable[object]) -> Form:
-    """Returns a `Form` that reads the rows of a data set of `datasets`, whole or streamed.
-
-    A `Form` is an object with a method `rows` that yields the values of each row. Class numbers in
-    its columns are replaced by the names of the classes.
-
-    Args:
-      name: the name of the data in messages.
-      data: the data set.
+    """Returns the `Form` of a data set of `datasets`, whole or streamed, with names in place of
+    class numbers.
     """
     features = getattr(data, "features", None) or {}
     classes = {key: getattr(feature, "names", None) for key, feature in features.items()}

@@ -26,33 +26,20 @@ def classification_metrics(
     """Computes the metrics of predicted class probabilities for n labelled texts.
 
     With p_ic the probability of class c for text i and y_i its label:
-    nll = -mean_i log p_iy;  brier = mean_i sum_c (p_ic - [c = y_i])^2, from 0 to 2;
-    ece = sum_b n_b / n |accuracy_b - confidence_b| over 15 bins of equal width of max_c p_ic.
+
+        nll = -mean_i log p_iy
+        brier = mean_i sum_c (p_ic - [c = y_i])^2                from 0 to 2 (Brier 1950)
+        ece = sum_b n_b / n |accuracy_b - confidence_b|          15 equal bins of max_c p_ic
+
+    The dict for JSON has n, accuracy, macro_f1 (over the classes in labels or predictions), nll,
+    brier, ece (Guo et al. 2017), per_class (a score with denominator 0 is 0), confusion (rows are
+    true classes) and bins (without a prediction their means are None). `predicted` None is the
+    first of the most probable classes. Labels count from 0; rows of probabilities must sum to 1.
 
         >>> probabilities = np.array([[0.75, 0.25], [0.5, 0.5]])
         >>> metrics = classification_metrics(np.array([0, 1]), probabilities, ["good", "bad"])
         >>> print(metrics["accuracy"], metrics["confusion"])
         0.5 [[1, 0], [1, 0]]
-
-    Args:
-      labels: int [n], the true classes, from 0.
-      probabilities: [n, C]; the rows sum to 1. The first of the largest probabilities in a row is
-        predicted.
-      classes: the names of the C classes.
-      predicted: int [n], the predicted classes; None predicts the most probable.
-
-    Returns:
-      A dict that can be written as JSON: n (the number of texts), accuracy, macro_f1 (over the
-      classes that occur in labels or predictions), nll, brier, ece, per_class (label, precision,
-      recall, f1 and n; a score with denominator 0 is 0), confusion (rows are true classes) and bins
-      (from, to, n, and the mean confidence and accuracy, which are None if n is 0).
-
-    Raises:
-      TypeError: if labels are not integers.
-      ValueError: if there is no label, shapes do not agree, a label is not in [0, C), or a row is
-        not a probability distribution.
-
-    Reference: Guo et al. 2017 (ece); Brier 1950.
     """
     labels, probabilities = np.asarray(labels), np.asarray(probabilities, np.float64)
     if not np.issubdtype(labels.dtype, np.integer):
@@ -88,17 +75,9 @@ def metrics_of(
     squares: np.ndarray,
     classes: Sequence[Label],
 ) -> Json:
-    """Computes `classification_metrics` of n texts without the whole matrix of probabilities.
-
-    Args:
-      labels, predicted: int [n], the true and the predicted classes, from 0.
-      truth, best: [n], the probabilities of the true class and of the predicted class.
-      squares: [n], the sums of the squares of all probabilities of a text.
-      classes: the names of the classes, in the order of their numbers.
-
-    Returns:
-      The dict that `classification_metrics` returns: n, accuracy, macro_f1, nll, brier, ece,
-      per_class, confusion and bins.
+    """Computes `classification_metrics` of n texts without the matrix of probabilities: `truth` and
+    `best` are the probabilities of the true and of the predicted class, `squares` the sums of all
+    squares.
     """
     n = len(labels)
     scores = class_scores(labels, predicted, len(classes))
@@ -130,17 +109,9 @@ def metrics_of(
 
 
 def _bins(confidence: np.ndarray, correct: np.ndarray) -> list[Json]:
-    """Returns the 15 bins of the calibration; bin k is (k / 15, (k + 1) / 15].
-
-    Each bin is a dict with its limits "from" and "to", the number "n" of predictions in it, and
-    their means "confidence" and "accuracy", which are None if n is 0. Probabilities slightly above
-    1, which rounding may cause, are in the last bin.
-
-    Args:
-      confidence: float [n], the probability of the predicted class of each text.
-      correct: bool [n], True if the prediction is right.
-    """
+    """Returns the 15 bins of the calibration; bin k is (k / 15, (k + 1) / 15]."""
     edges = np.linspace(0, 1, _BINS + 1)
+    # A probability slightly above 1, by rounding, is in the last bin.
     place = np.clip(np.searchsorted(edges, confidence) - 1, 0, _BINS - 1)
     counts = np.bincount(place, minlength=_BINS)
     sums = [np.bincount(place, part, _BINS) for part in (confidence, correct)]
@@ -160,17 +131,7 @@ def _bins(confidence: np.ndarray, correct: np.ndarray) -> list[Json]:
 
 
 def render_metrics(metrics: Json, unit: str = "texts") -> str:
-    """Formats metrics for a terminal: a line, a table by class, the confusion, the calibration.
-
-    Control characters in labels are replaced.
-
-    Args:
-      metrics: the dict that `classification_metrics` returns.
-      unit: the noun for the classified items, in the plural.
-
-    Returns:
-      The text, with several lines.
-    """
+    """Formats metrics for a terminal: a line, a table by class, the confusion, the calibration."""
     names = [str(entry["label"]) for entry in metrics["per_class"]]
     parts = [
         f"{metrics['n']} {unit}: accuracy {metrics['accuracy']:.4f}, macro F1 "
@@ -201,13 +162,7 @@ def render_metrics(metrics: Json, unit: str = "texts") -> str:
 
 
 def _confusion(names: Sequence[str], confusion: Sequence[Sequence[int]], unit: str) -> str:
-    """Formats the confusion matrix, or for many classes the most frequent confusions, as a table.
-
-    Args:
-      names: the names of the C classes.
-      confusion: [C, C], the number of items by true class (row) and predicted class (column).
-      unit: the noun for the items, in the plural.
-    """
+    """Formats the confusion matrix, or for many classes the most frequent confusions."""
     if len(names) <= _WIDEST:
         rows = [(name, *row) for name, row in zip(names, confusion, strict=True)]
         return render_table(("true \\ predicted", *names), rows)

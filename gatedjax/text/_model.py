@@ -50,31 +50,16 @@ _POWERS = tuple(2**n for n in range(3, 16))
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TextOutput:
-    """The output of the network for a text or a pair of texts, without padding.
+    """The output of the network for a text or a pair of texts, without padding."""
 
-    Attributes:
-      tokens: a tuple with the words of the text, or of both texts of a pair. T is the number of
-        words of a text.
-      probabilities: float32 [C], the probability of each of the C classes.
-      masks: for each text a bool [T], True at the words that attention can see.
-      density: share of the words that attention can see.
-      attention: [T], the attention to each word of the first text; None for a network without
-        attention.
-      gates: [T], the probability that the gate of each word of the first text is open; None for a
-        network without gates.
-      windows: the number of words in each window of a long text, with the sum T; () for a text that
-        is not split.
-      is_cut: True if a text has more words than the network reads.
-    """
-
-    tokens: tuple[tuple[str, ...], ...]
-    probabilities: np.ndarray
-    masks: tuple[np.ndarray, ...]
-    density: float
-    attention: np.ndarray | None
-    gates: np.ndarray | None
-    windows: tuple[int, ...] = ()
-    is_cut: bool = False
+    tokens: tuple[tuple[str, ...], ...]  # the words of the text, or of both texts of a pair
+    probabilities: np.ndarray  # float32 [C]
+    masks: tuple[np.ndarray, ...]  # for each text bool [T], True at words that attention can see
+    density: float  # the share of these words
+    attention: np.ndarray | None  # [T], of the first text; None without attention
+    gates: np.ndarray | None  # [T], open probabilities in the first text; None without gates
+    windows: tuple[int, ...] = ()  # words in each window of a long text, else ()
+    is_cut: bool = False  # True if a text has more words than the network reads
 
 
 # Compiled programs are cached by network. Networks with the same options are equal, so that a
@@ -83,29 +68,11 @@ class TextOutput:
 
 @functools.lru_cache(16)
 def _reading(kind: str, network: str, module: nn.Module) -> Any:
-    """Returns a compiled function of (params, batch) for the outputs of the network.
-
-    `params` are its parameters, and `batch` is the dict of `pad_texts`. The outputs are the dict of
-    arrays that `TrainedModel.run` returns: the probabilities [B, C] of C classes for B texts of T
-    padded words, the density [B], the masks of the words that attention can see, and if the network
-    has them the attention and the open probabilities [B, T].
-
-    Args:
-      kind: "text", "pair" or "tags".
-      network: the name of the network.
-      module: its Flax module.
-    """
     return jax.jit(networks(kind)[network].reading(module))
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _modes(module: nn.Module, params: Params, batch: Batch) -> Json:
-    """Returns a dict from the name of each gate mode to logits [draws, B, C].
-
-    `module` is the Flax module of a GA-Net and `params` its parameters. `batch` has "tokens" [B, T]
-    and "lengths" [B] of B texts of T padded words. C is the number of classes; draws is 1 for a
-    mode without random gates. The modes are "sample", "threshold", "expected" and "relaxed".
-    """
     # The seed is fixed, so that each evaluation of a text has the same draws.
     rngs = {"gate": jax.random.key(0)}
     outputs: Tree = module.apply({"params": params}, batch, rngs=rngs, method=GANet.gate_modes)
@@ -114,45 +81,25 @@ def _modes(module: nn.Module, params: Params, batch: Batch) -> Json:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _run_with_gates(module: nn.Module, params: Params, batch: Batch, gates: Tree) -> Tree:
-    """Returns the probabilities [S, B, C] of C classes for B texts with S patterns of gates.
-
-    `module` is the Flax module of a GA-Net and `params` its parameters. `gates` is [S, B, T] for
-    texts of T words, numbers in [0, 1]; `batch` has "tokens" [B, T] and "lengths" [B].
-    """
     output: Output = module.apply({"params": params}, batch, gates, method=GANet.with_gates)
     return jax.nn.softmax(output.logits)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class TrainedModel:
-    """A trained network with its vocabulary and classes.
+    """A trained network with its vocabulary and classes."""
 
-    Attributes:
-      kind: "text", "pair" or "tags".
-      network: name of the network, such as "gru", see `networks`.
-      config: configuration of the network.
-      vocabulary: maps words to ids.
-      classes: the labels as written in the training data, in the order of the outputs.
-      params: the parameters of the network, a tree of arrays.
-      max_len: number of words that the network reads at once.
-      windows: True reads a text with more words in windows, see `pool_windows`; False cuts it.
-      report: scores of the model on the "validation" and "test" texts, and of its "baseline".
-      tokenizer: the rule that splits texts into words.
-      options: the options of the training, see `options_to_json`; None for a folder of an earlier
-        version.
-    """
-
-    kind: str
-    network: str
+    kind: str  # "text", "pair" or "tags"
+    network: str  # the name, such as "gru", see `networks`
     config: Config
     vocabulary: Vocabulary
-    classes: tuple[Label, ...]
+    classes: tuple[Label, ...]  # as in the training data, in the order of the outputs
     params: Params
-    max_len: int
+    max_len: int  # words that the network reads at once
     report: Json = dataclasses.field(default_factory=dict)
     tokenizer: Tokenizer = dataclasses.field(default_factory=Tokenizer)
-    windows: bool = False
-    options: Json | None = None
+    windows: bool = False  # False cuts longer texts
+    options: Json | None = None  # see `options_to_json`; None for a folder of an earlier version
 
     @property
     def entry(self) -> NetworkEntry:
@@ -182,58 +129,29 @@ class TrainedModel:
         return inputs_of(self.kind)
 
     def ids(self, tokens: Sequence[str]) -> np.ndarray:
-        """Returns the ids of the first `max_len` words of a text, int32 [n].
-
-        A text without words gets the id of an unknown word.
-        """
+        """Returns the ids of the first `max_len` words, int32 [n]; an unknown word for no word."""
         words = self.vocabulary.encode(tokens[: self.max_len]) or [UNK]
         return np.array(words, np.int32)
 
     def run(self, batch: Mapping[str, np.ndarray]) -> Json:
-        """Runs the network on a padded batch; returns its outputs, a dict of NumPy arrays.
-
-        For B examples with T padded words and C classes the dict has "probabilities" [B, C],
-        "density" [B], the share of the words that attention can see, and "kept", for each text of
-        an example a bool [B, T], True at these words; with attention also "attention" [B, T], with
-        gates also "gates" [B, T], the open probabilities. `batch` has the token ids and the lengths
-        of the texts, the dict of `pad_texts`.
-        """
+        """Runs the network on a batch of `pad_texts`; returns its `Reading` with NumPy arrays."""
         return jax.device_get(self._program(self._device_params, batch))
 
     def read_texts(
         self, examples: Iterable[Sequence[str]], *, chunk: int = 4096
     ) -> Iterator[TextOutput | Failure]:
-        """Runs the network on texts, and yields the results in the order of the texts.
-
-        A chunk at a time is in memory; the number of padded shapes is small for all texts.
-
-        Args:
-          examples: the texts, each in a tuple of one string, or for pairs of two strings.
-          chunk: number of examples that are sorted by length into batches.
-
-        Yields:
-          The `TextOutput` for each example (the class probabilities, attention and gates), or a
-          `Failure` with the reason.
+        """Runs the network on texts, and yields the results in the order of the texts. An example
+        is a tuple with a text or, for pairs, two; `chunk` examples are in memory.
         """
         for part in chunks(examples, chunk):
             yield from self._read_chunk(part)
 
     def predict(self, examples: Iterable[Sequence[str]]) -> Iterator[Prediction | Failure]:
-        """Yields a `Prediction` for each example, or a `Failure` with the reason, in their order.
-
-        An example is a tuple of one string, or for pairs of two strings.
-        """
+        """Yields a `Prediction` for each example, or a `Failure` with the reason."""
         return (self._prediction(output) for output in self.read_texts(examples))
 
     def probabilities(self, examples: Iterable[Sequence[str]]) -> np.ndarray:
-        """Computes the probability of each class for each example: float32 [n, C].
-
-        n is the number of examples. They are tuples of one string, or for pairs of two strings. The
-        C classes are in the order of `classes`.
-
-        Raises:
-          ValueError: if a text has no word.
-        """
+        """Computes the probability of each class for each example: float32 [n, C]."""
         rows = [output.probabilities for output in usable(self.read_texts(examples))]
         return np.array(rows, np.float32).reshape(-1, len(self.classes))
 
@@ -259,10 +177,7 @@ class TrainedModel:
         return f"only the first {most:,} words of a text were read"
 
     def _read_chunk(self, examples: Sequence[Sequence[str]]) -> list[TextOutput | Failure]:
-        """Returns a list with the `TextOutput` of each example, or a `Failure` with the reason.
-
-        An example is a tuple of one string, or for pairs of two strings.
-        """
+        """Returns a list with the `TextOutput` of each example, or a `Failure` with the reason."""
         # A usable example has an empty `Failure` here, which its output replaces at the end.
         failures: list[TextOutput | Failure] = []
         usable: list[tuple[tuple[str, ...], ...]] = []
@@ -294,30 +209,15 @@ class TrainedModel:
         return tuple(self.tokenizer.split(text, self.max_len) for text in texts)
 
     def all_tokens(self, texts: Sequence[str], *, beyond: int = 0) -> tuple[tuple[str, ...], ...]:
-        """Returns a tuple with the words of each text of an example that a prediction reads.
-
-        These are all words if the network reads long texts in windows, and else the words of
-        `tokens`.
-
-        Args:
-          texts: the text, or both texts of a pair.
-          beyond: the largest number of words after them that are returned too.
-        """
+        """Returns the words that a prediction reads of each text, and `beyond` more."""
         most = MOST_LENGTH if self.windows else self.max_len
         return tuple(self.tokenizer.split(text, most + beyond) for text in texts)
 
     def list_windows(
         self, examples: Sequence[tuple[tuple[str, ...], ...]]
     ) -> tuple[list[tuple[tuple[str, ...], ...]], np.ndarray]:
-        """Splits long texts into windows, parts of at most `max_len` words.
-
-        Args:
-          examples: for each example the words of its text, or of both texts of a pair. Pairs are
-            not split into windows.
-
-        Returns:
-          The list of the W windows, each in the form of an example, and int [W], the position of
-          the example of each window.
+        """Splits single texts into windows of at most `max_len` words; returns them as examples,
+        and the position of the example of each, int [W].
         """
         if not self.windows:
             return list(examples), np.arange(len(examples))
@@ -326,12 +226,8 @@ class TrainedModel:
         return [(window,) for part in parts for window in part], owners
 
     def read_documents(self, examples: Sequence[tuple[tuple[str, ...], ...]]) -> list[TextOutput]:
-        """Runs the network on examples that are split into words, long texts in windows.
-
-        An example is a tuple with the words of its text, or of both texts of a pair. The result is
-        a list with the `TextOutput` of each example, in their order. A window has at most `max_len`
-        words. The probabilities of a long text are computed by `pool_windows`, and the attention in
-        a window is multiplied with the share of the window in the words.
+        """Runs the network on examples that are split into words, long texts in windows, which
+        `join_windows` joins.
         """
         pieces, owners = self.list_windows(examples)
         outputs = self.read_tokens(pieces)
@@ -342,13 +238,7 @@ class TrainedModel:
         ]
 
     def read_tokens(self, examples: Sequence[tuple[tuple[str, ...], ...]]) -> list[TextOutput]:
-        """Runs the network on examples that are split into words.
-
-        The result is a list with the `TextOutput` of each example, in their order.
-
-        An example is a tuple with the words of its text, or of both texts of a pair. A text without
-        words is read as an unknown word.
-        """
+        """Runs the network on words, without windows; a text without words is an unknown word."""
         outputs: dict[int, TextOutput] = {}
         for numbers, batch in self.batches(examples):
             out = self.run(batch)
@@ -359,12 +249,8 @@ class TrainedModel:
     def batches(
         self, examples: Sequence[tuple[tuple[str, ...], ...]]
     ) -> Iterator[tuple[list[int], dict[str, np.ndarray]]]:
-        """Yields (positions of the examples, their padded batch), the shortest texts first.
-
-        An example is a tuple with the words of its text, or of both texts of a pair. The positions
-        are those in `examples`, in the order of the first rows of the batch; filler rows follow.
-        The batch is a dict of arrays: "tokens" [B, T], the ids of B texts of T padded words, and
-        "lengths" [B]; for pairs also "hypothesis" and "hypothesis_lengths".
+        """Yields (positions of the examples, their padded batch), the shortest texts first. Filler
+        rows follow the examples.
         """
         lengths = (max(map(len, words)) for words in examples)
         for numbers, (_, width) in group_texts(lengths, lambda n: shape_of(n, self.max_len)):
@@ -372,20 +258,14 @@ class TrainedModel:
 
     @functools.cached_property
     def modes(self) -> Any:
-        """A compiled function of (params, batch) that returns logits by gate mode.
-
-        `batch` has B texts, the dict of `pad_texts`. The result is a dict from "sample",
-        "threshold", "expected" and "relaxed", the names of `GANet.gate_modes`, to arrays
-        [draws, B, C] of logits of C classes, with a single draw for modes without random gates.
+        """A compiled function of (params, batch) that returns a dict from gate mode to logits
+        [draws, B, C], with a single draw for modes without random gates.
         """
         return functools.partial(_modes, self.module)
 
     def with_gates(self, tokens: tuple[str, ...], gates: np.ndarray) -> np.ndarray:
-        """Returns the probabilities [S, C] of C classes for a text, with S vectors of gates.
-
-        Args:
-          tokens: the T words of the text.
-          gates: [S, T], numbers in [0, 1], which replace the gates of the network for the T words.
+        """Returns the probabilities [S, C] for a text of T words with S vectors of gates in [0, 1],
+        [S, T], in place of the gates of the network.
         """
         width = width_of(len(tokens), self.max_len)
         # The number of rows is rounded up to a power of 2, so that few programs are compiled.
@@ -398,7 +278,6 @@ class TrainedModel:
         return np.asarray(probabilities)[: len(gates), 0]
 
     def _unusable(self, texts: Sequence[str]) -> str:
-        """Returns the reason why an example, a tuple of one or two texts, cannot be read, or ""."""
         if isinstance(texts, str) or len(texts) != self.inputs:
             plural = "s" * (self.inputs > 1)
             return f"an example must be a tuple of {self.inputs} text{plural}, got {texts!r:.40}"
@@ -408,27 +287,12 @@ class TrainedModel:
     def batch(
         self, examples: Sequence[tuple[tuple[str, ...], ...]], width: int
     ) -> dict[str, np.ndarray]:
-        """Pads examples to a width, in the smallest size of batch in which they fit.
-
-        Args:
-          examples: for each example the words of its text, or of both texts of a pair.
-          width: the number of words of a padded text.
-
-        Returns:
-          A dict of arrays: "tokens" [B, width], the ids of B texts, and "lengths" [B]; for pairs
-          also "hypothesis" and "hypothesis_lengths". Rows of padding follow the examples.
-        """
+        """Pads examples to a width, in the smallest size of batch in which they fit."""
         rows = next(size for size in sizes_of(width) if size >= len(examples))
         return pad_texts([tuple(map(self.ids, texts)) for texts in examples], (rows, width))
 
     def save(self, folder: str | Path, *, card: ModelCard | None = None, overwrite: bool) -> Path:
-        """Writes the model to a folder and returns the path of the folder.
-
-        Args:
-          folder: the folder of the model.
-          card: a description of the model, which is written to its README, or None.
-          overwrite: True replaces an earlier model in the folder.
-        """
+        """Writes the model to a folder and returns the path of the folder."""
         config = {
             **facts_of(self.kind),  # type: ignore[arg-type]
             "network": self.network,
@@ -457,20 +321,7 @@ class TrainedModel:
     def load(
         cls, folder: str | Path, kinds: Sequence[str], tokenizer: Function | None = None
     ) -> "TrainedModel":
-        """Loads a model that `save` wrote; no code in the folder is executed.
-
-        Args:
-          folder: the folder of the model.
-          kinds: the accepted kinds of models, among "text", "pair" and "tags".
-          tokenizer: the function with which the model was trained; None for a model without one.
-
-        Returns:
-          The trained model.
-
-        Raises:
-          FileNotFoundError, ValueError: if the folder does not have a model, has another kind of
-            model, is damaged, was written by a newer version, or needs another tokenizer.
-        """
+        """Loads a model that `save` wrote; no code in the folder is executed."""
         config = export.read_config(folder)
         kind = check_kind(config, kinds, folder)  # type: ignore[arg-type]
         if config.get("network") in WITHOUT_NETWORK:
@@ -520,49 +371,24 @@ class TrainedModel:
         return dataclasses.replace(model, params=params)
 
     def _init(self) -> Params:
-        """Returns random parameters, a tree of arrays, of which only shapes and dtypes are used.
-
-        `jax.eval_shape` takes them without computing the numbers.
-        """
+        # `jax.eval_shape` uses only the shapes and dtypes of these parameters.
         example = (("a",),) * self.inputs
         batch = self.batch([example], FINE[0])
         return self.module.init(jax.random.key(0), batch)["params"]
 
 
 def networks(kind: str) -> dict[str, NetworkEntry]:
-    """Returns a dict from the name of each network for a kind of model to its `NetworkEntry`.
-
-    An entry has the default configuration of the network and the functions that build and read it.
-    `kind` is "text", "pair" or "tags"; the remaining kinds have no networks.
-    """
+    """Returns a dict from the name of each network for a kind of model to its `NetworkEntry`."""
     return {"text": TEXT, "pair": PAIR, "tags": TAGS}.get(kind, {})
 
 
 def _tokenizer(folder: str | Path, kind: object, function: Function | None) -> Tokenizer:
-    """Reads the tokenizer of a model folder.
-
-    Args:
-      folder: the folder of the model.
-      kind: the kind of the tokenizer in config.json, such as "words" or "bpe"; None in older
-        folders, which have no file of a tokenizer and split texts like "words".
-      function: the function of a custom tokenizer, or None.
-
-    Returns:
-      The rule that splits texts into words.
-    """
     value = None if kind is None else json.loads(export.read_file(folder, TOKENS))
     return Tokenizer.from_json(value, function)
 
 
 def take_row(tokens: tuple[tuple[str, ...], ...], out: Reading, row: int) -> TextOutput:
-    """Returns the `TextOutput` for a row of a batch, without padding.
-
-    Args:
-      tokens: the words of the text in this row, or of both texts of the pair.
-      out: the outputs of the network for the batch, the dict of arrays that
-        `TrainedModel.run` returns: probabilities, density, masks, and perhaps attention and gates.
-      row: the number of the row in the batch, from 0.
-    """
+    """Returns the `TextOutput` for a row of a batch, without padding."""
     size = len(tokens[0])
     attention, gates = out.get("attention"), out.get("gates")
     return TextOutput(
@@ -576,10 +402,8 @@ def take_row(tokens: tuple[tuple[str, ...], ...], out: Reading, row: int) -> Tex
 
 
 def join_windows(outputs: Sequence[TextOutput]) -> TextOutput:
-    """Returns the `TextOutput` of a long text from the outputs of its windows.
-
-    A window is a part of the text that the network reads at once. `outputs` are in the order of the
-    windows; `pool_windows` computes the probabilities of the text from those of its windows.
+    """Returns the output of a long text from its windows: the probabilities by `pool_windows`, and
+    the attention in a window times its share of the words.
     """
     lengths = np.array([len(output.tokens[0]) for output in outputs])
     shares = lengths / lengths.sum()

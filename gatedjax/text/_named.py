@@ -17,22 +17,7 @@ DEMO = "demo"
 
 
 def open_named(name: str, split: str) -> Form | None:
-    """Opens a data set by its name.
-
-    Args:
-      name: "demo" (generated sentences), "hf:NAME[:CONFIG]", "tfds:NAME", or a name that
-        `gatedjax.data.load` or TFDS has.
-      split: the part, such as "train".
-
-    Returns:
-      A `Form`, an object with a method `rows` that yields the values of each row; None if no data
-      set has this name.
-
-    Raises:
-      ValueError: if the data set, its split or its package does not exist.
-      FileNotFoundError: if the files of a set of gatedjax.data are missing; the message has their
-        source.
-    """
+    """Opens a data set by its name."""
     if name.startswith("hf:"):
         return _hugging_face(name, split)
     if name.startswith("tfds:"):
@@ -59,10 +44,6 @@ def open_named(name: str, split: str) -> Form | None:
 
 
 def _texts(source: Source) -> tuple[str, ...]:
-    """Returns the text columns of a data set: ("text",), or ("premise", "hypothesis") for pairs.
-
-    `source` is a data set of gatedjax.data. It returns () if the examples are not classified texts.
-    """
     # The kind of a data set shows in the names of the parts of an example.
     first = source[0]
     if "tokens" not in first or "query" in first:
@@ -72,11 +53,7 @@ def _texts(source: Source) -> tuple[str, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class _Examples:
-    """An iterable of the examples of `source`, a data set of gatedjax.data, as rows.
-
-    A row is a dict from "text", or "premise" and "hypothesis", and "label" to values. After the
-    rows an `Aside` follows for each line that was set aside.
-    """
+    """An iterable of the examples of `source`, a data set of gatedjax.data, as rows."""
 
     source: Source
 
@@ -90,14 +67,7 @@ class _Examples:
 
 
 def _hugging_face(name: str, split: str) -> Form:
-    """Opens the part `split` of a data set `name` of Hugging Face.
-
-    The name is "hf:NAME" or "hf:NAME:CONFIG". The result is a `Form`, an object with a
-    method `rows` that yields the values of each row.
-
-    Raises:
-      ValueError: if the data set, its part or the package `datasets` does not exist.
-    """
+    """Opens the part `split` of a data set `name` of Hugging Face."""
     path, _, config = name.removeprefix("hf:").partition(":")
     if not path:
         raise ValueError(f"data of Hugging Face must be hf:NAME or hf:NAME:CONFIG, got {name!r}")
@@ -115,10 +85,7 @@ def _hugging_face(name: str, split: str) -> Form:
 
 
 class _Records:
-    """A data source of TFDS as an iterable that can be read several times.
-
-    It yields the examples as dicts from the name of a feature to its value.
-    """
+    """A data source of TFDS as an iterable that can be read several times."""
 
     def __init__(self, records: Sequence[object]) -> None:
         self._records = records
@@ -128,16 +95,7 @@ class _Records:
 
 
 def _tfds(label: str, name: str, split: str) -> Form:
-    """Opens a data set of TFDS, which is prepared first if necessary.
-
-    Args:
-      label: the name that the user gave, for messages.
-      name: the name in TFDS.
-      split: the part, such as "train".
-
-    Returns:
-      A `Form`, an object with a method `rows` that yields the values of each row.
-    """
+    """Opens a data set of TFDS, which is prepared first if necessary."""
     try:
         import tensorflow_datasets as tfds
     except ImportError:
@@ -161,6 +119,5 @@ def _tfds(label: str, name: str, split: str) -> Form:
 
 
 def _line(error: Exception) -> str:
-    """Returns the type and the first line of an error, because some errors print whole pages."""
     lines = f"{type(error).__name__}: {error}".strip().splitlines()
     return lines[0][:300]

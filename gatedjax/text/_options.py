@@ -52,11 +52,6 @@ _WIDTH = 100
 
 
 def _check_integer(least: int, most: int) -> Check:
-    """Returns a check that an integer is in [least, most].
-
-    The check is a function of (name of the option, value) that raises ValueError if it is not.
-    """
-
     def check(name: str, value: int) -> None:
         if value < least:
             raise ValueError(f"{name} must be at least {least}, got {value!r}")
@@ -75,6 +70,11 @@ def _positive(name: str, value: float) -> None:
 def _share(name: str, value: float) -> None:
     if not 0 < value < 1:
         raise ValueError(f"{name} must be in (0, 1), got {value!r}")
+
+
+def _check_density(name: str, value: float) -> None:
+    if not 0 < value <= 1:
+        raise ValueError(f"{name} must be in (0, 1], got {value!r}")
 
 
 def _check_tokens(name: str, value: str) -> None:
@@ -111,25 +111,12 @@ def _check_order(name: str, value: Any) -> None:
 
 
 def _option(default: Any, text: str, check: Check | None = None) -> Any:
-    """Returns a dataclass field for an option.
-
-    Args:
-      default: its default.
-      text: its description, for `help()` and `--help`.
-      check: a function of (name, value) that raises ValueError for a value that the option cannot
-        have, or None.
-    """
     return dataclasses.field(default=default, metadata={"text": text, "check": check})
 
 
 def with_arguments(cls: type[C]) -> type[C]:
-    """Adds the descriptions of the fields of `TextOptions` to the docstring of a class as "Args:".
-
-    Args:
-      cls: the class; its docstring may have a section "Attributes:", before which the text goes.
-
-    Returns:
-      The same class.
+    """Adds the fields of `TextOptions` to the docstring of a class, as "Args:" before
+    "Attributes:".
     """
     lines = ["Args:"]
     for field in dataclasses.fields(TextOptions):
@@ -192,8 +179,9 @@ class TextOptions:
     density: float | None = _option(
         None,
         "Share of the words with an open gate, for lexicon, window, states and ganet (default: for "
-        "ganet 0.5, else the smallest share that loses no accuracy on the validation texts).",
-        _share,
+        "ganet 0.5, else the smallest share that loses no accuracy on the validation texts). "
+        "With 1 all words are read.",
+        _check_density,
     )
     max_len: int = _option(
         400,
@@ -297,16 +285,7 @@ with_arguments(TextOptions)
 
 
 def check_options(options: TextOptions, kind: str) -> None:
-    """Checks the options for a kind of model before files are read.
-
-    Args:
-      options: the options of a model.
-      kind: the kind of the model: "text", "pair", "tags", "labels", "regression" or "ordinal".
-
-    Raises:
-      ValueError: for an unknown network, a value outside of its limits, or options that exclude
-        each other.
-    """
+    """Checks the options for a kind of model before files are read."""
     available = networks(kind)
     names = model_names(kind)
     _check_vectors(options, kind)
@@ -370,10 +349,7 @@ def check_options(options: TextOptions, kind: str) -> None:
 
 
 def model_names(kind: str) -> tuple[str, ...]:
-    """Returns the names of the models of a kind, such as "lexicon" or "gru", the default first.
-
-    `kind` is "text", "pair", "tags", "labels", "regression" or "ordinal".
-    """
+    """Returns the names of the models of a kind, such as "lexicon" or "gru", the default first."""
     if kind in TARGETS:
         return (LEXICON,)
     return WITHOUT_NETWORK * (kind == "text") + tuple(networks(kind))
@@ -390,10 +366,7 @@ _WITHOUT = {
 
 
 def _check_for_target(options: TextOptions, kind: str) -> None:
-    """Raises ValueError for an option that has no meaning for the target of the model.
-
-    `kind` is "text" (a class), "pair", "tags", "labels", "regression" or "ordinal".
-    """
+    """Raises ValueError for an option that has no meaning for the target of the model."""
     for field in dataclasses.fields(TextOptions):
         value = getattr(options, field.name)
         if kind in _WITHOUT.get(field.name, ()) and value != field.default:
@@ -460,19 +433,7 @@ _OF_NETWORKS = (
 
 
 def network_config(options: TextOptions, entry: NetworkEntry, width: int) -> Config:
-    """Builds the configuration of the network from the options.
-
-    Args:
-      options: the options of a model for texts, of which density and `network` are used.
-      entry: the network, with its default configuration.
-      width: number of components of a word vector.
-
-    Returns:
-      The configuration of the network, a dataclass.
-
-    Raises:
-      ValueError: for an entry in `options.network` that the configuration does not have.
-    """
+    """Builds the configuration of the network from the options."""
     overrides = {} if options.embeddings is None else dict(entry.with_vectors)
     if options.density is not None:
         overrides["gates.density"] = options.density
@@ -481,19 +442,7 @@ def network_config(options: TextOptions, entry: NetworkEntry, width: int) -> Con
 
 
 def train_config(options: TextOptions, epoch: int) -> TrainConfig:
-    """Builds the configuration of the training from the options.
-
-    Args:
-      options: the options of a model for texts.
-      epoch: number of steps in an epoch, from which the default number of steps follows.
-
-    Returns:
-      The configuration of the training.
-
-    Raises:
-      ValueError: for an unknown entry in `options.training`, several seeds, or a time limit with a
-        schedule that needs the number of steps.
-    """
+    """Builds the configuration of the training; `epoch` is the number of steps of an epoch."""
     every = min(max(epoch // 2, 20), 2000)
     default = TrainConfig(
         num_steps=options.num_steps or max(20 * epoch, _FEWEST_STEPS),
@@ -527,15 +476,8 @@ def train_config(options: TextOptions, epoch: int) -> TrainConfig:
 
 
 def _change_options(config: Config, changes: Mapping[str, object], option: str) -> Config:
-    """Returns a copy of a configuration with changed options.
-
-    Args:
-      config: the configuration, a dataclass.
-      changes: new values by the dotted name of the option, such as "optimizer.learning_rate".
-      option: the name of the argument that has the changes, for messages.
-
-    Raises:
-      ValueError: for a name that the configuration does not have.
+    """Returns a copy of a configuration with changes by names such as "optimizer.learning_rate";
+    `option` is the argument that has them, for messages.
     """
 
     def unknown(kind: type, name: str, first: str) -> ValueError:

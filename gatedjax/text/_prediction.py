@@ -53,9 +53,11 @@ class Prediction:
         reports of `train` and `evaluate` measures by how much.
       density: share of the words in `kept`. In an SSAN each word selects words, and the density is
         the share of the pairs of words that are selected.
-      note: a remark, such as "nothing of this text was read", or "".
+      note: a remark, such as "nothing of it was in the training texts", or "".
       most_probable: the most probable class and its probability, if `label` may be another class: a
         grade, which is the median, or a class that a threshold chose; None if it is `label`.
+      unknown: for a lexicon the words of the text that are in no training text, read or not. Those
+        in `kept` are read by their letters only.
     """
 
     label: Label
@@ -64,11 +66,13 @@ class Prediction:
     density: float
     note: str = ""
     most_probable: tuple[Label, float] | None = dataclasses.field(default=None, kw_only=True)
+    unknown: list[str] = dataclasses.field(default_factory=list, kw_only=True)
 
     def to_json(self) -> Json:
         """Returns the line of `gatedjax predict`: a dict of the fields for `json.dumps`.
 
-        The keys are `label`, `probability`, `kept`, `density` and, if there is a note, `note`.
+        The keys are `label`, `probability`, `kept`, `density` and, if there are any, `note` and
+        `unknown`.
         """
         fields: Json = {
             "label": self.label,
@@ -76,16 +80,12 @@ class Prediction:
             "kept": self.kept,
             "density": round(self.density, 6),
         }
-        return fields | ({"note": self.note} if self.note else {})
+        return fields | _list_remarks(self)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Failure:
-    """The reason why there is no prediction for a text.
-
-    Attributes:
-      error: the reason.
-    """
+    """The reason why there is no prediction for a text."""
 
     error: str
 
@@ -106,7 +106,9 @@ class LabelsPrediction:
       probabilities: the probability of each predicted label.
       kept: the open words, which the model reads, and no other word.
       density: the share of the words in `kept`.
-      note: a remark, such as "nothing of this text was read", or "".
+      note: a remark, such as "nothing of it was in the training texts", or "".
+      unknown: the words of the text that are in no training text, read or not. Those in `kept` are
+        read by their letters only.
     """
 
     labels: tuple[Label, ...]
@@ -114,11 +116,13 @@ class LabelsPrediction:
     kept: list[str]
     density: float
     note: str = ""
+    unknown: list[str] = dataclasses.field(default_factory=list, kw_only=True)
 
     def to_json(self) -> Json:
         """Returns the line of `gatedjax predict`: a dict of the fields for `json.dumps`.
 
-        The keys are `labels`, `probabilities`, `kept`, `density` and, if there is a note, `note`.
+        The keys are `labels`, `probabilities`, `kept`, `density` and, if there are any, `note` and
+        `unknown`.
         """
         fields: Json = {
             "labels": list(self.labels),
@@ -126,7 +130,7 @@ class LabelsPrediction:
             "kept": self.kept,
             "density": round(self.density, 6),
         }
-        return fields | ({"note": self.note} if self.note else {})
+        return fields | _list_remarks(self)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -140,25 +144,34 @@ class ValuePrediction:
       value: the predicted number, in the unit of the training targets.
       kept: the open words, which the model reads, and no other word.
       density: the share of the words in `kept`.
-      note: a remark, such as "nothing of this text was read", or "".
+      note: a remark, such as "nothing of it was in the training texts", or "".
+      unknown: the words of the text that are in no training text, read or not. Those in `kept` are
+        read by their letters only.
     """
 
     value: float
     kept: list[str]
     density: float
     note: str = ""
+    unknown: list[str] = dataclasses.field(default_factory=list, kw_only=True)
 
     def to_json(self) -> Json:
         """Returns the line of `gatedjax predict`: a dict of the fields for `json.dumps`.
 
-        The keys are `value`, `kept`, `density` and, if there is a note, `note`.
+        The keys are `value`, `kept`, `density` and, if there are any, `note` and `unknown`.
         """
         fields: Json = {
             "value": float(f"{self.value:.12g}"),
             "kept": self.kept,
             "density": round(self.density, 6),
         }
-        return fields | ({"note": self.note} if self.note else {})
+        return fields | _list_remarks(self)
+
+
+def _list_remarks(prediction: Prediction | LabelsPrediction | ValuePrediction) -> Json:
+    """Returns the fields "note" and "unknown" of a prediction for JSON, without empty ones."""
+    remarks = {"note": prediction.note, "unknown": prediction.unknown}
+    return {name: value for name, value in remarks.items() if value}
 
 
 def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
@@ -169,15 +182,7 @@ def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 def usable(results: Iterable[T | Failure], noun: str = "text") -> Iterator[T]:
-    """Yields the results of texts in order, and raises an error at the first `Failure`.
-
-    A `Failure` has the reason why there is no result for a text; `noun` names a text in the
-    message.
-
-    Raises:
-      ValueError: at a `Failure`; the message has `noun`, the number of the text from 0, and the
-        reason.
-    """
+    """Yields the results of texts in order, and raises an error at the first `Failure`."""
     for number, result in enumerate(results):
         if isinstance(result, Failure):
             raise ValueError(f"{noun} {number}: {result.error}")
@@ -185,19 +190,12 @@ def usable(results: Iterable[T | Failure], noun: str = "text") -> Iterator[T]:
 
 
 def inputs_of(kind: str) -> int:
-    """Returns the number of texts in an example: 2 for the kind "pair", 1 for other kinds.
-
-    `kind` is the kind of the model, such as "text", "pair" or "tags".
-    """
+    """Returns the number of texts in an example: 2 for the kind "pair", 1 for other kinds."""
     return 2 if kind == "pair" else 1
 
 
 def check_inputs(columns: Columns, kind: str) -> None:
-    """Raises ValueError if `columns` has a wrong number of text columns for a kind of model.
-
-    `columns` has the names of the columns that are read. The kind "pair" requires two text columns,
-    the kinds "text" and "tags" require a single column.
-    """
+    """Raises ValueError if `columns` has a wrong number of text columns for a kind of model."""
     if len(columns.inputs) != inputs_of(kind):
         expected = "two columns for pairs" if kind == "pair" else "one column for texts"
         raise ValueError(

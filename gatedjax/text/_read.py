@@ -34,34 +34,14 @@ _WORKBOOKS = (".xlsx", ".xlsm")
 def open_table(
     data: object, columns: Columns | None = None, *, encoding: str = "utf-8", split: str = "train"
 ) -> Table:
-    """Opens labelled texts.
+    """Opens labelled texts: a path (a .csv, .tsv, .tab, .psv, .jsonl, .ndjson, .json, .txt,
+    .parquet, .arrow, .feather or .xlsx file, the text files perhaps compressed; or a folder with a
+    folder per class), a data set by name ("demo", "hf:NAME[:CONFIG]", "tfds:NAME", or a name of
+    `gatedjax.data.load`), or values in memory. The table can be read several times.
 
         >>> table = open_table([("fun", "good"), ("dull", "bad")])
         >>> [record.label for record in table]
         ['good', 'bad']
-
-    Args:
-      data: a path: .csv, .tsv, .tab, .psv (with the names of the columns in a header, or in
-        `columns.header`), .jsonl, .ndjson (a JSON object in each line), .json (an array), .txt
-        (fastText's "__label__x words"), each also with .gz, .bz2, .xz, .zst or .zip; .parquet,
-        .arrow, .feather (with pyarrow), .xlsx (with openpyxl); or a folder with a folder per class.
-        Or a data set by name: "demo" (generated sentences), "hf:NAME[:CONFIG]", "tfds:NAME", or a
-        name of `gatedjax.data.load` or of TFDS. Or values in
-        memory: rows (text, label) or (premise, hypothesis, label), rows that are dicts, a dict of
-        columns, a frame of pandas or polars, a table of pyarrow, a Dataset of datasets. If no label
-        is read, also a list of texts.
-      columns: names of the columns; None reads "text" and "label".
-      encoding: encoding of the files.
-      split: the part of a data set by name, such as "train" or "test".
-
-    Returns:
-      A table that can be read several times; each line is a `Record` or an `Aside`.
-
-    Raises:
-      FileNotFoundError: if there is no such file or data set.
-      ValueError: if the data cannot be used at all: a column is missing, there is no line, or the
-        file is not a text file.
-      TypeError: if the type of the data is not supported.
     """
     columns = Columns() if columns is None else columns
     form = _form(data, encoding, split, columns.header)
@@ -76,21 +56,11 @@ def infer_task(
     split: str = "train",
     header: tuple[str, ...] | None = None,
 ) -> Literal["text", "pair", "tags"]:
-    """Infers the kind of model from the data.
+    """Infers the kind of model: "tags" for the endings of CoNLL files, "pair" if there are columns
+    premise and hypothesis, else "text".
 
         >>> infer_task({"premise": ["a"], "hypothesis": ["b"], "label": [0]})
         'pair'
-
-    Args:
-      data: data in a form that `open_table` accepts, or a file of tagged sentences.
-      encoding: encoding of the files.
-      split: the part of a data set by name, such as "train".
-      header: the names of the columns of a file without a header; None reads them from its first
-        line.
-
-    Returns:
-      "tags" for the endings of CoNLL files, "pair" if there are columns premise and hypothesis,
-      else "text".
     """
     if isinstance(data, str | os.PathLike) and _ending(os.fspath(data)) in _TAGS:
         return "tags"
@@ -100,10 +70,6 @@ def infer_task(
 
 
 def _ending(path: str | bytes) -> str:
-    """Returns the ending of a file, or of the file that is compressed in it, such as ".csv".
-
-    It is in lower case, and "" for a path without an ending.
-    """
     location = Path(os.fsdecode(path))
     inner = location.name
     # A folder may have any name, and a .zip file that does not exist has no members.
@@ -113,20 +79,6 @@ def _ending(path: str | bytes) -> str:
 
 
 def _form(data: object, encoding: str, split: str, header: tuple[str, ...] | None = None) -> Form:
-    """Opens data, and refuses names of columns for data that have no columns.
-
-    Args:
-      data: data in a form that `open_table` accepts.
-      encoding: encoding of the files.
-      split: the part of a data set by name, such as "train".
-      header: the names of the columns of a file without a header, or None.
-
-    Returns:
-      A `Form`, an object with a method `rows` that yields the values of each row.
-
-    Raises:
-      ValueError: if `header` is given for data without named columns.
-    """
     form = _open(data, encoding, split, header)
     if header is not None and not isinstance(form, Delimited | Workbook):
         raise ValueError(
@@ -137,16 +89,7 @@ def _form(data: object, encoding: str, split: str, header: tuple[str, ...] | Non
 
 
 def _open(data: object, encoding: str, split: str, header: tuple[str, ...] | None) -> Form:
-    """Chooses the `Form` that reads the data.
-
-    A `Form` is an object with a method `rows` that yields the values of each row.
-
-    Args:
-      data: data in a form that `open_table` accepts.
-      encoding: encoding of the files.
-      split: the part of a data set by name, such as "train".
-      header: the names of the columns of a file without a header, or None.
-    """
+    """Chooses the `Form` that reads the data."""
     check_encoding(encoding)
     if not isinstance(data, str | os.PathLike):
         is_table = hasattr(data, "schema") and hasattr(data, "to_batches")
@@ -192,10 +135,7 @@ def _open(data: object, encoding: str, split: str, header: tuple[str, ...] | Non
 
 
 def _describe_missing(location: str) -> str:
-    """Returns the message for the path `location`, which does not exist.
-
-    It suggests a similar name of the same folder, if there is any.
-    """
+    """Returns the message for a path that does not exist, with a similar name of its folder."""
     printed = clean(location[:200])
     path = Path(location)
     try:

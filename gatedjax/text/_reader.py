@@ -20,13 +20,8 @@ from gatedjax.training.log import read_json
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """An occurrence of a candidate answer in a document, and the attention of a reader to it.
-
-    `candidate` and `position` are the numbers of the candidate and of the word in the document,
-    both from 0. A hop is a layer of the reader, which reads the document again. `weight` is the
-    attention of the last hop to the word as a share of its attention to all candidates, and `hops`
-    has for each hop that gates the document an array [Q], the attention to each of the Q words of
-    the query.
+    """An occurrence of a candidate answer in a document, and the attention of a reader to it. A hop
+    is a layer, which reads the document again.
     """
 
     candidate: int
@@ -41,13 +36,7 @@ class Place:
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """The answer of a trained reader to a question.
-
-    `example` is the question, a dict with the words of the document ("tokens"), of the query
-    ("query") and of the candidates ("candidates"); `candidates` are the possible answers and
-    `probabilities` an array with the probability of each. `places` are the occurrences of the
-    candidates in the document, and `query` has the words of the query with its markers.
-    """
+    """The answer of a trained reader to a question."""
 
     example: Json
     """The question as a data set has it."""
@@ -84,35 +73,17 @@ def _forward(network: GAReader, params: Params, batch: Tree) -> Any:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Reader:
-    """A trained reader of documents with its vocabulary.
-
-    Attributes:
-      config: the configuration of the network.
-      data: the options, by name, with which the data of the run were prepared.
-      vocabulary: maps words to ids.
-      characters: the alphabet, which maps characters to ids.
-      params: the parameters of the network.
-    """
+    """A trained reader of documents with its vocabulary."""
 
     config: GAReaderConfig
-    data: Json
+    data: Json  # the options of the run's data, by name
     vocabulary: gdata.Vocabulary
-    characters: gdata.Characters
+    characters: gdata.Characters  # maps characters to ids
     params: Params
 
     @classmethod
     def open(cls, folder: str | Path) -> "Reader":
-        """Opens a run of the GA Reader, or its export, with its best parameters.
-
-        Args:
-          folder: the work folder, or the export.
-
-        Returns:
-          The reader.
-
-        Raises:
-          FileNotFoundError, ValueError: if the folder does not have such a run.
-        """
+        """Opens a run of the GA Reader, or its export, with its best parameters."""
         folder = Path(folder)
         run_folder = open_folder(folder, "cloze", VOCABULARY, CHARACTERS)
         with explain_faults(folder):
@@ -128,17 +99,8 @@ class Reader:
         return dataclasses.replace(reader, params=run_folder.params(like))
 
     def with_words(self, words: Sequence[str], vectors: str | Path | None = None) -> "Reader":
-        """Returns a reader with additional words in its vocabulary, each with its vector.
-
-        A word that the file does not have gets a random vector that depends only on the word, like
-        the unknown words in training.
-
-        Args:
-          words: the words; known words have no effect.
-          vectors: a GloVe file; None draws random vectors for all words.
-
-        Returns:
-          The reader with the larger vocabulary.
+        """Returns a reader with additional words in its vocabulary, each with its vector. A word
+        that the file of `vectors` lacks gets a random vector that depends only on the word.
         """
         fold = str.lower if self.vocabulary.lowercase else str
         new = [w for w in dict.fromkeys(map(fold, words)) if w not in self.vocabulary]
@@ -163,17 +125,9 @@ class Reader:
     def answer_questions(
         self, source: gdata.Source, *, batch_size: int = 8, whole_candidates: bool = False
     ) -> list[Reading]:
-        """Answers the questions of a data set; all unknown words have the same vector.
-
-        Args:
-          source: the questions, each with its document and its candidates.
-          batch_size: number of questions in a batch.
-          whole_candidates: True counts a candidate of several words only where it occurs as a
-            whole; False counts each of its words, as in training.
-
-        Returns:
-          A list with a `Reading` for each question, in their order: the probabilities of the
-          candidates, and the attention at their places.
+        """Answers the questions of a data set; all unknown words have the same vector. With
+        `whole_candidates` a candidate of several words counts only where it occurs as a whole,
+        otherwise each of its words, as in training.
         """
         batches = self._batches(source, batch_size, whole_candidates=whole_candidates)
         network = self._network()
@@ -207,18 +161,8 @@ class Reader:
 
 
 def question(document: str, query: str, candidates: Sequence[str]) -> gdata.Source:
-    """Makes a data set with a single question, checked like the questions in files.
-
-    Args:
-      document: the document, as tokens with spaces between them.
-      query: the query with @placeholder, as tokens with spaces between them.
-      candidates: the possible answers.
-
-    Returns:
-      The data set, a sequence of one example.
-
-    Raises:
-      ValueError: if the question breaks a rule, such as a query without @placeholder.
+    """Makes a data set with a single question, checked like the questions in files. The texts are
+    tokens with spaces between them, and the query has @placeholder.
     """
     # The format needs an answer; it has no effect, so the first candidate is used.
     answer = candidates[0] if candidates else "?"
@@ -228,20 +172,7 @@ def question(document: str, query: str, candidates: Sequence[str]) -> gdata.Sour
 
 
 def reading_of(encoded: gdata.EncodedCloze, index: int, output: Any, row: int) -> Reading:
-    """Extracts the answer to a question from the output of the network.
-
-    Args:
-      encoded: the encoded questions.
-      index: number of the question in `encoded`, from 0.
-      output: the output of the GA Reader for a batch, as NumPy arrays: with B questions,
-        `document_attention` [B, N] to the N words of the document, `attention`, a list with an
-        array [B, N, Q] for each layer, the attention to the Q words of the query, and `logits` [B,
-        candidates].
-      row: the row of the question in the batch, from 0.
-
-    Returns:
-      A `Reading`: the probabilities of the candidates, and the attention at their places.
-    """
+    """Extracts the answer to a question from the output of the network."""
     example = encoded.example(index)
     names = tuple(" ".join(candidate) for candidate in example["candidates"])
     query, where = add_markers(example), encoded.occurrences[index]

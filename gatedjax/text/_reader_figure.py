@@ -11,11 +11,7 @@ MOST_ROWS = 24
 
 
 def shown_places(places: Sequence[Place]) -> list[Place]:
-    """Returns the 24 places with the largest attention, sorted by candidate and position.
-
-    A `Place` is an occurrence of a candidate in the document, and its attention is its `weight`. If
-    there are fewer places, all are returned.
-    """
+    """Returns the 24 places with the largest attention, sorted by candidate and position."""
     heaviest = sorted(places, key=lambda place: -place.weight)[:MOST_ROWS]
     return sorted(heaviest, key=lambda place: (place.candidate, place.position))
 

@@ -28,8 +28,7 @@ class TfidfModel:
 
         v_f = (1 + log count_f) (log((1 + n) / (1 + n_f)) + 1), in rows of length 1
 
-    count_f is the number of times that the text has the word or pair f, n_f the number of training
-    texts with it, and n the number of all training texts. With a `LabelHead` it is one-vs-rest
+    n_f of the n training texts have the word or pair f. With a `LabelHead` it is one-vs-rest
     logistic regression, because the loss is a sum over the labels; with a `RealHead` it is ridge
     regression.
 
@@ -38,21 +37,13 @@ class TfidfModel:
         >>> values = model.compute_readings([["good"], ["bad"]]).logits[:, 0]
         >>> bool(values[0] > values[1])
         True
-
-    Args:
-      head: the loss and the prediction, a `LabelHead` or a `RealHead`.
     """
 
     def __init__(self, head: Head) -> None:
         self._head = head
 
     def fit(self, texts: Sequence[Sequence[str]], targets: np.ndarray) -> "TfidfModel":
-        """Fits the model, and returns it.
-
-        Args:
-          texts: the words of each text.
-          targets: the targets of the n texts, bool [n, L] of L labels or float [n] of numbers.
-        """
+        """Fits the model to targets, bool [n, L] of labels or float [n] of numbers; returns it."""
         words = number_words(texts)
         self._number_of = {word: number for number, word in enumerate(words.types)}
         keys, counts = np.unique(
@@ -72,27 +63,14 @@ class TfidfModel:
         return self
 
     def compute_readings(self, texts: Sequence[Sequence[str]]) -> Readings:
-        """Returns the logits [n, C] and probabilities of n texts, in which all words are open.
-
-        `texts` has the words of each text. C is the number of labels, or 1 for a number.
-        """
+        """Returns the logits [n, C] and probabilities of n texts, in which all words are open."""
         scores = self._weigh(self._count(texts)) @ self._weights
         logits = self._head.add_bias(scores, self._bias)
-        no_text = np.zeros(len(texts), bool)
-        return Readings(
-            self._head.compute_probabilities(logits, self._bias),
-            [np.ones(len(words), bool) for words in texts],
-            no_text,
-            no_text,
-            logits,
-        )
+        probabilities = self._head.compute_probabilities(logits, self._bias)
+        return Readings.of_outputs(probabilities, logits)
 
     def _count(self, texts: Sequence[Sequence[str]]) -> Any:
-        """Returns the numbers of times that n texts have each feature, a sparse matrix [n, F].
-
-        The F features are the words of training, then its pairs of neighbours. Unknown words and
-        pairs are ignored. `texts` has the words of each text.
-        """
+        """Counts the known words, then the known pairs of neighbours: a sparse matrix [n, F]."""
         words = number_words(texts)
         width = max(len(self._number_of), 1)
         numbers = np.array([self._number_of.get(word, -1) for word in words.types], np.int64)
@@ -107,11 +85,6 @@ class TfidfModel:
         return counts
 
     def _weigh(self, counts: Any) -> Any:
-        """Returns the TF-IDF of F features in n texts, a sparse matrix with rows of length 1.
-
-        `counts`, a sparse matrix [n, F], has the numbers of times that the texts have the features,
-        as `_count` returns them. A text without a feature has a row of zeros.
-        """
         # A text of words that training has not seen has no feature, and the length 0.
         values = (1 + np.log(counts.data)) * self._idf[counts.indices]
         weighted = csr_matrix((values, counts.indices, counts.indptr), counts.shape)
@@ -128,20 +101,9 @@ def measure_rivals(
     fitted: Any,
     checked: Any,
 ) -> dict[str, Json]:
-    """Trains the simple model that a lexicon is compared with, and returns its metrics.
-
-    The result is a dict of a single entry, from the name of the model, such as "ridge regression on
-    TF-IDF", to the dict of `Target.measure`.
-
-    Its thresholds are chosen on the validation texts, like those of the lexicon.
-
-    Args:
-      target: the target of the model.
-      training: the training texts without the validation texts, a `TextPart`.
-      validation: the validation texts, a `TextPart`.
-      fitted: the training texts of the model that is measured, a `TextPart`: `training`, or these
-        and the validation texts.
-      checked: the texts on which it is measured, a `TextPart`.
+    """Trains the simple model that a lexicon is compared with, and returns its metrics by its name.
+    Its thresholds are chosen on the validation texts, like the thresholds of the lexicon; `fitted`
+    has the training texts of the measured model, and perhaps the validation texts.
     """
     head = target.make_head(fitted.labels)
     if type(head) not in _NAMES:
@@ -149,7 +111,7 @@ def measure_rivals(
         probabilities = baseline.probabilities(checked.words)
         # A class is predicted, not the median, because the rival knows no order.
         best = np.eye(len(target.classes))[probabilities.argmax(1)]
-        readings = _readings_of(best)
+        readings = Readings.of_outputs(best, best)
         return {"logistic regression on words": target.measure(checked.labels, readings)}
     # The thresholds must not be chosen on texts that the model was trained on, so that the model is
     # fitted without the validation texts first, like the lexicon.
@@ -159,13 +121,3 @@ def measure_rivals(
         model = TfidfModel(head).fit(fitted.words, fitted.labels)
     scores = target.measure(checked.labels, model.compute_readings(checked.words), checked.unknown)
     return {_NAMES[type(head)]: scores}
-
-
-def _readings_of(probabilities: np.ndarray) -> Readings:
-    """Returns readings of n texts with these probabilities, [n, C], also in place of the logits.
-
-    C is the number of labels or classes. The readings have no gates, so that a target can measure
-    them.
-    """
-    no_text = np.zeros(len(probabilities), bool)
-    return Readings(probabilities, [], no_text, no_text, probabilities)

@@ -16,17 +16,7 @@ _WORDS = 1000
 
 
 def load_run(folder: Path) -> TrainedModel:
-    """Opens a run of `experiments.ga_net`, or its export, with its best parameters.
-
-    Args:
-      folder: the work folder, or the export.
-
-    Returns:
-      The text classifier.
-
-    Raises:
-      FileNotFoundError, ValueError: if the folder does not have such a run.
-    """
+    """Opens a run of `experiments.ga_net`, or its export, with its best parameters."""
     run_folder = open_folder(folder, "run", VOCABULARY, CLASSES)
     with explain_faults(folder):
         settings = run_folder.config["config"]

@@ -13,20 +13,8 @@ from gatedjax.text._prediction import LEXICONS, STATES, TARGETS
 def load_model(
     folder: str | Path, kinds: Sequence[str], tokenizer: Any = None, encoder: Any = None
 ) -> Any:
-    """Loads a `LexiconModel`, a `StatesModel`, or the `TrainedModel` of a network.
-
-    JAX is imported only for a network.
-
-    Args:
-      folder: the folder of the model.
-      kinds: the accepted kinds of models, among "text", "pair", "tags", "labels", "regression" and
-        "ordinal".
-      tokenizer: the function that splits texts, for a model that was trained with one; else None.
-      encoder: the encoder of the texts, for a model of states; else None.
-
-    Raises:
-      FileNotFoundError, ValueError: if the folder does not have a model, has another kind of model,
-        is damaged, or was written by a newer version.
+    """Loads a `LexiconModel`, a `StatesModel`, or the `TrainedModel` of a network. JAX is imported
+    only for a network.
     """
     config = read_config(folder)
     kind = check_kind(config, kinds, folder)  # type: ignore[arg-type]

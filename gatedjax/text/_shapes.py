@@ -37,33 +37,21 @@ def shapes(word: str) -> tuple[str, ...]:
 
 
 def common_shapes(words: Iterable[str]) -> list[str]:
-    """Returns the shapes that at least three of the words have, sorted.
-
-    A shape is a text for the kind and the ending of a word, see `shapes`.
-    """
+    """Returns the shapes that at least three of the words have, sorted."""
     counts = collections.Counter(shape for word in words for shape in shapes(word))
     return sorted(shape for shape, count in counts.items() if count >= _LEAST)
 
 
 def is_unknown(vocabulary: Vocabulary) -> np.ndarray:
-    """Returns bool [V]: True for the ids of `vocabulary` that stand for unknown words or shapes.
-
-    V is the size of the vocabulary.
-    """
+    """Returns bool [V]: True for the ids of `vocabulary` that stand for unknown words or shapes."""
     return np.array([w == SPECIALS[UNK] or w.startswith(_MARK) for w in vocabulary.words])
 
 
 class ShapedVocabulary(Vocabulary):
-    """A vocabulary that gives an out-of-vocabulary word the id of its shape.
-
-    It is constructed like `Vocabulary`, from words among which are the shapes of `common_shapes`.
-    """
+    """A vocabulary that gives an out-of-vocabulary word the id of its shape."""
 
     def encode(self, tokens: Iterable[str]) -> list[int]:
-        """Returns an id for each token: its own id, else the id of its shape, else 1.
-
-        The id 1 stands for an unknown word.
-        """
+        """Returns an id for each token: its own id, else the id of its shape, else 1."""
         # The tokens are read twice, and an iterator only once.
         tokens = list(tokens)
         return [

@@ -1,6 +1,7 @@
 """Explanations of predictions, word by word: as JSON, for a terminal, and as an HTML page."""
 
 import html
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,12 @@ _TITLE = 60
 # A closed word has an effect if the probability changes by more than the noise of float32, because
 # a shorter text runs in a batch of another shape.
 _LEAST_CHANGE = 1e-5
+UNKNOWN = " (unknown)"
+"""The mark of a word that is in no training text, behind the word."""
+UNKNOWN_LEGEND = (
+    '<span class="unknown">Dotted</span>: unknown, in no training text; if it is read, then by its '
+    "letters only."
+)
 READ, OPEN = "read", "open"
 """The two names of the words that `Explanation.kept` marks, see `name_open_words`."""
 
@@ -131,6 +138,8 @@ class Explanation:
       cut: number of words at the end of the text that the network does not read because of
         `max_len`.
       reasons: the part of each word in the logits, for a lexicon; None for a network.
+      unknown: for a lexicon True at each word that is in no training text; else (). Such a word is
+        read by its letters only.
       windows: the number of the window of each word, from 1, if a network reads a long text in
         several windows; else ().
     """
@@ -148,6 +157,7 @@ class Explanation:
     removed: tuple[Change, ...]
     cut: int = 0
     reasons: Reasons | None = None
+    unknown: tuple[bool, ...] = ()
     windows: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
@@ -169,9 +179,9 @@ class Explanation:
 
         It has `text`, `label`, `probability`, `probabilities`, `density` and `cut`; the lists
         `tokens`, `kept`, `attention`, `gates`, `flips` and `removed` with an entry for each word,
-        of which `attention`, `gates` and `flips` may be None; and, if there are any, `windows` and
-        `reasons`. `probabilities` is a list of dicts with "label" and "probability", because a
-        class may be a number.
+        of which `attention`, `gates` and `flips` may be None; and, if there are any, `windows`,
+        `unknown` and `reasons`. `probabilities` is a list of dicts with "label" and "probability",
+        because a class may be a number.
         """
         return {
             "text": self.text,
@@ -192,6 +202,7 @@ class Explanation:
             "removed": [_change_json(c) for c in self.removed],
             "cut": self.cut,
             **({"windows": list(self.windows)} if self.windows else {}),
+            **({"unknown": list(self.unknown)} if self.unknown else {}),
             **({} if self.reasons is None else {"reasons": self.reasons.to_json()}),
         }
 
@@ -203,10 +214,7 @@ class Explanation:
         classes = ", ".join(
             f"{clean(str(k))} {p:.3f}" for k, p in _rank_classes(self)[:_MOST_CLASSES]
         )
-        lines = [f"{clean(str(self.label))} {self.probability:.3f} (of {classes})"]
-        if not self.tokens:
-            return f"{lines[0]}\nno words\n"
-        lines.append(_reading(self))
+        lines = [f"{clean(str(self.label))} {self.probability:.3f} (of {classes})", _reading(self)]
         if self.reasons is not None:
             return "\n".join(
                 [*lines, *describe_open_words(self.reasons), "", _render_reasons(self)]
@@ -248,19 +256,10 @@ def explain_open_words(
     best: int,
     removed: Iterable[tuple[int, np.ndarray]],
     reasons: Reasons,
+    unknown: tuple[bool, ...] = (),
 ) -> Explanation:
-    """Returns the explanation of a model that reads only the T tokens with an open gate.
-
-    Args:
-      text: the text.
-      tokens: its tokens.
-      classes: the C classes.
-      probabilities: [C], their probabilities.
-      is_open: bool [T], True at the tokens that the model reads.
-      best: the position of the predicted class, from 0.
-      removed: for each token the position of the class that is predicted without it, and the
-        probabilities [C] without it.
-      reasons: the parts of the tokens in the logits.
+    """Returns the explanation of a model that reads only the T tokens with an open gate. `removed`
+    has for each token the predicted class without it, and the probabilities [C].
     """
     return Explanation(
         text=text,
@@ -269,7 +268,7 @@ def explain_open_words(
         probability=float(probabilities[best]),
         probabilities=dict(zip(classes, map(float, probabilities), strict=True)),
         kept=tuple(map(bool, is_open)),
-        density=float(np.mean(is_open)),
+        density=float(is_open.sum() / max(len(is_open), 1)),
         attention=None,
         gates=tuple(map(float, is_open)),
         flips=None,
@@ -277,22 +276,14 @@ def explain_open_words(
             Change(label=classes[place], probability=float(row[best])) for place, row in removed
         ),
         reasons=reasons,
+        unknown=unknown,
     )
 
 
 def html_page(explanations: Sequence[Explanation], title: str) -> str:
-    """Makes an HTML page of explanations: a single file without scripts, in light and dark style.
-
-    Open words are underlined, on a blue that grows with attention; closed words are struck through.
-    A table below each text has the numbers and the changes of the prediction. Texts are escaped;
-    control characters, including marks of the direction of writing, are shown as Python escapes.
-
-    Args:
-      explanations: the explanations, in the order of the page.
-      title: title of the page.
-
-    Returns:
-      The page; `gatedjax.analysis.write_html` writes it to a file.
+    """Makes an HTML page without scripts, in light and dark style. Open words are underlined, on a
+    blue that grows with attention; closed words are struck through. Texts are escaped, and control
+    characters, such as marks of the direction of writing, are shown as Python escapes.
     """
     gated = any(e.gates is not None for e in explanations)
     left_out = gated or not all(flag for e in explanations for flag in e.kept)
@@ -307,6 +298,8 @@ def html_page(explanations: Sequence[Explanation], title: str) -> str:
             is_closed = f"not read ({is_closed})" if gated else "not read"
         legend.append(f'<span class="w">Underlined</span>: {is_open}.')
         legend.append(f'<del class="closed">Struck through</del>: {is_closed}.')
+    if any(flag for e in explanations for flag in e.unknown):
+        legend.append(UNKNOWN_LEGEND)
     if shaded:
         legend.append(
             'Shade: attention, from <span class="w" style="--a:0.1">little</span> to '
@@ -334,21 +327,15 @@ def html_page(explanations: Sequence[Explanation], title: str) -> str:
 
 
 def _article(e: Explanation, number: int) -> str:
-    """Returns the part of a page about the explanation `e` as HTML.
-
-    `number` is the number of the text on the page, from 1.
-    """
+    """Returns the part of a page about the explanation `e` as HTML."""
     parts = [
         f'<article aria-labelledby="e{number}">',
         f'<h2 id="e{number}"><bdi>{_escape(str(e.label))}</bdi> '
         f'<span class="share">{_percent(e.probability)}</span></h2>',
     ]
-    if not e.tokens:
-        text = _escape(e.text) if e.text.strip() else "(empty)"
-        parts.append(f'<p class="text" lang="" dir="auto">{text}</p>\n<p>No words to read.</p>')
-        return "\n".join([*parts, _classes(e), "</article>"])
     # The language of the text is unknown, and its letters decide the direction of writing.
-    parts.append(f'<p class="text" lang="" dir="auto">{" ".join(_words(e))}</p>')
+    shown = " ".join(_words(e)) or _escape(e.text.strip() or "(empty)")
+    parts.append(f'<p class="text" lang="" dir="auto">{shown}</p>')
     if e.reasons is None:
         sentences = [*_describe_leak(e), *_deciding(e)]
     else:
@@ -371,14 +358,8 @@ def _article(e: Explanation, number: int) -> str:
 
 
 def describe_open_words(reasons: Reasons, noun: str = "probabilities") -> Iterator[str]:
-    """Yields a sentence about the output of the text without its closed words.
-
-    The sentence is `leak`, or states whether the output is the same. A remark about the text, if
-    there is any, comes first.
-
-    Args:
-      reasons: the reasons of a lexicon or of a model of states.
-      noun: the output that is compared, "probabilities" or "prediction".
+    """Yields a remark about the text, if there is any, and a sentence that compares the output, the
+    `noun`, with the output without the closed words.
     """
     if reasons.note:
         yield f"{reasons.note[0].upper()}{reasons.note[1:]}."
@@ -399,26 +380,18 @@ def describe_open_words(reasons: Reasons, noun: str = "probabilities") -> Iterat
 
 
 def _effect(e: Explanation, parts: Sequence[float]) -> float:
-    """Returns the part for the predicted class minus the mean of the parts for all classes.
-
-    Args:
-      e: an explanation with reasons.
-      parts: the parts [C] of a word or of a pair of words in the logits of the C classes.
-    """
     assert e.reasons is not None
     # A number that is added to the logits of all classes changes no probability.
     return parts[e.reasons.classes.index(e.label)] - sum(parts) / len(parts)
 
 
 def _list_reasons(e: Explanation) -> list[tuple[str, tuple[float, ...]]]:
-    """Returns pairs (words, parts) of the open words and pairs, the largest effects first.
-
-    They come from the reasons of the explanation `e`. The words are printable, and the parts are
-    numbers [C] in the logits of the C classes.
-    """
+    """Returns pairs (words, parts) of the open words and pairs, the largest effects first."""
     assert e.reasons is not None
     items = [
-        (_word(e.tokens[i]), e.reasons.words[i]) for i, is_open in enumerate(e.kept) if is_open
+        (_word(e.tokens[i]) + UNKNOWN * any(e.unknown[i : i + 1]), e.reasons.words[i])
+        for i, is_open in enumerate(e.kept)
+        if is_open
     ]
     items += [
         (f"{_word(e.tokens[first])} {_word(e.tokens[second])}", parts)
@@ -428,12 +401,6 @@ def _list_reasons(e: Explanation) -> list[tuple[str, tuple[float, ...]]]:
 
 
 def _reason_rows(e: Explanation) -> tuple[list[str], list[list[str]]]:
-    """Returns the header and the rows of the table of the reasons of an explanation `e`.
-
-    The header is a list of texts, and the rows are lists of texts. The header has the names of the
-    most probable classes. A row has a word or a pair and its part for each of these classes; the
-    last two rows have the bias and the sum.
-    """
     assert e.reasons is not None
     shown = [label for label, _ in _rank_classes(e)[:_MOST_SHARES]]
     places = [e.reasons.classes.index(label) for label in shown]
@@ -452,22 +419,20 @@ def _render_reasons(e: Explanation) -> str:
 
 
 def _words(e: Explanation) -> Iterator[str]:
-    """Yields the words of the explained text in HTML, marked as open or closed.
-
-    The shade of a word is its attention.
-    """
+    """Yields the words of the explained text in HTML, marked as open or closed."""
     top = max(e.attention or (0.0,))
     for i, token in enumerate(e.tokens):
         # A word of a language written from right to left must not turn the order of its neighbours.
         word = f"<bdi>{_escape(_word(token))}</bdi>"
+        mark = " unknown" * any(e.unknown[i : i + 1])
         # Open and closed words differ in the tag and not only in the colour, for screen readers and
         # for readers who see no colours.
         if not e.kept[i]:
-            yield f'<del class="closed">{word}</del>'
+            yield f'<del class="closed{mark}">{word}</del>'
             continue
         share = e.attention[i] / top if e.attention is not None and top > 0 else 0.0
         tag = "span" if e.gates is None else "strong"
-        yield f'<{tag} class="w" style="--a:{share:.3f}">{word}</{tag}>'
+        yield f'<{tag} class="w{mark}" style="--a:{share:.3f}">{word}</{tag}>'
 
 
 def _table(e: Explanation) -> str:
@@ -530,10 +495,6 @@ def _classes(e: Explanation) -> str:
 
 
 def _bar(number: float, share: float) -> str:
-    """Returns a cell of a table in HTML with a number and a bar.
-
-    `share`, a number in [0, 1], is the share of the bar that is filled.
-    """
     width = min(max(share, 0.0), 1.0)
     return (
         f'<td class="n">{number:.3f}'
@@ -542,11 +503,8 @@ def _bar(number: float, share: float) -> str:
 
 
 def name_open_words(e: Explanation) -> str:
-    """Returns the word for the words that `kept` marks in an explanation.
-
-    It is "read" only if the prediction does not depend on the remaining, closed words; otherwise it
-    is "open". The reasons of a sum of parts state whether there is a leak. For a network the
-    removals of the explanation show it.
+    """Returns "read" for the open words if the prediction is the same without the closed words, and
+    "open" otherwise.
     """
     if e.reasons is not None:
         return OPEN if e.reasons.leak or e.reasons.has_windows else READ
@@ -555,14 +513,12 @@ def name_open_words(e: Explanation) -> str:
 
 
 def _list_closed_changes(e: Explanation) -> dict[int, float]:
-    """Returns a dict: position of each closed word -> change of the probability without it."""
     return {
         i: change.probability - e.probability for i, change in enumerate(e.removed) if not e.kept[i]
     }
 
 
 def _describe_leak(e: Explanation) -> Iterator[str]:
-    """Yields a sentence about the closed words that the prediction depends on, if there are any."""
     if name_open_words(e) == OPEN:
         changes = _list_closed_changes(e)
         i = max(changes, key=lambda i: abs(changes[i]))
@@ -580,22 +536,27 @@ def _reading(e: Explanation) -> str:
             f" They are in {e.windows[-1]} windows, which the network reads one by one; the scores "
             "are the mean of those of the windows, weighted by their numbers of words."
         )
-    if e.gates is None and all(e.kept):
+    if not e.tokens:
+        return "The text has no word."
+    if e.gates is None and all(e.kept) and not any(e.unknown):
         return f"{len(e.tokens)} words, all of them read.{cut}"
     count = sum(map(bool, e.kept))
     share = f"{count} of {len(e.tokens)} words are"
     # In SSAN each word selects other words, so that the density is the share of pairs.
-    if e.tokens and abs(count / len(e.tokens) - e.density) > 1e-3:
+    if abs(count / len(e.tokens) - e.density) > 1e-3:
         pairs = f"{e.density:.0%} of all pairs are"
         return f"{share} selected by more than half of the words; {pairs}.{cut}"
-    return f"{share} {name_open_words(e)} ({e.density:.0%}).{cut}"
+    unknown = sum(map(operator.and_, e.kept, e.unknown))
+    return f"{share} {name_open_words(e)} ({e.density:.0%}){describe_unknown(unknown)}.{cut}"
+
+
+def describe_unknown(count: int) -> str:
+    """Returns the end of a sentence about `count` words that are read and in no training text."""
+    return f", {count} of them unknown: by their letters only" if count else ""
 
 
 def _deciding(e: Explanation) -> Iterator[str]:
-    """Yields sentences about the words with the largest effects on the prediction of `e`.
-
-    The first is about flipped gates, if there are any, and the last about removed words.
-    """
+    """Yields sentences about the words with the largest effects on the prediction of `e`."""
     for entries, deed in ((e.flips or (), "Flipping the gate of"), (e.removed, "Removing")):
         # A missing change belongs to a gate that the network does not let close.
         changes = {i: change for i, change in enumerate(entries) if change is not None}
@@ -636,7 +597,6 @@ def _percent(share: float) -> str:
 
 
 def _word(token: str) -> str:
-    """Returns a word in a single line, with visible escapes for invisible characters."""
     return printable(token).replace("\n", "\\n").replace("\t", "\\t") or "(empty)"
 
 
@@ -654,6 +614,7 @@ article { margin: 2.5rem 0; padding-top: 1rem; border-top: 1px solid var(--rule)
 .text { font: 1.15rem/2 Georgia, serif; }
 .w { border-bottom: 2px solid var(--line); border-radius: 0.2em 0.2em 0 0; font-weight: inherit; }
 .closed { text-decoration: line-through; }
+.unknown { border-bottom: 2px dotted; }
 .legend { border: 1px solid var(--rule); border-radius: 0.3em; padding: 0.4rem 0.8rem; }
 summary { cursor: pointer; margin: 0.5rem 0; }
 .scroll { overflow-x: auto; max-width: 100%; }

@@ -212,11 +212,7 @@ def read_states(path: str | Path) -> States:
 
 
 def _load_array(path: Path, file: Any, name: str) -> np.ndarray:
-    """Returns the array `name` of an open .npz file; `path` is its path, for messages.
-
-    Raises:
-      ValueError: if the array is damaged or has Python objects.
-    """
+    """Returns the array `name` of an open .npz file; `path` is its path, for messages."""
     try:
         return np.asarray(file[name])
     except (ValueError, SyntaxError, zipfile.BadZipFile) as error:
@@ -233,17 +229,7 @@ def _load_array(path: Path, file: Any, name: str) -> np.ndarray:
 def check_encoded(
     results: Iterable[Any], name: str, texts: Sequence[str] | None = None
 ) -> Iterator[EncodedText]:
-    """Yields the checked tokens and vectors of each text.
-
-    Args:
-      results: for each text a pair of its T tokens and their vectors [T, D], of width D.
-      name: the name of the source, for messages.
-      texts: the texts, which messages quote; None quotes the number of the text.
-
-    Raises:
-      ValueError: for a text with another number of vectors than tokens, tokens that are no texts,
-        or vectors that are not finite numbers.
-    """
+    """Yields the checked tokens and vectors of each text."""
     for number, result in enumerate(results):
         text = f"text {number}" if texts is None else f"the text {texts[number]!r:.60}"
         if isinstance(result, str) or not hasattr(result, "__len__") or len(result) != 2:
@@ -285,15 +271,7 @@ def check_encoded(
 
 
 def collect_states(name: str, encoded: Iterable[EncodedText]) -> States:
-    """Collects the tokens and vectors of texts into the arrays of a `States`.
-
-    Args:
-      name: the name of the source, for messages.
-      encoded: the checked texts, in their order.
-
-    Raises:
-      ValueError: if no text has a token, or the widths of the vectors differ.
-    """
+    """Collects the tokens and vectors of texts into the arrays of a `States`."""
     tokens: list[str] = []
     vectors: list[np.ndarray] = []
     lengths = [0]
@@ -315,16 +293,7 @@ def collect_states(name: str, encoded: Iterable[EncodedText]) -> States:
 
 
 def encode_texts(encoder: Encoder, texts: Iterable[str]) -> Iterator[EncodedText]:
-    """Calls an encoder on a few texts at a time, and yields the checked results.
-
-    Args:
-      encoder: a function that maps a list of texts to a pair for each: its T tokens and their
-        vectors [T, D], of width D.
-      texts: the texts.
-
-    Raises:
-      ValueError: as `check_encoded`, or if the encoder gives another number of results than texts.
-    """
+    """Calls an encoder on a few texts at a time, and yields the checked results."""
     iterator = iter(texts)
     while part := list(itertools.islice(iterator, _CHUNK)):
         returned = encoder(part)
@@ -353,10 +322,8 @@ def check_encoder(encoder: Any) -> None:
 
 
 def sample_encoder(encoder: Encoder | None) -> Json | None:
-    """Returns the facts by which an encoder is compared when a model is loaded, or None for None.
-
-    The facts are a dict: "path", the import path of the function; "tokens", the tokens of a fixed
-    text; and "vectors", the first numbers of its first and its last vector.
+    """Returns the facts by which an encoder is compared when a model is loaded, or None: its import
+    path, the tokens of a fixed text, and first numbers of its first and last vector.
     """
     if encoder is None:
         return None
@@ -370,19 +337,8 @@ def sample_encoder(encoder: Encoder | None) -> Json | None:
 
 
 def compare_encoder(encoder: Encoder, facts: object, width: int) -> None:
-    """Checks that an encoder gives the vectors with which a model was trained.
-
-    Args:
-      encoder: a function that maps a list of texts to a pair for each: its T tokens and their
-        vectors [T, D], of width D.
-      facts: the dict of `sample_encoder` for the encoder of the training, with "path", "tokens" and
-        "vectors" of a fixed text; None if the model was trained with a file of states, and only the
-        width is compared.
-      width: the width of the vectors of the model.
-
-    Raises:
-      NeedsEncoder: if the tokens or vectors differ.
-      TypeError: if the encoder is not callable.
+    """Checks that an encoder gives the vectors with which a model was trained. After training with
+    a file of states `facts` is None, and only the width is compared.
     """
     check_encoder(encoder)
     ((tokens, vectors),) = encode_texts(encoder, [_PROBE])
@@ -409,14 +365,8 @@ def compare_encoder(encoder: Encoder, facts: object, width: int) -> None:
 
 class NumberedTable:
     """A table that counts its records while it is read, so that states are found by the number.
-
-    Empty lines do not count, because programs that write states skip them too.
-
-    Args:
-      table: an open table, which yields the records of a source.
-
-    Attributes:
-      place: the number of the record that was read last, from 0; -1 before the first.
+    `place` is the number of the last record, from 0. Empty lines do not count, because programs
+    that write states skip them too.
     """
 
     def __init__(self, table: Table) -> None:
@@ -443,18 +393,7 @@ class NumberedTable:
 def find_states(
     table: NumberedTable, source: str | Path | Sequence[Any] | None, encoder: Encoder | None
 ) -> States:
-    """Returns the states of all records of a table, in their order.
-
-    Args:
-      table: the texts.
-      source: the path of a file that `save_states` wrote, or a sequence of a pair (tokens, vectors
-        [T, D]) of T tokens of width D for each record; None encodes the texts.
-      encoder: the function that encodes texts, if there is no source, or None.
-
-    Raises:
-      ValueError: if the number of texts of the source is not that of the records, or the encoder or
-        the file cannot be used.
-    """
+    """Returns the states of all records, from the source or, if it is None, the encoder."""
     if source is None:
         assert encoder is not None
         texts: list[str] = []
@@ -477,14 +416,8 @@ def find_states(
 
 
 def open_states(source: str | Path | Sequence[Any]) -> States:
-    """Returns the states of a source.
-
-    Args:
-      source: the states, the path of a file that `save_states` wrote, or a sequence of a pair
-        (tokens, vectors [T, D]) for each text.
-
-    Raises:
-      FileNotFoundError, ValueError: if the file or the pairs cannot be used.
+    """Returns the states of a file that `save_states` wrote, or of a pair (tokens, vectors [T, D])
+    for each text.
     """
     if isinstance(source, States):
         return source
@@ -494,20 +427,12 @@ def open_states(source: str | Path | Sequence[Any]) -> States:
 
 
 def locate_tokens(text: str, tokens: Sequence[str]) -> list[tuple[int, int] | None]:
-    r"""Finds the characters of each token in its text, without case, from the left to the right.
-
-    Marks of subwords ("##", "\u2581", "\u0120", "</w>") are left out. A token that is not in the
-    rest of the text, such as "[CLS]", has no characters.
+    r"""Finds the characters of each token in its text, (begin, end) or None, without case, from the
+    left to the right. Marks of subwords ("##", "\u2581", "\u0120", "</w>") are left out. A token
+    that is not in the rest of the text, such as "[CLS]", has no characters.
 
         >>> locate_tokens("Unseen film", ["[CLS]", "un", "##seen", "film"])
         [None, (0, 2), (2, 6), (7, 11)]
-
-    Args:
-      text: the text.
-      tokens: its tokens, in their order.
-
-    Returns:
-      For each token its begin and its end (exclusive) in the text, in characters from 0, or None.
     """
     # `lower` may change the number of characters, `casefold` even more often.
     lowered = text.lower()
@@ -533,13 +458,8 @@ _FARTHEST = 8
 def remove_tokens(text: str, tokens: Sequence[str], is_removed: Sequence[bool]) -> str:
     """Returns a text without the characters of some tokens; see `locate_tokens`.
 
-        >>> remove_tokens("a dull film", ["a", "dull", "film"], [True, False, True])
-        'dull'
-
-    Args:
-      text: the text.
-      tokens: its tokens.
-      is_removed: a bool for each token, True at the tokens that are removed.
+    >>> remove_tokens("a dull film", ["a", "dull", "film"], [True, False, True])
+    'dull'
     """
     letters = list(text)
     for place, removed in zip(locate_tokens(text, tokens), is_removed, strict=True):

@@ -20,13 +20,11 @@ from gatedjax.text._lexicon_explanation import ReasonedPrediction
 from gatedjax.text._prediction import (
     REPORT,
     STATES,
-    Failure,
     Prediction,
     check_classes,
     check_report,
     check_stored_options,
     chunks,
-    usable,
 )
 from gatedjax.text._show import Explanation, Reasons, explain_open_words
 from gatedjax.text._states import (
@@ -46,9 +44,8 @@ UNMEASURED = (
     "closed tokens may have shaped the vectors of the open tokens; this cannot be measured without "
     "the encoder"
 )
-_CHOSEN = "no token was open, so the token with the largest gate logit was opened"
 _NUMBERS = ("cut", "density", "temperature")
-_ARRAYS = ("gate", "weights", "bias")
+_ARRAYS = ("gate", "weights", "bias", "prior")
 _CHUNK = 1024
 _LARGEST_CHANGE = 1e-6
 """A change of a probability up to this number is rounding, and counts as no leak."""
@@ -58,49 +55,25 @@ Item = str | EncodedText
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OpenPrediction(Prediction):
-    """A prediction that also depends on closed tokens, so that its open tokens are not `kept`.
-
-    It has the fields of a `Prediction`: the label, its probability, the open tokens and their
-    share. In the line of `gatedjax predict` the tokens are called "open".
-    """
+    """A prediction that also depends on closed tokens, so that its open tokens are not `kept`."""
 
     def to_json(self) -> Json:
-        """Returns the dict of `gatedjax predict`, with "open" in place of "kept".
-
-        It has the fields of `Prediction`, such as "label" and "probability"; "open" is the list of
-        the open tokens.
-        """
+        """Returns the dict of `gatedjax predict`, with "open" in place of "kept"."""
         fields = Prediction.to_json(self)
         return {"open" if name == "kept" else name: value for name, value in fields.items()}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class StatesModel:
-    """A fitted `GatedPooling` with its classes and its encoder, in place of a `TrainedModel`.
-
-    It has the methods of a `TrainedModel` that predict and explain; `kind` is "text", the task,
-    `inputs` the number of texts of an example, and `network` the name of this kind of model.
-
-    Attributes:
-      pooling: the gates and the weights of the classifier, which reads vectors.
-      classes: the labels as written in the training data, in the order of the outputs.
-      encoder: a function that maps a list of texts to a pair for each: its T tokens and their
-        vectors [T, D], of width D; None if the model can read only vectors.
-      facts: a dict with the path, the tokens and some numbers of the encoder of the training, see
-        `sample_encoder`; None after training with a file of vectors.
-      report: a dict of the scores of the model, and of other models on the same texts.
-      picture: an SVG image of the accuracy at each density, or "".
-      options: the options of the training, see `options_to_json`; None for a folder of an earlier
-        version.
-    """
+    """A fitted `GatedPooling` with its classes and its encoder, in place of a `TrainedModel`."""
 
     pooling: GatedPooling
     classes: tuple[Label, ...]
-    encoder: Encoder | None = None
-    facts: Json | None = None
+    encoder: Encoder | None = None  # None reads only vectors
+    facts: Json | None = None  # see `sample_encoder`; None after training with a file of states
     report: Json = dataclasses.field(default_factory=dict)
-    picture: str = ""
-    options: Json | None = None
+    picture: str = ""  # an SVG image of the accuracy at each density
+    options: Json | None = None  # see `options_to_json`; None for a folder of an earlier version
     kind: str = "text"
     inputs: int = 1
     network: str = STATES
@@ -111,14 +84,7 @@ class StatesModel:
         return is_zero(self.report.get("leak"))
 
     def encode(self, items: Sequence[Item]) -> list[EncodedText]:
-        """Returns the tokens and vectors of texts, of which some may be encoded already.
-
-        `items` has for each text the text, or an `EncodedText`.
-
-        Raises:
-          NeedsEncoder: if there is a text and no encoder.
-          ValueError: if tokens and vectors do not fit each other, or have another width.
-        """
+        """Returns the tokens and vectors of texts, of which some may be encoded already."""
         texts = [item for item in items if isinstance(item, str)]
         if texts and self.encoder is None:
             raise NeedsEncoder(
@@ -136,42 +102,24 @@ class StatesModel:
                     f"text {number} must have vectors of the width {self.pooling.width}, with "
                     f"which the model was trained, got {text.vectors.shape[1]}"
                 )
-        return encoded
+        no_vectors = np.zeros((0, self.pooling.width))
+        return [text if len(text.tokens) else EncodedText([], no_vectors) for text in encoded]
 
     def read_texts(
         self, examples: Iterable[Sequence[Item]]
-    ) -> Iterator[tuple[EncodedText, Readings] | Failure]:
-        """Reads texts, and yields the results in their order.
-
-        Args:
-          examples: the texts, or their tokens and vectors, each in a tuple of one item, a string or
-            an `EncodedText`.
-
-        Yields:
-          The tokens and vectors of each text and its `Readings` (the class probabilities and open
-          tokens of a single text), or a `Failure` with the reason for a text without a token.
-        """
+    ) -> Iterator[tuple[EncodedText, Readings]]:
+        """Yields the tokens and the `Readings` of each text."""
         for part in chunks(examples, _CHUNK):
             for text in self.encode([item for (item,) in part]):
-                if not len(text.tokens):
-                    yield Failure("the text has no token")
-                    continue
                 yield text, self.pooling.read([text.vectors])
 
-    def predict(self, examples: Iterable[Sequence[Item]]) -> Iterator[Prediction | Failure]:
-        """Yields a `Prediction` for each example, or a `Failure` with the reason, in their order.
-
-        `examples` has for each of the n texts a tuple of one item: the text, or its `EncodedText`.
-        """
-        for output in self.read_texts(examples):
-            yield output if isinstance(output, Failure) else self.predict_read(*output)
+    def predict(self, examples: Iterable[Sequence[Item]]) -> Iterator[Prediction]:
+        """Yields a `Prediction` for each example."""
+        return itertools.starmap(self.predict_read, self.read_texts(examples))
 
     def predict_read(self, text: EncodedText, reading: Readings) -> Prediction:
-        """Returns the predicted class, its probability and the open tokens of a text.
-
-        `text` has the tokens, and `reading` the class probabilities and open tokens of this text
-        only, see `read_texts`. The result is an `OpenPrediction` unless training has found that
-        closed tokens have no effect.
+        """Returns the prediction for a single text, an `OpenPrediction` unless training has found
+        that closed tokens have no effect.
         """
         best = int(np.argmax(reading.probabilities[0]))
         is_open = reading.is_open[0]
@@ -180,26 +128,17 @@ class StatesModel:
             self.classes[best],
             float(reading.probabilities[0, best]),
             list(itertools.compress(text.tokens, is_open.tolist())),
-            float(np.mean(is_open)),
+            float(is_open.sum() / max(len(is_open), 1)),
+            reading.notes[0],
         )
 
     def predict_with_reasons(
         self, examples: Iterable[Sequence[Item]]
-    ) -> Iterator[ReasonedPrediction | Failure]:
-        """Yields the prediction for each example with the parts of its open tokens.
-
-        The tokens with the largest parts in the logit of the predicted class, against the mean of
-        the classes, come first. A text without a token gives a `Failure`.
-
-        Args:
-          examples: the texts, or their tokens and vectors, each in a tuple of one item, a string or
-            an `EncodedText`.
+    ) -> Iterator[ReasonedPrediction]:
+        """Yields the prediction for each example with the parts of its open tokens, the largest
+        first, in the logit of the predicted class against the mean of the classes.
         """
-        for output in self.read_texts(examples):
-            if isinstance(output, Failure):
-                yield output
-                continue
-            text, reading = output
+        for text, reading in self.read_texts(examples):
             shares = self.pooling.share(text.vectors)
             parts, bias = shares.words, tuple(map(float, shares.bias))
             places = np.flatnonzero(reading.is_open[0]).tolist()
@@ -210,44 +149,19 @@ class StatesModel:
             yield ReasonedPrediction(prediction, self.classes, reasons, bias)
 
     def probabilities(self, examples: Iterable[Sequence[Item]]) -> np.ndarray:
-        """Computes the probability of each class for each example: float32 [n, C].
-
-        `examples` has for each of the n texts a tuple of one item: the text, or its `EncodedText`.
-        The C columns are the classes in the order of `classes`.
-
-        Raises:
-          ValueError: if a text has no token.
-        """
-        rows = [reading.probabilities[0] for _, reading in usable(self.read_texts(examples))]
+        """Computes the probability of each class for each example: float32 [n, C]."""
+        rows = [reading.probabilities[0] for _, reading in self.read_texts(examples)]
         return np.array(rows, np.float32).reshape(-1, len(self.classes))
 
     def explain(self, item: Item) -> Explanation:
-        """Explains the prediction for a text by its open tokens.
-
-        A leak means that closed tokens change the vectors of the open ones. With an encoder and a
-        leak, the open tokens alone are encoded again.
-
-        Args:
-          item: a text, or its tokens and vectors as an `EncodedText`.
-
-        Returns:
-          The tokens, their gates and parts in the logits, the prediction, and the prediction
-          without each token.
-
-        Raises:
-          ValueError: if the text has no token.
+        """Explains the prediction for a text by its open tokens. If closed tokens change the
+        vectors of open tokens, the text is encoded again without them.
         """
-        ((text, reading),) = usable(self.read_texts([(item,)]))
+        ((text, reading),) = self.read_texts([(item,)])
         return self.explain_read(item, text, reading)
 
     def explain_read(self, item: Item, text: EncodedText, reading: Readings) -> Explanation:
-        """Explains the prediction for a text that has been read, see `explain`.
-
-        Args:
-          item: the text, or its tokens and vectors.
-          text: the tokens of the text and their vectors [T, D].
-          reading: the probabilities and gates, of this text only.
-        """
+        """Explains the prediction for a text that has been read, see `explain`."""
         probabilities, is_open = reading.probabilities[0], reading.is_open[0]
         best = int(np.argmax(probabilities))
         shares = self.pooling.share(text.vectors)
@@ -263,7 +177,7 @@ class StatesModel:
             words=tuple(tuple(map(float, row)) for row in shares.words),
             pairs=(),
             is_same=bool((probabilities == again).all()),
-            note=_CHOSEN if reading.chosen[0] else "",
+            note=reading.notes[0],
             leak="" if self.has_no_leak else self._describe_leak(item, text, is_open),
         )
         return explain_open_words(
@@ -274,35 +188,18 @@ class StatesModel:
         )
 
     def _describe_leak(self, item: Item, text: EncodedText, is_open: np.ndarray) -> str:
-        """Returns a sentence about the text without its closed tokens.
-
-        `item` is the text or its `EncodedText`, `text` its T tokens and their vectors, and
-        `is_open` a bool [T], True at open tokens. The open tokens are encoded again; without an
-        encoder the sentence reports that this was not possible.
-        """
+        """Returns a sentence about the text without its closed tokens."""
         if self.encoder is None or not isinstance(item, str):
             return UNMEASURED
         remaining = remove_tokens(item, text.tokens, (~is_open).tolist())
-        (output,) = self.read_texts([(remaining,)])
-        if isinstance(output, Failure):
-            return "the open tokens alone are no text that the encoder reads"
-        prediction = self.predict_read(*output)
+        (prediction,) = self.predict([(remaining,)])
         return (
             "the vectors of the open tokens also depend on the closed tokens: the open tokens "
             f"alone, encoded again, are {prediction.label} with {prediction.probability:.3f}"
         )
 
     def save(self, folder: str | Path, *, card: Any = None, overwrite: bool) -> Path:
-        """Writes the model, without the encoder, to a folder; see `gatedjax.export.save`.
-
-        Args:
-          folder: the folder of the model.
-          card: a description of the model, which is written to its README, or None.
-          overwrite: True replaces an earlier model in the folder.
-
-        Returns:
-          The path of the folder.
-        """
+        """Writes the model, without the encoder, to a folder; see `gatedjax.export.save`."""
         config: Json = {
             **facts_of("text"),
             "network": STATES,
@@ -322,19 +219,7 @@ class StatesModel:
 
     @classmethod
     def load(cls, folder: str | Path, encoder: Encoder | None = None) -> "StatesModel":
-        """Loads a model that `save` wrote; no code in the folder is executed.
-
-        Args:
-          folder: the folder of the model.
-          encoder: the function that encoded the texts of the training; None reads only vectors.
-
-        Returns:
-          The fitted model.
-
-        Raises:
-          FileNotFoundError, ValueError: if the folder does not have such a model, is damaged, or
-            the encoder gives other vectors than that of the training.
-        """
+        """Loads a model that `save` wrote; no code in the folder is executed."""
         params, config = load(folder)
         check_kind(config, "text", folder)
         try:
@@ -364,35 +249,19 @@ class StatesModel:
 
 
 def measure_states_leak(model: StatesModel, texts: Sequence[str]) -> Json | None:
-    """Removes the closed tokens of texts, encodes the rest again, and measures the effect.
-
-    Args:
-      model: the fitted model with its encoder.
-      texts: a sample of texts, as strings.
-
-    Returns:
-      A dict with "texts", the number of texts of which tokens were removed; "changed", the number
-      of them with another label; "mean_change" and "largest_change" of the probability of the
-      predicted class. None if no closed token is found in its text.
+    """Removes the closed tokens of texts, encodes the rest again, and measures the changes of the
+    label and of its probability; None if no closed token is found in its text.
     """
     pairs = []
-    for text, output in zip(texts, model.read_texts([(text,) for text in texts]), strict=True):
-        if isinstance(output, Failure):
-            continue
-        encoded, reading = output
+    outputs = model.read_texts([(text,) for text in texts])
+    for text, (encoded, reading) in zip(texts, outputs, strict=True):
         remaining = remove_tokens(text, encoded.tokens, (~reading.is_open[0]).tolist())
         if remaining != " ".join(text.split()):
             pairs.append((remaining, reading.probabilities[0]))
     changes, changed = [], 0
     again = model.read_texts([(remaining,) for remaining, _ in pairs])
-    for (_, before), output in zip(pairs, again, strict=True):
-        best = int(np.argmax(before))
-        # Without a token the classifier has its bias only.
-        after = (
-            model.pooling.read([np.zeros((0, model.pooling.width))])
-            if isinstance(output, Failure)
-            else output[1]
-        ).probabilities[0]
+    for (_, before), (_, reading) in zip(pairs, again, strict=True):
+        best, after = int(np.argmax(before)), reading.probabilities[0]
         changes.append(abs(float(before[best] - after[best])))
         changed += int(np.argmax(after)) != best
     if not pairs:
@@ -406,20 +275,12 @@ def measure_states_leak(model: StatesModel, texts: Sequence[str]) -> Json | None
 
 
 def is_zero(leak: object) -> bool:
-    """Returns True if a leak was measured and is at most the size of rounding.
-
-    A leak is the change of predictions without the closed tokens. `leak` is the dict of
-    `measure_states_leak` with "largest_change", or None if it was not measured.
-    """
+    """Returns True if a leak was measured and is at most the size of rounding."""
     return isinstance(leak, dict) and leak["largest_change"] <= _LARGEST_CHANGE
 
 
 def render_states_leak(leak: Json | None) -> str:
-    """Returns the result of `measure_states_leak` as a sentence.
-
-    `leak` is this result, a dict with "texts", "changed", "mean_change" and "largest_change", the
-    effect of the closed tokens; None means that it was not measured.
-    """
+    """Returns the result of `measure_states_leak` as a sentence."""
     if leak is None:
         return UNMEASURED
     if is_zero(leak):

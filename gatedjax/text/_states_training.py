@@ -53,22 +53,14 @@ _LEAST_LOCATED = 0.5
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Part:
-    """The n texts for training, validation or test, their vectors, and their classes.
-
-    Attributes:
-      texts: the texts.
-      vectors: for each text the vectors [T, D] of its T tokens, of width D.
-      labels: int [n], the class of each text, from 0.
-      weights: float [n], the weights of the texts in the fit; None gives all the same weight.
-    """
+    """The n texts for training, validation or test, their vectors, and their classes."""
 
     texts: list[str]
-    vectors: list[np.ndarray]
-    labels: np.ndarray
-    weights: np.ndarray | None = None
+    vectors: list[np.ndarray]  # for each text [T, D]
+    labels: np.ndarray  # int [n]
+    weights: np.ndarray | None = None  # float [n], in the fit; None: equal weights
 
     def select(self, rows: np.ndarray) -> "_Part":
-        """Returns the texts at the positions `rows`, an int array from 0, in this order."""
         places = rows.tolist()
         return _Part(
             [self.texts[i] for i in places],
@@ -78,10 +70,6 @@ class _Part:
         )
 
     def split(self) -> TextPart:
-        """Returns the texts as a `TextPart`, for the models that the result is compared with.
-
-        It has the list of the words of each text, the texts and their classes, but no weights.
-        """
         words = [WITHOUT_UNITS.split(text) for text in self.texts]
         return TextPart(words, self.texts, self.labels)
 
@@ -99,32 +87,9 @@ def train_states(
     validation_states: Source = None,
     test_states: Source = None,
 ) -> StatesModel:
-    """Fits gates and a classifier to the token vectors of labelled texts, and measures them.
-
-    The stages of `fit_pooling`, a classifier for each density (share of open tokens), are compared
-    on the validation texts like the stages of a lexicon, see `train_lexicon`. With an encoder, the
-    effect of the closed tokens on the vectors of the open tokens is measured on up to 64 texts.
-
-    Args:
-      table: labelled texts.
-      options: the options of training. `states` is the file of the vectors of `table`, or `encoder`
-        a function that maps a list of texts to a pair (tokens, vectors [T, D]) for each, of T
-        tokens of width D.
-      validation: texts that choose the density; None splits off a part of `table`.
-      test: texts on which the model is evaluated; None evaluates it on the validation texts only.
-      say: called with each line of the progress report.
-      max_aside: the largest share of the lines in a source that may be set aside.
-      sample_weight: the weight of each line of `table` in the fit; None gives all the same weight.
-      states: the encoded texts of `table`, in place of `options.states`: a file, or a sequence of a
-        pair (tokens, vectors [T, D]) for each record.
-      validation_states: a file of states, or encoded texts, of `validation`; None uses the encoder.
-      test_states: a file of states, or encoded texts, of `test`.
-
-    Returns:
-      The fitted model with its report, a dict of its scores and of the scores of other models.
-
-    Raises:
-      ValueError: for data, states or options that cannot be used.
+    """Fits gates and a classifier to the token vectors of labelled texts, and measures them. The
+    stages of `fit_pooling` are compared like the stages of a lexicon, see `train_lexicon`. `states`
+    replaces `options.states`; all sources of states have an entry for each record of their texts.
     """
     check_options(options, "text")
     check_share(max_aside)
@@ -247,21 +212,8 @@ def train_states(
 def _fit_stages(
     parts: dict[str, _Part], num_classes: int, options: TextOptions
 ) -> tuple[list[GatedPooling], list[Json], int]:
-    """Fits a classifier for each density, and chooses one of them on the validation texts.
-
-    A density is the share of open tokens; `list_densities` returns the densities. The last
-    classifier is chosen if `options.density` is set. Otherwise it is the last with a metric that is
-    worse than the best by at most half a point, or by a standard error if that is larger.
-
-    Args:
-      parts: the texts by purpose; "train" and "validation" are used.
-      num_classes: the number of classes.
-      options: the options, of which `density` and `best_metric` are used.
-
-    Returns:
-      The classifiers of falling density; for each a dict with "density", "words" (the share of open
-      tokens in the validation texts), "accuracy" and "macro_f1"; and the position of the chosen
-      classifier, from 0.
+    """Fits a classifier for each density, and chooses the last with a metric on the validation
+    texts at most `allow_points` below the best; with `options.density` simply the last.
     """
     validation_part = parts["validation"]
     stages, curve = [], []
@@ -282,10 +234,6 @@ def _fit_stages(
 
 
 def _fit(part: _Part, num_classes: int, densities: Sequence[float]) -> list[GatedPooling]:
-    """Returns a classifier for each of `densities`, the falling shares of open tokens in (0, 1].
-
-    `part` has the training texts with their vectors and classes, of which there are `num_classes`.
-    """
     return list(
         fit_pooling(part.vectors, part.labels, num_classes, densities, sample_weight=part.weights)
     )
@@ -299,19 +247,7 @@ def read_encoded(
     left_out: frozenset[Label] = frozenset(),
     say: Say = lambda line: None,
 ) -> tuple[Corpus, _Part]:
-    """Reads labelled texts and finds the states of each by the number of its record.
-
-    Args:
-      table: the texts.
-      states: the tokens and vectors of all records, in their order.
-      classes: the possible labels; None uses the labels in the table.
-      max_aside: the largest share of the lines that may be set aside.
-      left_out: texts with these labels are left out.
-      say: called with a line if most tokens do not occur in their texts.
-
-    Returns:
-      A `Corpus` with the labels, and a `_Part` with the texts, their vectors and their classes.
-    """
+    """Reads labelled texts and finds the states of each by the number of its record."""
     examples = Examples(table, classes, left_out)  # type: ignore[arg-type]
     texts: list[str] = []
     vectors: list[np.ndarray] = []
@@ -346,10 +282,6 @@ def sample_texts(texts: Sequence[str]) -> list[str]:
 
 
 def _measure(pooling: GatedPooling, part: _Part, classes: Sequence[Label]) -> Json:
-    """Returns the dict of `classification_metrics`, and "density", the share of open tokens.
-
-    `pooling` is the classifier, `part` has the texts, and `classes` are the names of the classes.
-    """
     readings = pooling.read(part.vectors)
     metrics = classification_metrics(part.labels, readings.probabilities, classes)
     return {**metrics, "density": float(np.mean(np.concatenate(readings.is_open)))}
@@ -363,23 +295,8 @@ def evaluate_states(
     states: Source = None,
     say: Say = lambda line: None,
 ) -> Json:
-    """Evaluates a model of states, which reads token vectors, on labelled texts.
-
-    Args:
-      model: the fitted model.
-      table: labelled texts.
-      max_aside: the largest share of the lines that may be set aside.
-      states: a file of states, or a sequence of a pair (tokens, vectors [T, D]) of T tokens of
-        width D for each record; None uses the encoder of the model.
-      say: called with a line if most tokens do not occur in their texts.
-
-    Returns:
-      A dict of the metrics of `classification_metrics`, "density" (the share of open tokens),
-      "aside" (the number of lines that were set aside), and "states_leak": the result of
-      `measure_states_leak`, or None without an encoder.
-
-    Raises:
-      ValueError: if there are neither states nor an encoder, or the data cannot be used.
+    """Evaluates a model of states on labelled texts: `classification_metrics`, "density", "aside",
+    and "states_leak" of `measure_states_leak`, which needs an encoder.
     """
     numbered = NumberedTable(table)
     if states is None and model.encoder is None:
@@ -399,13 +316,7 @@ def evaluate_states(
 
 
 def _render_accuracies(report: Json, checked: str) -> str:
-    """Returns the accuracy of the model and of the models that it is compared with, in lines.
-
-    `checked` is "test" or "validation", the texts of the scores. `report` is the report of the
-    training. Its entry `checked` is a dict with "accuracy", "macro_f1", "density" and "all_words"
-    (the accuracy with all tokens); "baseline" and "character_baseline" have the accuracies of other
-    models, and "leak" is the result of `measure_states_leak` or None.
-    """
+    """Returns the accuracy of the model and of the models that it is compared with, in lines."""
     ours = report[checked]
     verb = "from" if is_zero(report["leak"]) else "with the gates open for"
     lines = [

@@ -14,13 +14,11 @@ _LEFT_OUT = ("model", "states", "encoder", "tokenizer", "embeddings")
 
 
 def options_to_json(options: TextOptions) -> Json:
-    """Returns the options of a training for config.json.
+    """Returns the options of a training for config.json, without functions, paths and values that
+    have no form in JSON. Thresholds become a list of pairs, because a label may be a number.
 
         >>> options_to_json(TextOptions(min_class=3, threshold={1: 0.3}))["threshold"]
         [[1, 0.3]]
-
-    Functions and paths are left out, and `network` and `training` if they have values without a
-    form in JSON. A mapping of thresholds becomes a list of pairs, because a label may be a number.
     """
     values: Json = {}
     for field in dataclasses.fields(TextOptions):
@@ -41,19 +39,11 @@ def options_to_json(options: TextOptions) -> Json:
 
 
 def options_from_json(value: object) -> Json:
-    """Returns the parameters of an estimator from the options in a config.json.
+    """Returns the parameters of an estimator from the options in a config.json, without names that
+    this version does not have; {} for None.
 
         >>> options_from_json({"min_class": 3, "threshold": [[1, 0.3]], "order": ["low", "high"]})
         {'min_class': 3, 'threshold': {1: 0.3}, 'order': ['low', 'high']}
-
-    Args:
-      value: the result of `options_to_json` as it was read; None for a model without options.
-
-    Returns:
-      A dict from names of parameters to values, without names that this version does not have.
-
-    Raises:
-      ValueError: if the value is no dict, or the thresholds are no pairs.
     """
     if value is None:
         return {}

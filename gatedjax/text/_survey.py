@@ -66,28 +66,8 @@ def survey_texts(
     min_class: int = 1,
     **tokens: Any,
 ) -> Json:
-    """Reads labelled texts as a training would, and describes them.
-
-    Args:
-      table: the texts.
-      held_out: share of the texts that is split off for validation.
-      max_aside: the largest share of the lines that may be set aside.
-      max_len: number of words of a text that a model reads; None reads all.
-      lowercase: True ignores case.
-      task: "text", "pair", "labels", "regression" or "ordinal".
-      order: the grades of the task "ordinal", from the lowest to the highest; None means the order
-        of their numbers.
-      min_class: the number of texts below which a class or label is left out.
-      **tokens: the keyword "tokens", the way in which texts are split into words, such as "words"
-        or "social".
-
-    Returns:
-      A dict for JSON: "name", "columns", "texts", "classes" (pairs of a label and its number of
-      texts; none for numbers), "targets" (a sentence, for labels and numbers), "joined_labels" (a
-      sentence, if labels look like several labels in a cell), "several_labels"
-      (number of texts), "aside" (a dict about the lines that were set aside), "features" (number of
-      texts with links and the like), "problems", for which a training would stop; and, unless the
-      texts cannot be numbered, "words", "scripts", "duplicates", "tokens" and "split".
+    """Reads labelled texts as a training would, and returns a dict for JSON. "problems" are the
+    messages with which a training would stop; after some of them entries are missing.
     """
     asides = Asides(table.name)
     counts: collections.Counter[tuple[bool, Any]] = collections.Counter()
@@ -162,21 +142,8 @@ def survey_texts(
 def survey_tags(
     table: SentenceTable, *, held_out: float, max_aside: float, max_len: int, lowercase: bool
 ) -> Json:
-    """Reads tagged sentences as a training would, and describes them.
-
-    Args:
-      table: the sentences.
-      held_out: share of the sentences that is split off for validation.
-      max_aside: the largest share of the sentences that may be set aside.
-      max_len: number of words after which a sentence is split.
-      lowercase: True ignores case.
-
-    Returns:
-      A dict for JSON: "name"; "texts", the number of sentences; "classes" (pairs of a tag and its
-      number of words); "aside", a dict about unusable sentences ("lines", "reasons", "first");
-      "words" (number and quantiles); "scripts" (share of the letters by script); "split" (numbers
-      of training and validation sentences); and "problems", a list of messages for which a training
-      would stop.
+    """Reads tagged sentences as a training would, and returns a dict for JSON, with "problems" as
+    in `survey_texts`.
     """
     numbers = Numbers(lowercase=lowercase)
     with tempfile.TemporaryDirectory(prefix="gatedjax-") as folder:
@@ -202,18 +169,7 @@ def survey_tags(
 
 
 def _split(corpus: Corpus, held_out: float, problems: list[str], task: str = "text") -> Json:
-    """Returns a dict with "split" and "problems", for the report of a survey.
-
-    "split" is a dict with the numbers of examples for "training" and "validation", the
-    "single_text_classes", and the classes that were "left_out" with their numbers of texts. It is
-    missing if the examples cannot be split.
-
-    Args:
-      corpus: the examples, with the numbers of their words and classes.
-      held_out: the share of the examples for validation.
-      problems: the messages of the problems so far; "problems" has them and the new problem.
-      task: the kind of the model, such as "text" or "labels".
-    """
+    """Returns a dict with "split" and "problems", for the report of a survey."""
     more = _problem(lambda: check_strata(corpus, task, split=True))
     if more:
         return {"problems": [*problems, *more]}
@@ -228,10 +184,6 @@ def _split(corpus: Corpus, held_out: float, problems: list[str], task: str = "te
 
 
 def _problem(check: Any) -> list[str]:
-    """Calls `check`, a function without arguments; returns the message of its ValueError, or [].
-
-    The list has at most one message.
-    """
     try:
         check()
     except ValueError as error:
@@ -240,11 +192,6 @@ def _problem(check: Any) -> list[str]:
 
 
 def _columns(table: Table) -> Json:
-    """Returns a dict of the columns of a table.
-
-    "names" is a list of all names, or None if the columns have no names; "text" is the list of the
-    columns of the texts, and "label" the column of the label.
-    """
     names, columns = table.form.names, table.columns
     if names is None:
         return {"names": None, "text": list(columns.inputs), "label": columns.label}
@@ -254,24 +201,14 @@ def _columns(table: Table) -> Json:
 
 
 def _aside(asides: Asides) -> Json:
-    """Returns a dict about the lines that were set aside.
-
-    "lines" is their number, "reasons" a dict from each reason to its number of lines, and "first" a
-    list of the first lines with their reasons. `asides` has counted them.
-    """
     first = [str(aside) for aside in asides.first]
     return {"lines": asides.count, "reasons": dict(asides.reasons.most_common()), "first": first}
 
 
 def _words(corpus: Corpus, max_len: int | None) -> Json:
-    """Returns a dict with "total", the number of words, "quantiles", "max_len" and "longer".
-
-    "quantiles" is a dict from "shortest", "5 %", "median", "95 %" and "longest" to quantiles of the
-    number of words of a text of `corpus`. For pairs the words of both texts count together.
-    "longer" is the number of texts with more words than `max_len`, the limit on the words of a
-    text; None sets no limit.
-    """
+    """Returns a dict with "total", the number of words, "quantiles", "max_len" and "longer"."""
     lengths = np.sum([np.diff(rows.starts) for rows in corpus.texts], axis=0)
+    # The limit is on each text; the words of both texts of a pair count for the quantiles.
     longest = np.max([np.diff(rows.starts) for rows in corpus.texts], axis=0)
     quantiles = np.quantile(lengths, list(QUANTILES), method="nearest")
     return {
@@ -284,20 +221,12 @@ def _words(corpus: Corpus, max_len: int | None) -> Json:
 
 @functools.cache
 def _script(char: str) -> str:
-    """Returns the script of the letter `char` by its Unicode name, such as "Latin" or "Han"."""
     first = unicodedata.name(char, "OTHER").split()[0]
     return "Han" if first == "CJK" else first.title()
 
 
 def _scripts(corpus: Corpus, numbers: Numbers) -> Json:
-    """Returns a dict from the name of each script, such as "Latin", to its share of all letters.
-
-    The most frequent script comes first.
-
-    Args:
-      corpus: the texts, with their words as numbers from `numbers`.
-      numbers: maps each different word of the texts to its number.
-    """
+    """Returns a dict from the name of each script, such as "Latin", to its share of all letters."""
     # Scripts are counted for each different word, because most words occur many times.
     times = np.zeros(len(numbers.ids), np.int64)
     for rows in corpus.texts:
@@ -313,12 +242,7 @@ def _scripts(corpus: Corpus, numbers: Numbers) -> Json:
 
 
 def _tokens(numbers: Numbers, sample: str) -> Json:
-    """Describes the tokenizer of `numbers`, with the tokens of the text `sample`.
-
-    The result is a dict: "kind", the kind of the tokenizer; "units", the number of learned units,
-    or None; "different", the number of different words of the texts; and "sample", a list with the
-    first tokens of the text.
-    """
+    """Describes the tokenizer of `numbers`, with the tokens of the text `sample`."""
     rule = numbers.tokenizer
     tokens = rule.split(sample, _SAMPLE + 1)
     return {
@@ -330,13 +254,7 @@ def _tokens(numbers: Numbers, sample: str) -> Json:
 
 
 def render_survey(report: Json, train: str) -> Iterator[str]:
-    """Yields the lines of a survey for a terminal.
-
-    Args:
-      report: the result of `survey_texts` or `survey_tags`, a dict with "texts", "classes",
-        "words", "split", "problems" and more.
-      train: the command line that trains on these data, for the last line.
-    """
+    """Yields the lines of a survey for a terminal."""
     tagged = "columns" not in report
     unit, noun = ("sentences", "tags") if tagged else ("texts", "classes")
     classes = report["classes"]
@@ -376,11 +294,6 @@ def render_survey(report: Json, train: str) -> Iterator[str]:
 
 # The next functions yield lines of `render_survey` about the entry of the report with their name.
 def _render_columns(columns: Json) -> Iterator[str]:
-    """Yields a line with the columns of the texts and of the label, and the columns not read.
-
-    `columns` is a dict with "names", a list of all names or None, "text", the list of the columns
-    of the texts, and "label", the column of the label. Without names there is no line.
-    """
     if columns["names"] is None:
         return
     columns_read = [*columns["text"], columns["label"]]
@@ -391,11 +304,6 @@ def _render_columns(columns: Json) -> Iterator[str]:
 
 
 def _render_duplicates(duplicates: Json) -> Iterator[str]:
-    """Yields a line about equal texts, and a line about equal texts with different labels.
-
-    `duplicates` is a dict of the fields of `Duplicates`: the numbers "texts", "copies", "conflicts"
-    and "lines", and "examples" of texts with several labels.
-    """
     sentences = Duplicates(**duplicates).render() or ["no text occurs more than once"]
     for name, sentence in zip(("copies", "contradictions"), sentences, strict=False):
         same = "; equal texts stay on one side of the split" if name == "copies" else ""
@@ -403,12 +311,7 @@ def _render_duplicates(duplicates: Json) -> Iterator[str]:
 
 
 def _render_aside(aside: Json, unit: str) -> Iterator[str]:
-    """Yields lines about the lines that were set aside: their number, the reasons, the first.
-
-    `aside` is a dict with "lines", the number of these lines, "reasons", a dict from each reason to
-    its number of lines, and "first", a list of the first lines as text. `unit` is the plural of the
-    noun for a line, such as "lines" or "sentences".
-    """
+    """Yields lines about the lines that were set aside: their number, the reasons, the first."""
     if not aside["lines"]:
         yield f"set aside: no {unit}"
         return
@@ -420,12 +323,6 @@ def _render_aside(aside: Json, unit: str) -> Iterator[str]:
 
 
 def _render_tokens(tokens: Json, features: Mapping[str, int]) -> Iterator[str]:
-    """Yields lines about the tokens: the tokenizer, the first text, links and the like.
-
-    `tokens` is a dict with "kind", the kind of the tokenizer, "units", the number of learned units
-    or None, "different", the number of different words, and "sample", a list of tokens.
-    `features` maps the name of a feature, such as "links", to the number of texts with it.
-    """
     learned = tokens["units"]
     units = f", with {learned:,} learned units of scripts without spaces" if learned else ""
     yield f"tokens: {tokens['kind']}, {tokens['different']:,} different{units}; the first text is"
@@ -436,13 +333,7 @@ def _render_tokens(tokens: Json, features: Mapping[str, int]) -> Iterator[str]:
 
 
 def _render_split(report: Json, unit: str, train: str) -> Iterator[str]:
-    """Yields lines about the split and the problems, and the next command if there are none.
-
-    Args:
-      report: the whole report, of which "split" and "problems" are used.
-      unit: the plural of the noun for an example, "texts" or "sentences".
-      train: the command line that trains on these data.
-    """
+    """Yields lines about the split and the problems, and the next command if there are none."""
     if split := report.get("split"):
         yield (
             f"split: {render_count(split['training'], unit[:-1])} for training, "
@@ -465,7 +356,6 @@ def _render_split(report: Json, unit: str, train: str) -> Iterator[str]:
 
 
 def _list(items: Sequence[str] | Iterable[str]) -> str:
-    """Joins items with commas; after the first twelve the number of the remaining items follows."""
     items = list(items)
     more = f" and {len(items) - _SHOWN:,} more" if len(items) > _SHOWN else ""
     return ", ".join(items[:_SHOWN]) + more

@@ -29,11 +29,7 @@ _SHOWN = 12
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Record:
-    """A usable line of a table.
-
-    `inputs` is its text, or both texts of a pair; `label` is its label or None; `line` and `where`
-    are the line, from 1, and the name of the file.
-    """
+    """A usable line of a table."""
 
     line: int
     """The line where the record begins, from 1; for rows in memory the number of the row."""
@@ -47,16 +43,10 @@ class Record:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Aside:
-    """A line that cannot be used, and the reason.
+    """A line that cannot be used, and the reason."""
 
-    Attributes:
-      where: the name of the file.
-      line: the number of the line, from 1.
-      reason: the reason.
-    """
-
-    where: str
-    line: int
+    where: str  # the name of the file
+    line: int  # from 1
     reason: str
 
     def __str__(self) -> str:
@@ -124,11 +114,8 @@ class Columns:
 def parse_header(text: str | None) -> tuple[str, ...] | None:
     """Returns the names of columns in a text with commas, such as `--columns label,,text`.
 
-        >>> parse_header("label,,text")
-        ('label', '', 'text')
-
-    Args:
-      text: the names; None returns None.
+    >>> parse_header("label,,text")
+    ('label', '', 'text')
     """
     return None if text is None else tuple(name.strip() for name in text.split(","))
 
@@ -138,10 +125,7 @@ Cells = tuple[str, int, Sequence[object]]
 
 
 class Form(Protocol):
-    """A source of rows: a file of some format, or values in memory.
-
-    `rows` yields the values of each row in chosen columns, and `check` tests them beforehand.
-    """
+    """A source of rows: a file of some format, or values in memory."""
 
     @property
     def name(self) -> str:
@@ -152,34 +136,16 @@ class Form(Protocol):
         """The names of the columns; None if the columns have no names."""
 
     def check(self, columns: Columns) -> None:
-        """Raises ValueError if the columns cannot be read from this source.
-
-        It reads the header or the first rows. The error is raised if a column is missing, if there
-        is no row, or if the format does not have pairs of texts and `columns` names a pair.
-
-        Args:
-          columns: the names of the columns of the texts and of the label.
-        """
+        """Raises ValueError if the columns cannot be read, by the header or the first rows."""
 
     def rows(self, columns: Columns) -> Iterator[Cells | Aside]:
-        """Yields all rows, from the first row on: each as `Cells` or, if unusable, as `Aside`.
-
-        `Cells` is a tuple (name of the source, number of the line from 1, values). The values are
-        those of the columns in `columns.wanted` (the texts, then the label), in this order. An
-        `Aside` has the reason why a row is unusable.
-        """
+        """Yields each row as `Cells`, with the values of `columns.wanted`, or as an `Aside`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Labelled texts, an iterable of `Record` and `Aside`.
-
-    A `Record` has the text, or both texts of a pair, and the label. Each pass reads the source
-    again, with a single record in memory. An `Aside` stands for a line that cannot be used.
-
-    Attributes:
-      form: the source of rows: a file of some format, or values in memory.
-      columns: the names of the columns that are read.
+    """Labelled texts, an iterable of `Record` and `Aside`. Each pass reads the source again, with a
+    single record in memory.
     """
 
     form: Form
@@ -196,14 +162,7 @@ class Table:
 
 
 def _record(where: str, line: int, values: Sequence[object], columns: Columns) -> Record | Aside:
-    """Returns the record of a row of values, or an `Aside` with the reason why it is unusable.
-
-    Args:
-      where: the name of the source.
-      line: the number of the row, from 1.
-      values: the values of `columns.wanted`: the texts, then the label.
-      columns: the names of the columns of the texts and of the label.
-    """
+    """Returns the record of a row of values, or an `Aside` with the reason why it is unusable."""
     count = len(columns.inputs)
     try:
         inputs = tuple(map(_text, columns.inputs, values[:count]))
@@ -215,11 +174,6 @@ def _record(where: str, line: int, values: Sequence[object], columns: Columns) -
 
 
 def _read_labels(name: str, value: object) -> Label | Labels:
-    """Returns the label in a cell, or the tuple of its labels for a list of several labels.
-
-    `value` is the content of the cell, and `name` the name of its column, for messages. A list with
-    a single label is this label, and a label that is listed twice counts as one label.
-    """
     if not _is_list(value):
         return read_label(name, value)
     labels = _read_list(name, value)
@@ -229,13 +183,7 @@ def _read_labels(name: str, value: object) -> Label | Labels:
 
 
 def _read_any_labels(name: str, value: object) -> Labels:
-    """Returns the tuple of the labels in a cell: a list, a single label, or an empty text.
-
-    `name` is the name of the column, for messages, and `value` the content of the cell.
-
-    Raises:
-      ValueError: if the value is missing, because its labels may be unknown, or is no label.
-    """
+    """Returns the tuple of the labels in a cell: a list, a single label, or an empty text."""
     if not _is_list(value):
         return () if isinstance(value, str) and not value.strip() else (read_label(name, value),)
     cells = list(cast(Iterable[object], value))
@@ -249,10 +197,8 @@ def _read_any_labels(name: str, value: object) -> Labels:
 
 
 def is_zero_or_one(cells: Iterable[Any]) -> bool:
-    """Returns True if all cells of a row are the number 0 or 1, or a truth value.
-
-    `cells` are values of Python or NumPy. Such a row may be a row of an array of 0 and 1, with a
-    column for each label, in place of a list of labels.
+    """Returns True if all cells are 0, 1 or truth values, as in a row of an array with a column for
+    each label.
     """
     # The texts "0" and "1" are labels.
     plain = [cell.item() if getattr(cell, "ndim", None) == 0 else cell for cell in cells]
@@ -260,14 +206,11 @@ def is_zero_or_one(cells: Iterable[Any]) -> bool:
 
 
 def parse_number(label: Label) -> float:
-    """Returns the number that a label is or, as a text, has in the usual notation.
+    """Returns the number that a label is or, as a text, has in the usual notation. Other texts
+    raise a ValueError, and integers beyond the floats an OverflowError.
 
         >>> parse_number("3.5"), parse_number(" -1e3 ")
         (3.5, -1000.0)
-
-    Raises:
-      ValueError: for another text, such as "high" or "1_0".
-      OverflowError: for an integer that is too large for a float.
     """
     # `float` reads underscores as in the source code of Python, where "1_0" is 10. In data such a
     # text is more likely a name or an error.
@@ -277,13 +220,7 @@ def parse_number(label: Label) -> float:
 
 
 def _read_number(name: str, value: object) -> float:
-    """Returns the finite number in a cell, which may be a text such as "3.5".
-
-    `name` is the name of the column, for messages, and `value` the content of the cell.
-
-    Raises:
-      ValueError: if the value is missing, or is no finite number.
-    """
+    """Returns the finite number in a cell, which may be a text such as "3.5"."""
     label = read_label(name, value)
     # `float` would read true as 1.
     if isinstance(label, bool):
@@ -310,21 +247,13 @@ def _is_list(value: object) -> bool:
 
 
 def _read_list(name: str, value: object) -> Labels:
-    """Returns the different labels of the list `value`, as a tuple in the order of the list.
-
-    `name` is the name of the column of the list, for messages.
-    """
     labels = [read_label(name, item) for item in cast(Iterable[object], value)]
     # The types count too, because 1 equals True.
     return tuple({(type(label), label): label for label in labels}.values())
 
 
 def _text(name: str, value: object) -> str:
-    """Returns the text in a cell of the column `name`; bytes are decoded as UTF-8.
-
-    Raises:
-      ValueError: if `value` is missing, empty or not a text.
-    """
+    """Returns the text in a cell of the column `name`; bytes are decoded as UTF-8."""
     if isinstance(value, bytes):  # The texts of TFDS are bytes.
         value = value.decode("utf-8", "surrogateescape")
     # The two words are a reason in the report of lines that are set aside, which counts reasons.
@@ -336,24 +265,12 @@ def _text(name: str, value: object) -> str:
 
 
 def read_label(name: str, value: object) -> Label:
-    """Normalises a label. The same rule holds for labels in files, rows, columns, y and classes.
-
-    A text is converted to Unicode's form NFC and spaces around it are removed, so that a label has
-    a single spelling. A text that looks like a number stays a text. Numbers and truth values of
-    NumPy are converted to Python.
+    """Normalises a label, by the same rule in files, rows, columns, y and classes. A text gets
+    Unicode's form NFC without outer spaces, so that a label has a single spelling, and stays a text
+    if it looks like a number. NumPy's numbers and truth values become Python's.
 
         >>> read_label("label", " good "), read_label("label", "1")
         ('good', '1')
-
-    Args:
-      name: name of the column, for messages.
-      value: the value in the source.
-
-    Returns:
-      The label: a text, number or truth value.
-
-    Raises:
-      ValueError: if the value is missing, empty, not finite, or has another type.
     """
     if hasattr(value, "item") and getattr(value, "ndim", None) == 0:  # a number of NumPy
         value = value.item()
@@ -378,14 +295,12 @@ def compose(text: str) -> str:
 
 
 def _missing(value: object) -> bool:
-    """Returns True for None, NaN, and the missing values of pandas, which cannot be compared."""
     if isinstance(value, float):
         return math.isnan(value)
     return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 def _describe_value(value: object) -> str:
-    """Returns the type of a value and the first 40 characters of its `repr`, for a message."""
     return f"{type(value).__name__} {printable(repr(value))[:40]}"
 
 
@@ -397,12 +312,7 @@ def _check_text(text: str) -> str:
 
 
 def fault(text: str, encoding: str) -> str | None:
-    """Returns a text with the reason why a text cannot be used, or None if it can.
-
-    Args:
-      text: the text; undecodable bytes are surrogates, see the error handler `surrogateescape`.
-      encoding: the encoding of the file, for the message.
-    """
+    """Returns a text with the reason why a text cannot be used, or None if it can."""
     if "\0" in text:
         return "NUL character"
     if not text.isascii():
@@ -417,12 +327,9 @@ def fault(text: str, encoding: str) -> str | None:
 
 
 def match_names(names: Sequence[str], columns: Columns) -> tuple[str, ...]:
-    """Returns the name in a source of each column that is read: of the texts, then of the label.
-
-    The name is the wanted name itself if the source has it. Otherwise it is the single name of the
-    source that differs from it only in capitals and outer spaces, if there is such a name, else the
-    wanted name. `names` are the columns of the source, and `columns` the columns of the texts and
-    of the label that are to be read.
+    """Returns the name in a source of each column that is read, of the texts, then of the label:
+    the wanted name if the source has it, else its single name that differs only in capitals and
+    outer spaces, else the wanted name.
 
         >>> match_names(("Text", "LABEL"), Columns())
         ('Text', 'LABEL')
@@ -442,18 +349,7 @@ def match_names(names: Sequence[str], columns: Columns) -> tuple[str, ...]:
 def check_names(
     where: str, names: Sequence[str], columns: Columns, *, header: bool = False
 ) -> None:
-    """Checks that the columns are among the names in a source.
-
-    Args:
-      where: name of the source, for messages.
-      names: the names in the source.
-      columns: the names of the columns of the texts and of the label that are to be read.
-      header: True if the names are the first line of a file, which may lack a header.
-
-    Raises:
-      ValueError: if a column is missing, a name occurs twice, or there are too many columns; the
-        message suggests options for the likely columns.
-    """
+    """Checks that the columns are among the names in a source."""
     if len(names) > MOST_COLUMNS:
         raise ValueError(
             f"{where}: a table must have at most {MOST_COLUMNS:,} columns, got {len(names):,}"
@@ -482,14 +378,8 @@ def check_names(
 
 
 def suggest(names: Sequence[str], columns: Columns) -> str:
-    """Returns options of the command line that select the likely columns, or "" if unclear.
-
-    An example is "--text review --label stars".
-
-    Args:
-      names: the names of the columns of the file.
-      columns: the names of the columns of the texts and of the label that were asked for, some of
-        which are missing.
+    """Returns options that select the likely columns, such as "--text review --label stars", or ""
+    if unclear.
     """
     unused = [name for name in names if name.strip() and name not in columns.wanted]
     assigned: dict[str, str] = {name: name for name in columns.wanted if name in names}

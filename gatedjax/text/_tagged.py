@@ -29,24 +29,8 @@ def read_tagged(
     classes: Sequence[Label] | None = None,
     max_aside: float = 1.0,
 ) -> Corpus:
-    """Reads tagged sentences in one pass, and writes their numbers to two files.
-
-    Args:
-      table: iterable of `TaggedRecord` (a sentence and its tags) and `Aside`, with an attribute
-        `name`.
-      folder: the folder for the files.
-      part: prefix of the names of the files.
-      numbers: the numbers of the words; new words are added.
-      longest: a sentence with more words is split into several sentences.
-      classes: the possible tags; None uses the tags in the table.
-      max_aside: the largest share of the sentences that may be set aside.
-
-    Returns:
-      A `Corpus`: the sentences and tags as numbers.
-
-    Raises:
-      ValueError: if no sentence or too few sentences can be used, if more than half of the tags are
-        distinct, or if a tag is not in `classes`.
+    """Reads tagged sentences in one pass, and writes their numbers to two files. A sentence with
+    more than `longest` words is split into several.
     """
     words, tags = (Spool(folder / f"{part}-{kind}.ids") for kind in ("words", "tags"))
     table_of_classes = Classes("tag", classes)
@@ -89,14 +73,6 @@ def read_tagged(
 
 
 def _check_tags(name: str, distinct: int, words: int, *, least: int = 0) -> None:
-    """Raises ValueError if tags look like words.
-
-    Args:
-      name: the name of the source, for the message.
-      distinct: the number of different tags.
-      words: the number of tags.
-      least: up to so many different tags are always tags.
-    """
     if distinct > least and distinct > words / 2:
         raise ValueError(
             f"{name}: tags must occur more than once, got {distinct:,} different tags of "
@@ -106,31 +82,20 @@ def _check_tags(name: str, distinct: int, words: int, *, least: int = 0) -> None
 
 
 class Sentences(NamedTuple):
-    """Sentences as rows of ids, and rows of tags with the same lengths.
+    """Sentences as rows of ids, and rows of tags with the same lengths."""
 
-    Attributes:
-      words: for each sentence of n words an int array [n] of their ids.
-      tags: for each sentence an int array [n] of the positions of its tags among all tags.
-    """
-
-    words: Sequence[np.ndarray]
-    tags: Sequence[np.ndarray]
+    words: Sequence[np.ndarray]  # for each sentence int [n], ids of its words
+    tags: Sequence[np.ndarray]  # for each sentence int [n], positions of its tags
 
 
 class TagRule:
-    """A baseline that gives each word its most frequent tag in the training sentences.
-
-    A word that does not occur there gets the most frequent tag of all words.
+    """A baseline that gives each word its most frequent tag in the training sentences, and an
+    unseen word the most frequent tag of all words.
 
         >>> sentences = Sentences([np.array([2, 3])], [np.array([1, 0])])
         >>> print(TagRule(sentences, words=4, tags=2).probabilities(np.array([2, 3])))
         [[0. 1.]
          [1. 0.]]
-
-    Args:
-      sentences: the sentences in which tags are counted, as ids of words and positions of tags.
-      words: number of ids of words; an id is less than this.
-      tags: number C of tags.
     """
 
     def __init__(self, sentences: Sentences, words: int, tags: int) -> None:
@@ -146,10 +111,7 @@ class TagRule:
         self._sure = np.eye(tags)
 
     def probabilities(self, ids: np.ndarray) -> np.ndarray:
-        """Returns float64 [n, C] for n words and C tags: 1 at the tag of each word, else 0.
-
-        `ids`, int [n], are the ids of the words.
-        """
+        """Returns float64 [n, C] for n words and C tags: 1 at the tag of each word, else 0."""
         return self._sure[self._best[ids]]
 
 
@@ -160,14 +122,7 @@ def is_bio(tags: Iterable[Label]) -> bool:
 
 
 class Scorer:
-    """An accumulator of metrics, sentence by sentence, with a few numbers per word in memory.
-
-    Args:
-      tags: the names of the C tags, in the order of their positions.
-
-    Attributes:
-      sentences: number of sentences that were added.
-    """
+    """An accumulator of metrics, sentence by sentence, with a few numbers per word in memory."""
 
     def __init__(self, tags: Sequence[Label]) -> None:
         self._tags = tuple(tags)
@@ -177,13 +132,7 @@ class Scorer:
         self.sentences = 0
 
     def add(self, gold: np.ndarray, probabilities: np.ndarray, unknown: np.ndarray) -> None:
-        """Adds a sentence of n words, with C possible tags.
-
-        Args:
-          gold: int [n], the positions of its true tags among all tags.
-          probabilities: [n, C], the predicted probabilities.
-          unknown: bool [n], True at out-of-vocabulary words.
-        """
+        """Adds a sentence of n words, with C possible tags."""
         best = probabilities.argmax(axis=1)
         values = (
             gold,
@@ -204,13 +153,9 @@ class Scorer:
             self._spans += (len(true & ours), len(ours), len(true))
 
     def metrics(self) -> Json:
-        """Computes the metrics of all sentences that were added.
-
-        Returns:
-          A dict: the metrics of `classification_metrics` for words; "sentences", the number of
-          sentences; "unknown", {n, accuracy} for out-of-vocabulary words; "spans", {precision,
-          recall, f1, n} for spans with both ends correct, or None if the tags are not O, B-X and
-          I-X. An I-X that does not continue a span X begins a span, as in conlleval.
+        """Returns the metrics of all sentences: `classification_metrics` of words, "sentences",
+        "unknown" (of unknown words), and "spans", which count if both ends are right; None if the
+        tags mark no spans. An I-X that does not continue a span X begins a span, as in conlleval.
         """
         gold, best, truth, top, squares, is_unknown = map(np.array, self._columns)
         metrics = metrics_of(gold, best, truth, top, squares, self._tags)
@@ -219,10 +164,6 @@ class Scorer:
         return {**metrics, "sentences": self.sentences, "unknown": unknown, "spans": self._f1()}
 
     def _f1(self) -> Json | None:
-        """Returns a dict with "precision", "recall", "f1" and "n" of spans.
-
-        The result is None if the tags do not mark spans, that is, are not all O, B-X or I-X.
-        """
         if self._spans is None:
             return None
         matched, ours, true = self._spans.tolist()
@@ -231,27 +172,15 @@ class Scorer:
 
 
 def render_score(metrics: Json) -> str:
-    """Formats the word accuracy, and the F1 of spans if the tags mark spans.
-
-    An example is "0.9512 (span F1 0.8040)". `metrics` is the dict that `Scorer.metrics` returns,
-    of which "accuracy" and "spans" are used.
+    """Formats the word accuracy, and the F1 of spans if the tags mark spans, such as "0.9512 (span
+    F1 0.8040)".
     """
     spans = metrics["spans"]
     return f"{metrics['accuracy']:.4f}" + (f" (span F1 {spans['f1']:.4f})" if spans else "")
 
 
 def rule_metrics(rule: TagRule, sentences: Sentences, tags: Sequence[Label]) -> Json:
-    """Computes the metrics of a tag rule on sentences.
-
-    The result is the dict of `Scorer.metrics`: the metrics of `classification_metrics` for words,
-    such as "accuracy" and "macro_f1"; "sentences", their number; "unknown", the number and accuracy
-    of unknown words, here none; and "spans", the scores of spans, or None.
-
-    Args:
-      rule: the rule that gives each word its most frequent tag.
-      sentences: the sentences with their true tags.
-      tags: the names of the tags.
-    """
+    """Computes `Scorer.metrics` of a tag rule on sentences."""
     scorer = Scorer(tags)
     for ids, gold in zip(*sentences, strict=True):
         scorer.add(gold, rule.probabilities(ids), np.zeros(len(ids), bool))
@@ -264,19 +193,8 @@ def model_metrics(
     tags: Sequence[Label],
     unknown: np.ndarray,
 ) -> Json:
-    """Computes the metrics of the predictions of a tagger for sentences.
-
-    Args:
-      outputs: pairs of the number of a sentence, from 0, and the probabilities [n, C] of C tags for
-        its n words.
-      sentences: all sentences, with their true tags.
-      tags: the names of the C tags.
-      unknown: bool [V], True for the ids of the vocabulary of V words that stand for unknown words.
-
-    Returns:
-      The dict that `Scorer.metrics` returns: the metrics of `classification_metrics` for words,
-      such as "accuracy" and "macro_f1"; "sentences", their number; "unknown", the number and
-      accuracy of unknown words; and "spans", the scores of spans, or None.
+    """Computes `Scorer.metrics` of a tagger from pairs (number of a sentence, probabilities [n,
+    C]). `unknown` is True at the ids of the vocabulary that stand for unknown words.
     """
     scorer = Scorer(tags)
     for number, probabilities in outputs:

@@ -53,18 +53,9 @@ class Tagging:
 def tag_sentences(
     model: TrainedModel, sentences: Iterable[str | Sequence[str]]
 ) -> Iterator[Tagging | Failure]:
-    """Predicts the tags of sentences, a chunk at a time.
-
-    A sentence that is longer than `model.max_len` is read in windows that overlap by half. Each
-    word gets its tag from the window in which it has the most words around it.
-
-    Args:
-      model: a model of the kind "tags".
-      sentences: texts, which are split into words, or lists of words.
-
-    Yields:
-      The `Tagging` of each sentence (its words, their tags and the probabilities of these), or a
-      `Failure` with the reason, in the order of the sentences.
+    """Predicts the tags of sentences, a chunk at a time. A sentence beyond `model.max_len` is read
+    in windows that overlap by half; each word gets its tag from the window in which it has the most
+    words around it.
     """
     for part in chunks(sentences, _CHUNK):
         checked = [_words(sentence) for sentence in part]
@@ -86,10 +77,7 @@ def tag_sentences(
 
 
 def _words(sentence: str | Sequence[str]) -> tuple[str, ...] | Failure:
-    """Returns the words of a sentence, or a `Failure` with the reason why it cannot be read.
-
-    `sentence` is a text, which is split into words, or a sequence of words.
-    """
+    """Returns the words of a sentence, or a `Failure` with the reason why it cannot be read."""
     if isinstance(sentence, str):
         # A word more than the limit is split off, so that a longer sentence is noticed.
         words = split_words(sentence, MOST_LENGTH + 1)
@@ -105,14 +93,7 @@ def _words(sentence: str | Sequence[str]) -> tuple[str, ...] | Failure:
 def word_probabilities(
     model: TrainedModel, sentences: Sequence[tuple[str, ...]]
 ) -> list[np.ndarray]:
-    """Returns a list with the probabilities of the tags, [n, C], for each sentence of n words.
-
-    C is the number of tags. Longer sentences than `model.max_len` are read in overlapping windows.
-
-    Args:
-      model: a model of the kind "tags".
-      sentences: the words of each sentence.
-    """
+    """Returns a list with the probabilities of the tags, [n, C], for each sentence of n words."""
     places = [windows(len(words), model.max_len) for words in sentences]
     pieces = [
         # Words are converted to form NFC, because the words in training are.
@@ -130,18 +111,11 @@ def word_probabilities(
 
 
 def windows(length: int, size: int) -> list[tuple[int, int, int, int]]:
-    """Splits a sentence into windows that overlap by half.
+    """Splits a sentence into windows that overlap by half: for each (begin, end, first, last), with
+    the words [begin, end), from which the tags of the words [first, last) are taken.
 
         >>> windows(6, 4)
         [(0, 4, 0, 3), (2, 6, 3, 6)]
-
-    Args:
-      length: number of words in the sentence.
-      size: number of words in a window.
-
-    Returns:
-      For each window a tuple (begin, end, first, last) of positions in the sentence, from 0: the
-      window has the words [begin, end), and the tags of the words [first, last) are taken from it.
     """
     last = max(length - size, 0)
     begins = [*range(0, last, max(size // 2, 1)), last]
@@ -158,21 +132,7 @@ def windows(length: int, size: int) -> list[tuple[int, int, int, int]]:
 
 
 def evaluate_tags(model: TrainedModel, table: SentenceTable, *, max_aside: float = 1.0) -> Json:
-    """Evaluates a tagger on tagged sentences.
-
-    Args:
-      model: a model of the kind "tags".
-      table: tagged sentences, read once, a chunk at a time.
-      max_aside: the largest share of the sentences that may be set aside.
-
-    Returns:
-      A dict: the metrics of `Scorer.metrics` for words, unknown words and spans, and "aside", the
-      number of sentences that were not used.
-
-    Raises:
-      ValueError: if a tag is not in the training data, or no sentence or too few sentences can be
-        used.
-    """
+    """Evaluates a tagger on tagged sentences."""
     classes = Classes("tag", model.classes)
     scorer = Scorer(model.classes)
     asides = Asides(table.name, "sentences")

@@ -23,11 +23,7 @@ _SPAN = re.compile(r"O|[BIESLUM]-.+")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TaggedRecord:
-    """A sentence with a tag for each word.
-
-    `words` and `tags` have the same length, but `tags` is empty if only words were read. `line` and
-    `where` are the line of the first word, from 1, and the name of the file.
-    """
+    """A sentence with a tag for each word."""
 
     line: int
     """The line of its first word, from 1."""
@@ -40,10 +36,7 @@ class TaggedRecord:
 
 
 class SentenceTable(Protocol):
-    """An iterable of `TaggedRecord` and `Aside`, which can be read several times.
-
-    An `Aside` with the reason stands for a sentence that cannot be used.
-    """
+    """An iterable of `TaggedRecord` and `Aside`, which can be read several times."""
 
     @property
     def name(self) -> str:
@@ -54,11 +47,8 @@ class SentenceTable(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Tags:
-    """The sentences of a file, an iterable of `TaggedRecord` and `Aside`.
-
-    Each pass reads the file again, with a single sentence in memory. `file` has the path and the
-    encoding. `word` and `tag` are the columns of the words and of the tags, from 0 or negative from
-    the end; without tags `tag` is None. `universal` is True for a .conllu file.
+    """The sentences of a file, an iterable of `TaggedRecord` and `Aside`. Each pass reads the file
+    again, with a single sentence in memory.
     """
 
     file: TextFile
@@ -114,16 +104,8 @@ class Tags:
             yield aside or TaggedRecord(first, tuple(words), tuple(tags), self.name)
 
     def _is_comment(self, text: str, first: int) -> bool | None:
-        """Returns True if a line is a comment, None if it may be a comment or a word, else False.
-
-        "#" may also be a word, and "#film" is a word. Before a sentence "# O" is the word "#" with
-        its tag if other lines with the same number of columns have the tag "O". "# newdoc" is a
-        comment if no line has the tag "newdoc". Tags rarely have small letters or begin with a
-        digit; for other texts, such as "# SYM", without a line with this tag, the result is None.
-
-        Args:
-          text: the line.
-          first: the number of the first line of the present sentence; 0 before a sentence.
+        """Returns True for a comment, False for a word, and None if "#" with a possible tag may be
+        both.
         """
         if self.universal:
             return text.startswith("#")
@@ -134,15 +116,10 @@ class Tags:
             return True
         if last in self._tags_by_columns[count] or _SPAN.fullmatch(last):
             return False
+        # Tags rarely have small letters or begin with a digit.
         return True if any(map(str.islower, last)) or last[0].isdigit() else None
 
     def _kind_of(self, fields: list[str]) -> tuple[int, str]:
-        """Returns the number of columns and the tag of a line, which is split into `fields`.
-
-        The tag is the value in the column of the tags, or without such a column in the last column.
-
-        The tag is "" if the line has only a word.
-        """
         column = -1 if self.tag is None else self.tag
         if len(fields) == 1 or not -len(fields) <= column < len(fields):
             return len(fields), ""
@@ -150,11 +127,9 @@ class Tags:
 
     @functools.cached_property
     def _tags_by_columns(self) -> dict[int, set[str]]:
-        """A dict from a number of columns to the set of tags in lines with so many columns.
-
-        Lines that may be comments are left out.
-
-        The whole file is read for them, but only if a line before a sentence begins with "# ".
+        """A dict from a number of columns to the tags in lines with so many, without lines that may
+        be comments. Only a line that begins with "# " before a sentence needs this pass over the
+        file.
         """
         tags: dict[int, set[str]] = {}
         inside = False
@@ -170,12 +145,7 @@ class Tags:
         return tags
 
     def _fault(self, fields: list[str], width: int) -> str | None:
-        """Returns the reason why a line cannot be used, or None.
-
-        Args:
-          fields: the columns of the line.
-          width: the number of columns of the first word of the sentence.
-        """
+        """Returns the reason why a line cannot be used, or None."""
         # All lines of a sentence must have as many columns, because a column of the tags that is
         # counted from the end would otherwise move.
         if len(fields) != width:
@@ -190,7 +160,6 @@ class Tags:
 
 
 def _fields(text: str) -> list[str]:
-    """Returns the columns of the line `text`, split at tabs, or without a tab at spaces."""
     return text.split("\t") if "\t" in text else _SPACES.split(text.strip(" \v\f"))
 
 
@@ -202,28 +171,9 @@ def open_tags(
     encoding: str = "utf-8",
     tagged: bool = True,
 ) -> Tags:
-    """Opens a file with a word in each line and an empty line after each sentence.
-
-    Columns are separated by tabs, or in a line without a tab by spaces. Lines with "-DOCSTART-" and
-    comments are skipped. A comment is in .conllu files a line that begins with "#", in other files
-    a line before a sentence that begins with "# ", unless "#" is a word there: then the line has as
-    many columns as other lines, and a tag that occurs in them.
-
-    Args:
-      path: path of the file, plain or compressed (.gz, .bz2, .xz, .zst, .zip).
-      word: column of the words, from 0; None reads the first column, in .conllu the second.
-      tag: column of the tags, negative from the end; None reads the last column, in .conllu the
-        fourth.
-      encoding: encoding of the file.
-      tagged: False reads only the words.
-
-    Returns:
-      An iterable of `TaggedRecord` (the words and the tags of a sentence), with an `Aside`, which
-      has the reason, for a sentence with a line that cannot be used.
-
-    Raises:
-      FileNotFoundError: if there is no such file.
-      ValueError: if the file is not a text file.
+    """Opens a file with a word in each line and an empty line after each sentence. A comment is in
+    .conllu files a line that begins with "#", in other files a line before a sentence that begins
+    with "# ", unless "#" is a word there with a tag of other lines.
     """
     file = TextFile(Path(path), encoding)
     file.check()
@@ -235,14 +185,9 @@ def open_tags(
 
 @dataclasses.dataclass(frozen=True)
 class TagRows:
-    """Tagged sentences in memory.
+    """Tagged sentences in memory."""
 
-    Attributes:
-      rows: for each sentence a pair: the list of its words, and the list of their tags.
-      name: name of the data, for messages.
-    """
-
-    rows: Sequence[Iterable[Sequence[str]]]
+    rows: Sequence[Iterable[Sequence[str]]]  # (words, tags) for each sentence
     name: str = "the data"
 
     def __iter__(self) -> Iterator[TaggedRecord | Aside]:
@@ -270,27 +215,13 @@ class TagRows:
 def open_sentences(
     data: object, *, word: int | None = None, tag: int | None = None, encoding: str = "utf-8"
 ) -> SentenceTable:
-    """Opens tagged sentences in a file or in memory.
+    """Opens tagged sentences in a file, or in memory as a list [(words, tags), ...]. Columns count
+    from 0, or negative from the end; the defaults are the first and the last, in .conllu the second
+    and the fourth.
 
         >>> [sentence] = open_sentences([(["in", "Paris"], ["O", "LOC"])])
         >>> sentence.tags
         ('O', 'LOC')
-
-    Args:
-      data: a path, or a list [(words, tags), ...].
-      word: column of the words, from 0; None reads the first column, in .conllu the second.
-      tag: column of the tags, negative from the end; None reads the last column, in .conllu the
-        fourth. `word`, `tag` and `encoding` have no effect for a list.
-      encoding: encoding of the file.
-
-    Returns:
-      An iterable of `TaggedRecord` (the words and the tags of a sentence) and `Aside` (a reason why
-      a sentence cannot be used), which can be read several times.
-
-    Raises:
-      FileNotFoundError: if there is no such file.
-      ValueError: if the file is not a text file.
-      TypeError: if data is neither a path nor a list.
     """
     if isinstance(data, str | os.PathLike):
         return open_tags(os.fspath(data), word=word, tag=tag, encoding=encoding)

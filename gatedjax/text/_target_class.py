@@ -19,22 +19,16 @@ from gatedjax.text._target_base import (
     find_thresholds,
     list_probabilities,
     predict_class,
-    select_text,
 )
 
 
 @dataclasses.dataclass(frozen=True)
 class ClassTarget(Target):
-    """The target of a classifier, a class for each text, constructed from the tuple of the classes.
-
-    Attributes:
-      positive: for two classes the position of the class that is predicted if its probability is at
-        least `threshold`; None predicts the most probable class.
-      threshold: the least probability at which the class `positive` is predicted; it has no effect
-        if `positive` is None.
+    """The target of a classifier, a class for each text. The most probable class is predicted, or
+    with a threshold the class `positive` if its probability is at least the threshold.
     """
 
-    positive: int | None = None
+    positive: int | None = None  # a position in two classes; None: no threshold
     threshold: float = 0.5
 
     kind: ClassVar[str] = "text"
@@ -44,23 +38,12 @@ class ClassTarget(Target):
     def of_labels(
         cls, labels: Sequence[Any], counts: Sequence[int], options: TargetOptions
     ) -> "ClassTarget":
-        """Returns the target with the classes in the order of the corpus.
-
-        `labels` are the different classes, `counts` their numbers of texts, which are not used, and
-        the threshold of `options` is for two classes only.
-        """
+        """Returns the target with the classes in the order of the corpus."""
         target = cls(tuple(labels))
         return target if options.threshold is None else target.with_threshold(options.threshold)
 
     def with_threshold(self, threshold: Any) -> "ClassTarget":
-        """Returns a copy of the target with the threshold of one of two classes.
-
-        `threshold` is a dict from the name of the class to its least probability, such as {"spam":
-        0.3}.
-
-        Raises:
-          ValueError: if there are not two classes, or the dict does not name exactly one of them.
-        """
+        """Returns a copy with the threshold of one of two classes, such as {"spam": 0.3}."""
         if len(self.classes) != 2:
             raise ValueError(
                 "threshold must be left out unless there are two classes, or several labels for "
@@ -94,20 +77,11 @@ class ClassTarget(Target):
     def choose_temperature(
         self, head: Head, bias: np.ndarray, readings: Readings, targets: np.ndarray
     ) -> tuple[float, float]:
-        """Returns the temperature to use, and the fitted temperature, chosen with smoothed targets.
-
-        `readings` has the probabilities [n, C] of C classes for n validation texts at the
-        temperature 1, and `targets`, int [n], are their classes. `head` and `bias` are not used.
-        """
+        """Chooses the temperature with smoothed targets."""
         return choose_temperature(readings.probabilities, targets)
 
     def decide(self, readings: Readings) -> np.ndarray:
-        """Returns the position of the predicted class of each of n texts: int [n], from 0.
-
-        `readings` has the probabilities [n, C] of C classes. The most probable class is predicted,
-        unless the target has a threshold for a class, `positive`: then this class is predicted if
-        its probability is at least the threshold.
-        """
+        """Returns the position of the predicted class of each of n texts: int [n], from 0."""
         if self.positive is None:
             return readings.probabilities.argmax(1)
         # The threshold itself counts as reached, as for several labels.
@@ -117,11 +91,7 @@ class ClassTarget(Target):
     def measure(
         self, targets: np.ndarray, readings: Readings, unknown: Sequence[Label] = ()
     ) -> Json:
-        """Returns the dict of `classification_metrics`, with n, accuracy, macro_f1 and more.
-
-        `targets`, int [n], are the positions of the classes, and `readings` has the probabilities
-        of the texts. `unknown` is not used.
-        """
+        """Returns the dict of `classification_metrics`, with n, accuracy, macro_f1 and more."""
         return classification_metrics(
             targets, readings.probabilities, self.classes, self.decide(readings)
         )
@@ -131,23 +101,13 @@ class ClassTarget(Target):
         return None if self.positive is None else {self.classes[self.positive]: self.threshold}
 
     def decision_to_json(self) -> Json:
-        """Returns the class with a threshold for config.json, or {} if there is none.
-
-        The dict is {"positive": the position of the class, "threshold": its least probability}.
-        """
+        """Returns the class with a threshold for config.json, or {} if there is none."""
         if self.positive is None:
             return {}
         return {"positive": self.positive, "threshold": self.threshold}
 
     def with_decision(self, value: Json) -> "ClassTarget":
-        """Returns a copy of the target with the threshold in `value`.
-
-        `value` is {"positive": the position of the class, 0 or 1, "threshold": its least
-        probability}; {} returns the target itself.
-
-        Raises:
-          ValueError: if the position is not 0 or 1, or there are not two classes.
-        """
+        """Returns a copy of the target with the threshold in `value`."""
         if not value:
             return self
         positive, threshold = value["positive"], float(value["threshold"])
@@ -155,48 +115,29 @@ class ClassTarget(Target):
             raise ValueError(f"positive must be 0 or 1 for two classes, got {positive!r}")
         return dataclasses.replace(self, positive=positive, threshold=threshold)
 
-    def predict(self, readings: Readings, row: int, open_words: list[str], note: str) -> Prediction:
-        """Returns the predicted class of the text `row`, from 0, with its probability.
-
-        `readings` has the probabilities and gates of n texts, `open_words` are the open words of
-        this text, and `note` is a remark about it, or "".
-        """
-        return predict_class(self, readings, row, open_words, note)
+    def predict(self, readings: Readings, row: int, words: Sequence[str]) -> Prediction:
+        """Returns the predicted class of the text `row`, from 0, with its probability."""
+        return predict_class(self, readings, row, words)
 
     def rank_columns(self, readings: Readings, row: int) -> list[int]:
-        """Returns the positions of all classes: the predicted class, then by falling probability.
-
-        `readings` has the probabilities and logits of n texts, and `row` is the position of the
-        text, from 0.
-        """
-        best = int(self.decide(select_text(readings, row))[0])
+        """Returns the positions of the classes: the predicted, then by falling probability."""
+        best = int(self.decide(readings.take(row))[0])
         # With a threshold the predicted class may have the smaller probability.
         order = np.argsort(-readings.probabilities[row], kind="stable").tolist()
         return [best, *(i for i in order if i != best)]
 
     def measure_effect(self, parts: np.ndarray, columns: Sequence[int]) -> float:
-        """Returns the absolute share of a word in the predicted class, against the mean.
-
-        `parts`, [C], are the shares of the word in the logits, and `columns` is the result of
-        `rank_columns`, with the predicted class first. The mean is that of all C shares.
-        """
+        """Returns the absolute share of a word in the predicted class, against the mean."""
         return abs(float(parts[columns[0]] - parts.mean()))
 
     def render_prediction(self, readings: Readings, row: int) -> str:
-        """Returns the predicted class and the probabilities of up to eight classes, as a line.
-
-        `readings` has the probabilities and logits of n texts, and `row` is the position of the
-        text, from 0.
-        """
+        """Returns the predicted class and the probabilities of up to eight classes, as a line."""
         return list_probabilities(
             self, readings, row, self.rank_columns(readings, row)[:MOST_SHOWN]
         )
 
     def render_rule(self, bias: np.ndarray) -> str:
-        """Returns the sentence of the rule: the class with the largest sum, or the threshold.
-
-        `bias` is not used.
-        """
+        """Returns the sentence of the rule: the class with the largest sum, or the threshold."""
         if self.positive is None:
             return "The class with the largest sum is predicted; the parts are exact."
         return (

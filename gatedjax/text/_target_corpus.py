@@ -22,49 +22,25 @@ WITHOUT_CLASSES = LABELS, REGRESSION
 
 
 def read_target(corpus: Corpus, kind: str, options: TargetOptions) -> Target:
-    """Returns the `Target` of training texts, which encodes labels and computes metrics.
-
-    Args:
-      corpus: the texts; its `classes` are the different labels, numbers or tuples of labels.
-      kind: the task of the model: "text" (a class), "labels", "regression" or "ordinal".
-      options: the thresholds, the order of grades and the least number of texts of a label.
-
-    Raises:
-      ValueError: if the labels are no targets of this kind.
-    """
+    """Returns the `Target` of training texts, which encodes labels and computes metrics."""
     return TARGET_OF[kind].of_labels(corpus.classes, list(corpus.class_counts.values()), options)
 
 
 def encode_corpus(corpus: Corpus, target: Target) -> np.ndarray:
-    """Returns the targets of the texts, an array with a row for each of the n texts.
-
-    They are the positions of classes or grades, int32 [n], numbers, float64 [n], or labels, bool
-    [n, L + U], True where a text has a label: the L labels of the model, then U unknown labels.
-    `corpus` has the texts and their labels, and `target` the classes of the model.
-    """
+    """Returns the targets of the texts, an array with a row for each of the n texts."""
     return target.encode(corpus.classes)[corpus.labels]
 
 
 def stratify_corpus(corpus: Corpus, target: Target, targets: np.ndarray) -> Corpus:
-    """Returns the corpus with the stratum of each text in place of its class.
-
-    The strata are the groups in proportion to which the texts are split into training and
-    validation: classes, grades, rarest labels, or tenths of the numbers. In the result `labels` are
-    the positions of the strata and `classes` their names. `target` defines the strata, and
-    `targets` is the array of the targets of the texts that `encode_corpus` returns.
+    """Returns the corpus with the stratum of each text in place of its class: a class, a grade, the
+    rarest label, or a tenth of the numbers. Texts are split in proportion to the strata.
     """
     labels, classes = target.stratify(targets)
     return dataclasses.replace(corpus, labels=labels, classes=classes)
 
 
 def check_strata(strata: Corpus, kind: str, *, split: bool) -> None:
-    """Raises ValueError if there are too few texts for training.
-
-    Args:
-      strata: the texts, a corpus with the stratum of each text in place of its class.
-      kind: the task of the model: "text", "labels", "regression" or "ordinal".
-      split: True if a part of the texts will be split off for validation.
-    """
+    """Raises ValueError if there are too few texts for training."""
     if kind not in WITHOUT_CLASSES:
         _corpus.check_trainable(strata, split=split)
     elif split and len(np.unique(_copies.equal_texts(strata))) < 2:
@@ -75,16 +51,7 @@ def check_strata(strata: Corpus, kind: str, *, split: bool) -> None:
 
 
 def split_strata(strata: Corpus, held_out: float) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the positions of the texts for training and for validation.
-
-    Args:
-      strata: the texts, a corpus with the stratum of each text in place of its class. The texts are
-        split in proportion to the strata.
-      held_out: the share of the texts for validation, in (0, 1).
-
-    Returns:
-      Two int arrays of positions from 0: the training texts, and the validation texts.
-    """
+    """Returns the positions of the texts for training and for validation."""
     training, validation = _corpus.split_training(strata, held_out)
     if len(validation):
         return training, validation
@@ -93,20 +60,13 @@ def split_strata(strata: Corpus, held_out: float) -> tuple[np.ndarray, np.ndarra
 
 
 def join_strata(strata: Corpus) -> Corpus:
-    """Returns the corpus with all texts in a single stratum, a class with the name "".
-
-    `strata` is a corpus with the stratum of each text in place of its class, the group in
-    proportion to which the texts are split into training and validation.
-    """
+    """Returns the corpus with all texts in a single stratum, a class with the name ""."""
     return dataclasses.replace(strata, labels=np.zeros_like(strata.labels), classes=("",))
 
 
 def count_left_out(corpus: Corpus, target: Target) -> dict[Label, int]:
-    """Returns the labels that training leaves out, with their numbers of texts.
-
-    `corpus` has the training texts, and `target` is the result of `read_target` for them. Only a
-    target of several labels is counted here, since the texts of rare classes are not in the corpus.
-    """
+    """Returns the labels that training leaves out, with their numbers of texts."""
+    # The texts of rare classes are not in the corpus.
     if not isinstance(target, LabelTarget):
         return {}
     counts = dict.fromkeys(sorted(target.left_out, key=str), 0)
@@ -118,18 +78,13 @@ def count_left_out(corpus: Corpus, target: Target) -> dict[Label, int]:
 
 
 def note_joined_labels(labels: Iterable[Any]) -> str | None:
-    """Returns a sentence about labels that look like several labels in a cell, or None.
-
-    Such a label is a list as text, as "['a', 'b']", or other labels with ";", "," or "|" between
-    them.
+    """Returns a sentence about labels that look like several labels in a cell, or None: a list as
+    text, as "['a', 'b']", or other labels with ";", "," or "|" between them.
 
         >>> note_joined_labels(["a", "b", "a;b"]).split(":")[0]
         "labels with several labels in a cell ('a;b') count as single labels"
         >>> note_joined_labels(["a", "b", "c;d"]) is None
         True
-
-    Args:
-      labels: the different classes, or the different tuples of labels.
     """
     different = {name for names in labels for name in (names if type(names) is tuple else [names])}
     texts = {name.strip() for name in different if isinstance(name, str)}
@@ -145,22 +100,12 @@ def note_joined_labels(labels: Iterable[Any]) -> str | None:
 
 
 def _is_joined(name: str, labels: Container[str]) -> bool:
-    """Returns True if `name` is several of `labels` with ";", "," or "|" between them."""
     parts = [[part.strip() for part in name.split(mark)] for mark in ";,|" if mark in name]
     return any(all(part in labels for part in split) for split in parts)
 
 
 def list_single(strata: Corpus, target: Target, targets: np.ndarray) -> list[Label]:
-    """Returns the classes or labels that a single text has, which validation cannot check.
-
-    For numbers the result is [].
-
-    Args:
-      strata: the texts, a corpus with the stratum of each text in place of its class.
-      target: the target of the training texts.
-      targets: the targets of the n texts, as `encode_corpus` returns them: int [n] of classes or
-        grades, bool [n, L] of labels, or float [n] of numbers.
-    """
+    """Returns the classes or labels that a single text has, which validation cannot check."""
     if target.kind in WITHOUT_CLASSES:
         return target.list_single(targets)
     return _copies.single_text_classes(strata)

@@ -63,7 +63,6 @@ class LabelPredictions(Predictions):
         return [item.labels for item in self._items]
 
     def _select(self, items: list[Any]) -> "LabelPredictions":
-        """Returns a sequence of this class with `items`, a list of some of its predictions."""
         return LabelPredictions(items, self._classes)
 
 
@@ -95,16 +94,11 @@ class ValuePredictions(Predictions):
         return np.asarray(self)
 
     def _select(self, items: list[Any]) -> "ValuePredictions":
-        """Returns a sequence of this class with `items`, a list of some of its predictions."""
         return ValuePredictions(items)
 
 
 class _TargetModel(_Classifier):
-    """The base class of the lexicons that predict several labels, a real number or a grade.
-
-    It has the methods of `TextClassifier`; `explain` returns a `TargetExplanation`. The constructor
-    takes keywords, the fields of `TextOptions`.
-    """
+    """The base class of the lexicons that predict several labels, a real number or a grade."""
 
     def explain(self, text: str) -> TargetExplanation:  # type: ignore[override]
         """Explains the prediction for a text by the words of the text.
@@ -114,9 +108,6 @@ class _TargetModel(_Classifier):
 
         Returns:
           The prediction, and the open words and pairs with their signed shares in it.
-
-        Raises:
-          ValueError: if the text has no word.
         """
         explanation: Any = super().explain(text)
         return explanation
@@ -151,23 +142,15 @@ class MultiLabelTextClassifier(_TargetModel):
     _column_names: tuple[Label, ...] | None = None
 
     def _read_targets(self, y: Any) -> list[Any]:
-        """Returns a list of the labels of each text, and stores the names of the columns of y.
-
-        y is an array or frame of 0 and 1, [n, L], with a column for each of L labels, or a list of
-        n lists of labels. The names, in `_column_names`, are None for a list.
-        """
         rows, self._column_names = _read_label_lists(y)
         return rows
 
     def _train(self, *tables: Any, **arguments: Any) -> Self:
-        """Trains on tables of texts; the numbers of the columns of y are names of labels."""
         return super()._train(*tables, **arguments, has_columns=self._column_names is not None)
 
     def _take(self, trained: Any) -> None:
-        """Stores the trained model, its report and its labels in the attributes with "_".
-
-        With y in columns `classes_` has all columns, and a warning names the columns without a
-        text. `trained` is the `LexiconModel` of the fit, or of a folder, which has the columns too.
+        """Stores the trained model, its report and its labels. With y in columns `classes_` has all
+        columns, and a warning names the columns without a text.
         """
         names = self._column_names
         if names is not None:
@@ -211,9 +194,6 @@ class MultiLabelTextClassifier(_TargetModel):
         Returns:
           A `LabelsPrediction` for each text; `np.asarray` of the result is an array of 0 and 1, [n,
           L], with a column for each label in `classes_`.
-
-        Raises:
-          ValueError: if a text has no word.
         """
         items: list[Any] = list(super().predict(X))
         return LabelPredictions(items, self.classes_.tolist())
@@ -226,9 +206,6 @@ class MultiLabelTextClassifier(_TargetModel):
 
         Args:
           X: n texts, a sequence or a column of strings.
-
-        Raises:
-          ValueError: if a text has no word.
         """
         probabilities = super().predict_proba(X)
         classes, names = self._get_trained().classes, self.classes_.tolist()
@@ -284,7 +261,6 @@ class TextRegressor(_TargetModel):
     _estimator_type = "regressor"
 
     def _take(self, trained: Any) -> None:
-        """Stores the trained `LexiconModel` as `model_` and its report as `report_`."""
         # A regressor of scikit-learn has no attribute `classes_`.
         self.model_, self.report_ = trained, trained.report
 
@@ -297,9 +273,6 @@ class TextRegressor(_TargetModel):
         Returns:
           A `ValuePrediction` for each text; `np.asarray` of the result is the array of numbers,
           float64 [n].
-
-        Raises:
-          ValueError: if a text has no word.
         """
         items: list[Any] = list(super().predict(X))
         return ValuePredictions(items)
@@ -369,7 +342,6 @@ class OrdinalTextClassifier(_TargetModel):
     _kind = ORDINAL
 
     def _take(self, trained: Any) -> None:
-        """Stores the trained `LexiconModel`, its report, and its grades in both orders."""
         super()._take(trained)
         # Scorers of scikit-learn take sorted labels for the columns of `predict_proba`.
         self.order_ = self.classes_
@@ -383,9 +355,6 @@ class OrdinalTextClassifier(_TargetModel):
 
         Args:
           X: n texts, a sequence or a column of strings.
-
-        Raises:
-          ValueError: if a text has no word.
         """
         probabilities = super().predict_proba(X)
         grades = self._get_trained().classes
@@ -393,18 +362,8 @@ class OrdinalTextClassifier(_TargetModel):
 
 
 def _read_label_lists(y: Any) -> tuple[list[list[Any]], tuple[Label, ...] | None]:
-    """Returns the list of the labels of each text.
-
-    Args:
-      y: an array of 0 and 1, [n, L], dense or sparse, a frame of such columns, or a list of n lists
-        of labels.
-
-    Returns:
-      The n lists of labels; and the names of the L columns of an array (numbers from 0) or a frame,
-      or None for a list.
-
-    Raises:
-      ValueError: if y has another form, such as a single label in place of a list.
+    """Returns the list of the labels of each text, and the names of the columns of an array or a
+    frame, None for a list.
     """
     names = None
     # Frames and sparse matrices are recognised by their attributes, so that no package is imported.
@@ -459,11 +418,8 @@ def _read_label_lists(y: Any) -> tuple[list[list[Any]], tuple[Label, ...] | None
 
 
 def _check_names(rows: list[list[Any]]) -> None:
-    """Raises ValueError if the lists of labels are the rows of an array of 0 and 1.
-
-    `rows` has the list of the labels of each text. In lists of labels each label is listed once, so
-    that rows of equal length with only 0 and 1 would have the same labels in all texts. Rows of a
-    single 0 or 1 may also be a column of an array, with another meaning.
+    """Raises ValueError if the lists of labels are the rows of an array of 0 and 1. In such lists,
+    with each label once, all texts would have the same labels.
     """
     size = len(rows[0]) if rows else 0
     if size < 1 or not all(len(row) == size and is_zero_or_one(row) for row in rows):

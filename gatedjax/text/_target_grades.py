@@ -17,16 +17,14 @@ from gatedjax.text._target_base import (
     TargetOptions,
     list_shares,
     predict_class,
-    select_text,
 )
 from gatedjax.text._target_metrics import ordinal_metrics
 
 
 @dataclasses.dataclass(frozen=True)
 class OrdinalTarget(ScoreTarget):
-    """The target of an ordinal regression, a grade for each text.
-
-    It is constructed from `classes`, the tuple of the grades, the lowest grade first.
+    """The target of an ordinal regression, a grade for each text. `classes` are the grades, the
+    lowest first.
     """
 
     kind: ClassVar[str] = ORDINAL
@@ -40,14 +38,7 @@ class OrdinalTarget(ScoreTarget):
     def of_labels(
         cls, labels: Sequence[Any], counts: Sequence[int], options: TargetOptions
     ) -> "OrdinalTarget":
-        """Returns the target with the grades in the order of their numbers, or of `options.order`.
-
-        `labels` are the different grades; `counts` are not used.
-
-        Raises:
-          ValueError: if the grades are not different numbers and have no order, or the order is not
-            that of these grades.
-        """
+        """Returns the target with the grades by their numbers, or as in `options.order`."""
         return cls(_order_grades(labels, options.order))
 
     def make_head(self, targets: np.ndarray) -> OrdinalHead:
@@ -55,10 +46,7 @@ class OrdinalTarget(ScoreTarget):
         return OrdinalHead(len(self.classes))
 
     def encode(self, labels: Sequence[Any]) -> np.ndarray:
-        """Returns the position of each of n labels among the grades: int32 [n], from 0.
-
-        The lowest grade has the position 0. `labels` has a grade for each text.
-        """
+        """Returns the position of each of n labels among the grades: int32 [n], from 0."""
         place = {label: number for number, label in enumerate(self.classes)}
         return np.array([place[label] for label in labels], np.int32)
 
@@ -68,10 +56,7 @@ class OrdinalTarget(ScoreTarget):
         return ("score",)
 
     def decide(self, readings: Readings) -> np.ndarray:
-        """Returns the median of the distribution of the grades of each text: int [n].
-
-        The grades count from 0. `readings` has the probabilities [n, G] of G grades.
-        """
+        """Returns the median of the distribution of the grades of each text: int [n]."""
         # The median has a smaller mean distance than the most probable grade.
         above = 1 - np.cumsum(readings.probabilities, 1)[:, :-1]
         return (above > 0.5).sum(1)
@@ -79,43 +64,25 @@ class OrdinalTarget(ScoreTarget):
     def measure(
         self, targets: np.ndarray, readings: Readings, unknown: Sequence[Label] = ()
     ) -> Json:
-        """Returns the dict of `ordinal_metrics`: n, accuracy, mae, kappa, mae_error and more.
-
-        `targets`, int [n], are the positions of the grades, and `readings` has the probabilities of
-        the texts. `unknown` is not used.
-        """
+        """Returns the dict of `ordinal_metrics`: n, accuracy, mae, kappa, mae_error and more."""
         return ordinal_metrics(targets, self.decide(readings), self.classes)
 
     def allow_loss(self, scores: Json, metric: str) -> float:
-        """Returns a hundredth of a grade, or the standard error of the MAE if it is larger.
-
-        `scores` is the dict of `measure` for the best stage; `metric` is not used.
-        """
+        """Returns a hundredth of a grade, or the standard error of the MAE if it is larger."""
         return max(2 * LEAST_LOSS, scores["mae_error"])
 
-    def predict(self, readings: Readings, row: int, open_words: list[str], note: str) -> Prediction:
-        """Returns the predicted grade of the text `row`, from 0, with its probability.
-
-        `readings` has the probabilities and gates of n texts, `open_words` are the open words of
-        this text, and `note` is a remark about it, or "".
-        """
-        return predict_class(self, readings, row, open_words, note)
+    def predict(self, readings: Readings, row: int, words: Sequence[str]) -> Prediction:
+        """Returns the predicted grade of the text `row`, from 0, with its probability."""
+        return predict_class(self, readings, row, words)
 
     def render_prediction(self, readings: Readings, row: int) -> str:
-        """Returns a line with the predicted grade, and the probabilities of the first eight grades.
-
-        `readings` has the probabilities and logits of n texts, and `row` is the position of the
-        text, from 0.
-        """
-        grade = int(self.decide(select_text(readings, row))[0])
+        """Returns a line with the predicted grade, and the first eight grades' probabilities."""
+        grade = int(self.decide(readings.take(row))[0])
         shares = list_shares(self, readings, row, range(min(len(self.classes), MOST_SHOWN)))
         return f"{self.classes[grade]} (of {shares})"
 
     def render_rule(self, bias: np.ndarray) -> str:
-        """Returns a sentence with the thresholds of the sum between the grades.
-
-        `bias`, [G - 1], are the thresholds of the G grades, divided by the temperature.
-        """
+        """Returns a sentence with the thresholds of the sum between the grades."""
         steps = [
             f"{grade} above {threshold:+.3f}"
             for grade, threshold in zip(self.classes[1:], bias.tolist(), strict=True)
@@ -125,11 +92,6 @@ class OrdinalTarget(ScoreTarget):
 
 
 def _read_grade(label: Label) -> float:
-    """Returns the number of a grade.
-
-    Raises:
-      ValueError, OverflowError: if the label is no finite number in the usual notation.
-    """
     number = parse_number(label)
     # The texts "nan" and "inf" are read as numbers, and are missing values or names.
     if not np.isfinite(number):
@@ -138,7 +100,6 @@ def _read_grade(label: Label) -> float:
 
 
 def _is_grade(label: Label) -> bool:
-    """Returns True if the label is a finite number, see `_read_grade`."""
     try:
         _read_grade(label)
     except (ValueError, OverflowError):
@@ -147,12 +108,7 @@ def _is_grade(label: Label) -> bool:
 
 
 def _order_grades(labels: Sequence[Label], order: Sequence[Label] | None) -> tuple[Label, ...]:
-    """Returns the labels in the order of their numbers, or of the names in `order`, if it is given.
-
-    Raises:
-      ValueError: if the labels are not different finite numbers and `order` is None, or `order`
-        does not have each label once.
-    """
+    """Returns the labels in the order of their numbers, or of `order` if it is given."""
     if order is None:
         try:
             numbers = [_read_grade(label) for label in labels]

@@ -17,8 +17,8 @@ from gatedjax.text._target_base import (
     Target,
     TargetOptions,
     allow_points,
+    describe_reading,
     find_thresholds,
-    select_text,
     sort_key,
 )
 from gatedjax.text._target_metrics import choose_thresholds, label_metrics
@@ -26,17 +26,11 @@ from gatedjax.text._target_metrics import choose_thresholds, label_metrics
 
 @dataclasses.dataclass(frozen=True)
 class LabelTarget(Target):
-    """The target of a model that predicts any number of labels for each text.
+    """The target of a model that predicts any number of labels for each text."""
 
-    Attributes:
-      thresholds: for each of the L labels the least probability at which it is predicted.
-      is_fixed: True if the user has given the thresholds, so that validation does not choose them.
-      left_out: labels that are too rare, which training and its validation ignore.
-    """
-
-    thresholds: tuple[float, ...] = ()
-    is_fixed: bool = False
-    left_out: frozenset[Label] = frozenset()
+    thresholds: tuple[float, ...] = ()  # the least probability of each predicted label
+    is_fixed: bool = False  # True if the user gave the thresholds
+    left_out: frozenset[Label] = frozenset()  # rare labels, which training ignores
 
     kind: ClassVar[str] = LABELS
     metrics: ClassVar[Mapping[str, str]] = {
@@ -47,29 +41,14 @@ class LabelTarget(Target):
 
     @classmethod
     def make_places(cls, model_target: Target | None) -> "LabelSets":
-        """Returns a table that numbers the different sets of labels of a source.
-
-        Its method `place(labels, where, line)` returns the number of a tuple of labels, from 0.
-        `model_target` is the target of the model, with which new labels are compared: a label that
-        only looks like one of its labels is an error. None for the training texts.
-        """
+        """Returns a table that numbers the different sets of labels of a source."""
         return LabelSets(None if model_target is None else model_target.classes)
 
     @classmethod
     def of_labels(
         cls, labels: Sequence[Any], counts: Sequence[int], options: TargetOptions
     ) -> "LabelTarget":
-        """Returns the target with the sorted labels of all texts.
-
-        Args:
-          labels: the different tuples of labels of the texts; a text without a label has ().
-          counts: the number of texts with each tuple.
-          options: the thresholds, and `min_class`, the number of texts below which a label is left
-            out.
-
-        Raises:
-          ValueError: if no label has enough texts, or a threshold is for another label.
-        """
+        """Returns the target with the sorted labels of all texts."""
         totals: dict[Label, int] = {}
         for names, count in zip(labels, counts, strict=True):
             for name in names:
@@ -91,11 +70,7 @@ class LabelTarget(Target):
         return target if options.threshold is None else target.with_threshold(options.threshold)
 
     def with_threshold(self, threshold: Any) -> "LabelTarget":
-        """Returns a copy of the target with fixed thresholds.
-
-        `threshold` is the least probability at which a label is predicted: a number for all labels,
-        or a dict from labels to numbers, in which missing labels keep their thresholds.
-        """
+        """Returns a copy with fixed thresholds; labels that a dict lacks keep their thresholds."""
         by_place = find_thresholds(threshold, self.classes)
         thresholds = tuple(by_place.get(i, old) for i, old in enumerate(self.thresholds))
         return dataclasses.replace(self, thresholds=thresholds, is_fixed=True)
@@ -110,21 +85,16 @@ class LabelTarget(Target):
         return LabelHead(len(self.classes))
 
     def find_unknown(self, labels: Sequence[Any]) -> list[Label]:
-        """Returns the labels of texts that the model does not have, by first occurrence.
-
-        `labels` has a tuple of labels for each text. Labels that training has left out are not
-        unknown.
+        """Returns the labels of texts that the model does not have, by first occurrence. Labels
+        that training left out are not unknown.
         """
         expected = self.left_out.union(self.classes)
         different = dict.fromkeys(name for names in labels for name in names)
         return [name for name in different if name not in expected]
 
     def encode(self, labels: Sequence[Any]) -> np.ndarray:
-        """Returns the labels of n texts as a bool [n, L + U], True where a text has a label.
-
-        `labels` has a tuple of the labels of each text, () for a text without a label. The first L
-        columns are the labels of the model, in the order of `classes`; the next U are the unknown
-        labels, in the order of `find_unknown`. Labels that training has left out have no column.
+        """Returns the labels of n texts as bool [n, L + U]: the labels of the model, then of
+        `find_unknown`. Labels that training left out have no column.
         """
         names = [*self.classes, *self.find_unknown(labels)]
         place = {name: number for number, name in enumerate(names)}
@@ -134,11 +104,7 @@ class LabelTarget(Target):
         return targets
 
     def stratify(self, targets: np.ndarray) -> tuple[np.ndarray, tuple[Label, ...]]:
-        """Returns the rarest label of each text, so that both parts of the split have each label.
-
-        `targets`, bool [n, L], are the L labels of n texts. The result is the position of the
-        label, int32 [n], or L for a text without a label, and the names of these L + 1 strata.
-        """
+        """Returns the rarest label of each text, so that each label is in both parts of a split."""
         # A stratum for each set of labels would be too small, because most sets are rare.
         counts = targets.sum(0)
         rarity = np.where(targets, counts, len(targets) + 1)
@@ -146,18 +112,11 @@ class LabelTarget(Target):
         return rarest.astype(np.int32), (*self.classes, "(no label)")
 
     def list_single(self, targets: np.ndarray) -> list[Label]:
-        """Returns the labels that a single training text has.
-
-        `targets`, bool [n, L], are the L labels of n texts.
-        """
+        """Returns the labels that a single training text has."""
         return [self.classes[i] for i in np.flatnonzero(targets.sum(0) == 1).tolist()]
 
     def render_source(self, targets: np.ndarray) -> str:
-        """Returns a sentence with the number of texts and of the ten most frequent labels.
-
-        `targets`, bool [n, L + U], are the labels of the texts: L of the model, then U unknown
-        labels.
-        """
+        """Returns a sentence with the number of texts and of the ten most frequent labels."""
         counts = targets[:, : len(self.classes)].sum(0)
         order = np.argsort(-counts, kind="stable")[:10]
         listing = ", ".join(f"{self.classes[i]} {counts[i]:,}" for i in order.tolist())
@@ -169,31 +128,17 @@ class LabelTarget(Target):
         )
 
     def decide(self, readings: Readings) -> np.ndarray:
-        """Returns True at the predicted labels: bool [n, L].
-
-        `readings` has the probabilities [n, L] of L labels for n texts. A label is predicted if its
-        probability is at least its threshold.
-        """
+        """Returns True at the predicted labels: bool [n, L]."""
         return readings.probabilities >= np.array(self.thresholds)
 
     def measure(
         self, targets: np.ndarray, readings: Readings, unknown: Sequence[Label] = ()
     ) -> Json:
-        """Returns the dict of `label_metrics`, with n, micro_f1, macro_f1 and more.
-
-        `targets`, bool [n, L + U], are the labels of n texts: L of the model, then U unknown
-        labels, which count as missed. `readings` has the probabilities of the L labels, and
-        `unknown` the names of the U unknown labels.
-        """
+        """Returns the dict of `label_metrics`, with n, micro_f1, macro_f1 and more."""
         return label_metrics(targets, self.decide(readings), self.classes, unknown)
 
     def choose_decision(self, readings: Readings, targets: np.ndarray) -> "LabelTarget":
-        """Returns a copy with the thresholds of the largest F1, or itself if they are fixed.
-
-        `readings` has the probabilities [n, L] of L labels for n validation texts, and `targets`,
-        bool [n, L + U], are the labels of these texts, of which the last U, unknown labels, are
-        ignored.
-        """
+        """Returns a copy with the thresholds of the largest F1, or itself if they are fixed."""
         if self.is_fixed:
             return self
         # A threshold cannot be chosen for a label that the model does not have.
@@ -203,11 +148,8 @@ class LabelTarget(Target):
         )
 
     def allow_loss(self, scores: Json, metric: str) -> float:
-        """Returns half a point of F1, 0.005, or the standard error of F1 if it is larger.
-
-        The micro F1 is treated as a share among (2 TP + FP + FN) / 2 decisions. `scores` is the
-        dict of `measure` for the best stage, and `metric` is "micro_f1" or "macro_f1".
-        """
+        """Returns half a point of F1, 0.005, or the standard error of F1 if it is larger."""
+        # The micro F1 counts as a share among (2 TP + FP + FN) / 2 decisions.
         count = scores["decisions"] if metric == "micro_f1" else scores["n"]
         return allow_points(scores[metric], max(count, 1))
 
@@ -216,28 +158,14 @@ class LabelTarget(Target):
         return dict(zip(self.classes, self.thresholds, strict=True)) if self.is_fixed else None
 
     def decision_to_json(self) -> Json:
-        """Returns the thresholds for config.json, a dict with "thresholds" and "is_fixed".
-
-        "thresholds" is a list with the least probability at which each label is predicted, in the
-        order of `classes`. "is_fixed" is True if the user has given the thresholds. If training has
-        left out labels, "left_out" is their sorted list.
-        """
+        """Returns the thresholds for config.json, a dict with "thresholds" and "is_fixed"."""
         decision: Json = {"thresholds": list(self.thresholds), "is_fixed": self.is_fixed}
         if self.left_out:
             decision["left_out"] = sorted(self.left_out, key=sort_key)
         return decision
 
     def with_decision(self, value: Json) -> "LabelTarget":
-        """Returns a copy of the target with the thresholds in `value`.
-
-        `value` is the dict of `decision_to_json`: "thresholds" has for each label, in the order of
-        `classes`, the least probability at which it is predicted, and "left_out" the labels that
-        training has left out.
-
-        Raises:
-          ValueError: if there is not a threshold for each label, or the labels that were left out
-            are no list of labels.
-        """
+        """Returns a copy of the target with the thresholds in `value`."""
         thresholds = tuple(map(float, value["thresholds"]))
         if len(thresholds) != len(self.classes):
             raise ValueError(
@@ -255,50 +183,30 @@ class LabelTarget(Target):
             self, thresholds=thresholds, is_fixed=is_fixed, left_out=frozenset(left_out)
         )
 
-    def predict(
-        self, readings: Readings, row: int, open_words: list[str], note: str
-    ) -> LabelsPrediction:
-        """Returns the predicted labels of the text `row`, from 0, with their probabilities.
-
-        The most probable label is first. `readings` has the probabilities and gates of n texts,
-        `open_words` are the open words of this text, and `note` is a remark about it, or "".
-        """
-        is_predicted = self.decide(select_text(readings, row))[0]
+    def predict(self, readings: Readings, row: int, words: Sequence[str]) -> LabelsPrediction:
+        """Returns the predicted labels of the text `row`, from 0, with their probabilities."""
+        is_predicted = self.decide(readings.take(row))[0]
         places = [i for i in self.rank_columns(readings, row) if is_predicted[i]]
         return LabelsPrediction(
             tuple(self.classes[i] for i in places),
             tuple(float(readings.probabilities[row, i]) for i in places),
-            open_words,
-            float(np.mean(readings.is_open[row])),
-            note,
+            **describe_reading(readings, row, words),
         )
 
     def rank_columns(self, readings: Readings, row: int) -> list[int]:
-        """Returns the positions of all labels: the predicted labels, then the rest.
-
-        `readings` has the probabilities and logits of n texts, and `row` is the position of the
-        text, from 0. Both parts are sorted by falling probability.
-        """
+        """Returns the positions of all labels: the predicted labels, then the rest."""
         probabilities = readings.probabilities[row]
         is_predicted = probabilities >= np.array(self.thresholds)
         return np.lexsort((-probabilities, ~is_predicted)).tolist()
 
     def measure_effect(self, parts: np.ndarray, columns: Sequence[int]) -> float:
-        """Returns the largest absolute share of a word in the labels of an explanation.
-
-        `parts`, [L], are the shares of the word in the logits of the L labels, and `columns` are
-        the positions of the labels that the explanation shows.
-        """
+        """Returns the largest absolute share of a word in the labels of an explanation."""
         return float(np.abs(parts[list(columns)]).max())
 
     def render_prediction(self, readings: Readings, row: int) -> str:
-        """Returns the predicted labels, and the probabilities of up to eight, as a line.
-
-        `readings` has the probabilities and logits of n texts, and `row` is the position of the
-        text, from 0. The threshold of each label follows its probability.
-        """
+        """Returns the predicted labels, and the probabilities of up to eight, as a line."""
         ranked = self.rank_columns(readings, row)
-        is_predicted = self.decide(select_text(readings, row))[0]
+        is_predicted = self.decide(readings.take(row))[0]
         names = [str(self.classes[i]) for i in ranked if is_predicted[i]]
         shares = ", ".join(
             f"{self.classes[i]} {readings.probabilities[row, i]:.3f} "
@@ -308,21 +216,14 @@ class LabelTarget(Target):
         return f"{', '.join(names) or '(no label)'} (of {shares})"
 
     def render_rule(self, bias: np.ndarray) -> str:
-        """Returns the sentence of the rule: a label is predicted from its threshold on.
-
-        `bias` is not used.
-        """
+        """Returns the sentence of the rule: a label is predicted from its threshold on."""
         return (
             "A label is predicted if 1 / (1 + exp(-sum)) is at least its threshold; the parts are "
             "exact."
         )
 
     def name_groups(self, targets: np.ndarray) -> list[Any]:
-        """Returns the frozenset of the labels of each text.
-
-        `targets`, bool [n, L + U], are the labels of n texts: L of the model, then U unknown
-        labels, which are ignored.
-        """
+        """Returns the frozenset of the labels of each text."""
         return [
             frozenset(itertools.compress(self.classes, row.tolist()))
             for row in targets[:, : len(self.classes)]
@@ -330,17 +231,11 @@ class LabelTarget(Target):
 
 
 class LabelSets:
-    """A table that numbers tuples of labels as they come.
+    """A table that numbers tuples of labels as they come; `places` has the number of each.
 
-        >>> sets = LabelSets(None)
-        >>> [sets.place(labels, "a.txt", 1) for labels in (("a", "b"), (), ("b", "a"))]
-        [0, 1, 0]
-
-    Args:
-      labels: the labels of the model, with which the labels are compared; None for training texts.
-
-    Attributes:
-      places: a dict from each tuple of labels to its number.
+    >>> sets = LabelSets(None)
+    >>> [sets.place(labels, "a.txt", 1) for labels in (("a", "b"), (), ("b", "a"))]
+    [0, 1, 0]
     """
 
     def __init__(self, labels: Sequence[Label] | None) -> None:
@@ -350,14 +245,8 @@ class LabelSets:
         self.places: dict[tuple[Label, ...], int] = {}
 
     def place(self, labels: tuple[Label, ...], where: str, line: int) -> int:
-        """Returns the number of a tuple of labels in any order.
-
-        `where` and `line` are the source and the number of its line, for messages. Numbers count
-        from 0, in the order in which sets occur first.
-
-        Raises:
-          ValueError: if a label only looks like another label, such as the text "1" and the number
-            1.
+        """Returns the number of a tuple of labels in any order. A label that only looks like
+        another, such as the text "1" and the number 1, is an error.
         """
         for label in labels:
             if self._is_complete:

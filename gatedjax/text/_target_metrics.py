@@ -20,28 +20,15 @@ def label_metrics(
 
         F1 = 2 TP / (2 TP + FP + FN)
 
-    The micro F1 counts the pairs of a text and a label; the macro F1 is the mean of the F1 of the
-    labels that occur in targets or predictions. Unknown labels, which the model cannot predict,
-    count as missed in the micro F1 and in the subset accuracy, and have no part in the macro F1.
+    The micro F1 counts the pairs of a text and a label; the macro F1 is the mean over the labels
+    that occur in targets or predictions. Unknown labels, the last columns of `targets` [n, L + U],
+    count as missed in the micro F1 and in the subset accuracy, the share of texts with all labels
+    right, and have no part in the macro F1. "decisions" in the dict is half of 2 TP + FP + FN.
 
         >>> targets = np.array([[True, False], [True, True]])
         >>> metrics = label_metrics(targets, targets[:, ::-1], ["a", "b"], [])
         >>> round(metrics["micro_f1"], 3), metrics["subset_accuracy"]
         (0.667, 0.5)
-
-    Args:
-      targets: bool [n, L + U], the labels of the texts: first the L labels of the model.
-      predicted: bool [n, L], the predicted labels.
-      labels: the names of the L labels.
-      unknown: the names of the U unknown labels.
-
-    Returns:
-      A dict for JSON: n, micro_f1, micro_precision, micro_recall, macro_f1, subset_accuracy (the
-      share of the texts of which all labels are right), decisions (half of 2 TP + FP + FN), labels
-      (a list of dicts with label, precision, recall, f1, the number n of texts with it and the
-      number predicted), without_label (a dict with n, the number of texts without a label, and
-      predicted, the number without a predicted label), and unknown, a list of dicts with the label
-      and its number of texts n.
     """
     in_model = targets[:, : len(labels)]
     # The counts of each label; the micro F1 follows from their sums.
@@ -84,20 +71,14 @@ def label_metrics(
 def real_metrics(targets: np.ndarray, predicted: np.ndarray) -> Json:
     """Computes the metrics of predicted numbers.
 
-    RMSE = sqrt(mean (v - y)^2);  MAE = mean |v - y|;  R^2 = 1 - mean (v - y)^2 / var y;  Spearman's
-    correlation of ranks.
+        RMSE = sqrt(mean (v - y)^2),  MAE = mean |v - y|,  R^2 = 1 - mean (v - y)^2 / var y
+
+    and Spearman's correlation of ranks. The last two are None if the targets, or for "spearman" the
+    predictions, are all equal; "rmse_error" is the standard error of the RMSE.
 
         >>> metrics = real_metrics(np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 5.0]))
         >>> round(metrics["rmse"], 3), metrics["mae"] == 2 / 3, metrics["spearman"]
         (1.155, True, 1.0)
-
-    Args:
-      targets: [n], the numbers y.
-      predicted: [n], the predictions v.
-
-    Returns:
-      A dict for JSON: n, rmse, mae, r2, spearman, and rmse_error, the standard error of the RMSE;
-      r2 and spearman are None if the targets, or for spearman the predictions, are all equal.
     """
     errors = predicted - targets
     squares = errors**2
@@ -124,25 +105,15 @@ def real_metrics(targets: np.ndarray, predicted: np.ndarray) -> Json:
 def ordinal_metrics(targets: np.ndarray, predicted: np.ndarray, grades: Sequence[Label]) -> Json:
     """Computes the metrics of predicted grades.
 
-    The quadratic kappa is 1 - sum w O / sum w E with w_ij = (i - j)^2, the counts O of pairs of
-    true and predicted grades, and the counts E that follow from the sums of the rows and columns of
-    O.
+        kappa = 1 - sum w O / sum w E,  w_ij = (i - j)^2
+
+    with the counts O of pairs of true and predicted grades, and the counts E that follow from the
+    sums of the rows and columns of O (Cohen 1968). The dict has "kappa" None if all texts have the
+    same grade, and "mae_error", the standard error of the mean distance "mae".
 
         >>> metrics = ordinal_metrics(np.array([0, 1, 2]), np.array([0, 1, 1]), ["a", "b", "c"])
         >>> round(metrics["mae"], 3), round(metrics["kappa"], 3)
         (0.333, 0.667)
-
-    Args:
-      targets: int [n], the true grades, from 0.
-      predicted: int [n], the predicted grades.
-      grades: the names of the grades, from the lowest to the highest.
-
-    Returns:
-      A dict for JSON: n, accuracy, mae (the mean distance in grades), kappa (None if all texts have
-      the same grade), mae_error (the standard error of mae), grades, and confusion (rows are true
-      grades).
-
-    Reference: Cohen 1968 (weighted kappa).
     """
     count = len(grades)
     confusion = np.bincount(targets * count + predicted, minlength=count**2).reshape(count, count)
@@ -163,23 +134,12 @@ def ordinal_metrics(targets: np.ndarray, predicted: np.ndarray, grades: Sequence
 
 
 def choose_thresholds(probabilities: np.ndarray, targets: np.ndarray) -> tuple[float, ...]:
-    """Chooses the threshold of each label with the largest F1.
-
-    A label that occurs in fewer than ten of the texts has the threshold with the largest micro F1
-    of all labels, because the F1 of few texts is noisy.
+    """Chooses the threshold of each label with the largest F1. A label that occurs in fewer than
+    ten texts has the threshold of the largest micro F1 of all labels, because the F1 of few texts
+    is noisy (Yang 2001). All are 0.5 if no text has a label.
 
         >>> choose_thresholds(np.array([[0.2], [0.3], [0.4]]), np.array([[False], [True], [True]]))
         (0.25,)
-
-    Args:
-      probabilities: [n, L], the probability of each of L labels for n texts.
-      targets: bool [n, L], True where a text has a label.
-
-    Returns:
-      The L thresholds, all 0.5 if no text has a label. A label is predicted if its probability is
-      at least the threshold.
-
-    Reference: Yang 2001 (thresholds of rare categories).
     """
     if not targets.any():
         return (0.5,) * targets.shape[1]
@@ -193,11 +153,7 @@ def choose_thresholds(probabilities: np.ndarray, targets: np.ndarray) -> tuple[f
 
 
 def _choose_threshold(probabilities: np.ndarray, targets: np.ndarray) -> float:
-    """Returns the threshold of the probabilities with the largest F1.
-
-    `probabilities`, [n], belong to a label, and `targets`, bool [n], are True where a text has it.
-    The threshold is in the middle between the least predicted and the next probability.
-    """
+    """Returns the threshold with the largest F1, in the middle between two probabilities."""
     order = np.argsort(-probabilities, kind="stable")
     ranked = probabilities[order]
     # The entry k - 1 has the number of right texts if the first k texts are predicted.
@@ -212,11 +168,7 @@ def _choose_threshold(probabilities: np.ndarray, targets: np.ndarray) -> float:
 
 
 def render_label_table(metrics: Json) -> str:
-    """Formats the scores of each label, and sentences about unknown and missing labels.
-
-    `metrics` is the dict of `label_metrics`, of which "labels", "unknown" and "without_label" are
-    used. The sentences and the table are lines of a single string.
-    """
+    """Formats the scores of each label, and sentences about unknown and missing labels."""
     rows = [
         (
             str(entry["label"]),
@@ -238,11 +190,7 @@ def render_label_table(metrics: Json) -> str:
 
 
 def render_unknown(unknown: Sequence[Json]) -> str:
-    """Returns the sentence about labels that the model does not have.
-
-    `unknown` is the entry of this name of `label_metrics`: dicts with a "label" and its number "n"
-    of texts. Up to five labels are quoted.
-    """
+    """Returns the sentence about labels that the model does not have."""
     listing = ", ".join(f"{entry['label']!r} {entry['n']:,}" for entry in unknown[:5])
     remainder = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
     total = sum(entry["n"] for entry in unknown)
@@ -253,21 +201,15 @@ def render_unknown(unknown: Sequence[Json]) -> str:
 
 
 def render_grade_table(metrics: Json) -> str:
-    """Formats the counts of true and predicted grades as a table for a terminal.
-
-    `metrics` is the dict of `ordinal_metrics`, of which "grades" and "confusion" are used. A row
-    has the true grade, a column the predicted.
-    """
+    """Formats the counts of true and predicted grades as a table for a terminal."""
     names = [str(grade) for grade in metrics["grades"]]
     rows = [(name, *row) for name, row in zip(names, metrics["confusion"], strict=True)]
     return render_table(("true \\ predicted", *names), rows)
 
 
 def _divide(numbers: np.ndarray, by: np.ndarray) -> np.ndarray:
-    """Returns numbers / by for two arrays of the same shape, 0 where the divisor `by` is 0."""
     return np.where(by > 0, numbers / np.maximum(by, 1), 0.0)
 
 
 def _ratio(number: float, by: float) -> float:
-    """Returns number / by, or 0 if `by` is 0."""
     return float(number / by) if by else 0.0

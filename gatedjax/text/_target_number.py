@@ -10,7 +10,7 @@ from gatedjax._utils.types import Json
 from gatedjax.lexicon import Readings, RealHead
 from gatedjax.text._prediction import REGRESSION, ValuePrediction
 from gatedjax.text._table import Label
-from gatedjax.text._target_base import ScoreTarget, Target, TargetOptions
+from gatedjax.text._target_base import ScoreTarget, Target, TargetOptions, describe_reading
 from gatedjax.text._target_metrics import real_metrics
 
 _LEAST_RMSE = 0.01
@@ -20,10 +20,7 @@ _RANGES = 10
 
 @dataclasses.dataclass(frozen=True)
 class RealTarget(ScoreTarget):
-    """The target of a regression, a real number for each text.
-
-    It is constructed from `classes`, which is always ().
-    """
+    """The target of a regression, a real number for each text."""
 
     kind: ClassVar[str] = REGRESSION
     metrics: ClassVar[Mapping[str, str]] = {
@@ -35,25 +32,14 @@ class RealTarget(ScoreTarget):
 
     @classmethod
     def make_places(cls, model_target: Target | None) -> "Values":
-        """Returns a table with a method `place(value, where, line)` that numbers the values.
-
-        It returns the position of a number, from 0, in the order in which the different numbers of
-        a source occur. `model_target` is not used, because all numbers are allowed.
-        """
+        """Returns a table with a method `place(value, where, line)` that numbers the values."""
         return Values()
 
     @classmethod
     def of_labels(
         cls, labels: Sequence[Any], counts: Sequence[int], options: TargetOptions
     ) -> "RealTarget":
-        """Returns the target of numbers.
-
-        `labels` are the different numbers of the texts; `counts` and `options` are not used.
-
-        Raises:
-          ValueError: if all texts have the same number, or the standard deviation of the numbers is
-            no positive float64.
-        """
+        """Returns the target of numbers."""
         if len(labels) < 2:
             raise ValueError(f"the texts must have different numbers, got only {labels[0]:g}")
         with np.errstate(over="ignore", invalid="ignore"):
@@ -67,11 +53,7 @@ class RealTarget(ScoreTarget):
         return cls(())
 
     def make_head(self, targets: np.ndarray) -> RealHead:
-        """Returns the head with the mean and the standard deviation of the targets.
-
-        `targets`, float64 [n], are the numbers of the training texts. The head computes predictions
-        in their unit.
-        """
+        """Returns the head with the mean and the standard deviation of the targets."""
         return RealHead.of_targets(targets)
 
     def encode(self, labels: Sequence[Any]) -> np.ndarray:
@@ -79,21 +61,14 @@ class RealTarget(ScoreTarget):
         return np.array(labels, np.float64)
 
     def stratify(self, targets: np.ndarray) -> tuple[np.ndarray, tuple[Label, ...]]:
-        """Returns for each text the tenth of the sorted numbers in which its number is: int32 [n].
-
-        `targets`, float64 [n], are the numbers. The second result has the names of the strata, the
-        numbers of the tenths, from 0, without tenths that no text is in.
-        """
+        """Returns the tenth of the sorted numbers in which each number is, int32 [n]."""
         # Equal numbers may fill several tenths, which then have the same bound.
         bounds = np.unique(np.quantile(targets, np.arange(1, _RANGES) / _RANGES))
         names, strata = np.unique(np.searchsorted(bounds, targets), return_inverse=True)
         return strata.astype(np.int32), tuple(names.tolist())
 
     def render_source(self, targets: np.ndarray) -> str:
-        """Returns a sentence with the range, median, mean and standard deviation of the numbers.
-
-        `targets`, float64 [n], are the numbers of the texts.
-        """
+        """Returns a sentence with the range, median, mean and standard deviation of the numbers."""
         low, middle, high = np.quantile(targets, [0, 0.5, 1])
         return (
             f"{len(targets):,} texts with numbers from {low:.6g} to {high:.6g}, median "
@@ -106,45 +81,27 @@ class RealTarget(ScoreTarget):
         return ("value",)
 
     def decide(self, readings: Readings) -> np.ndarray:
-        """Returns the predicted numbers, float64 [n].
-
-        They are the logits of `readings`, [n, 1].
-        """
+        """Returns the predicted numbers, float64 [n]."""
         return readings.logits[:, 0]
 
     def measure(
         self, targets: np.ndarray, readings: Readings, unknown: Sequence[Label] = ()
     ) -> Json:
-        """Returns the dict of `real_metrics`: n, rmse, mae, r2, spearman and rmse_error.
-
-        `targets`, float64 [n], are the numbers of the texts, and `readings` has the predictions as
-        logits. `unknown` is not used.
-        """
+        """Returns the dict of `real_metrics`: n, rmse, mae, r2, spearman and rmse_error."""
         return real_metrics(targets, self.decide(readings))
 
     def allow_loss(self, scores: Json, metric: str) -> float:
-        """Returns a hundredth of the RMSE of the best stage, or its standard error if it is larger.
-
-        `scores` is the dict of `measure` for this stage; `metric` is not used.
-        """
+        """Returns a hundredth of the RMSE, or its standard error if it is larger."""
         return max(_LEAST_RMSE * scores["rmse"], scores["rmse_error"])
 
-    def predict(
-        self, readings: Readings, row: int, open_words: list[str], note: str
-    ) -> ValuePrediction:
-        """Returns the predicted number of the text `row`, from 0.
-
-        `readings` has the logits and gates of n texts, `open_words` are the open words of this
-        text, and `note` is a remark about it, or "".
-        """
-        share = float(np.mean(readings.is_open[row]))
-        return ValuePrediction(float(readings.logits[row, 0]), open_words, share, note)
+    def predict(self, readings: Readings, row: int, words: Sequence[str]) -> ValuePrediction:
+        """Returns the predicted number of the text `row`, from 0."""
+        return ValuePrediction(
+            float(readings.logits[row, 0]), **describe_reading(readings, row, words)
+        )
 
     def render_prediction(self, readings: Readings, row: int) -> str:
-        """Returns the predicted number of the text `row`, from 0, with up to eight digits.
-
-        `readings` has the logits of n texts.
-        """
+        """Returns the predicted number of the text `row`, from 0, with up to eight digits."""
         return f"{readings.logits[row, 0]:.8g}"
 
     def render_rule(self, bias: np.ndarray) -> str:
@@ -153,18 +110,11 @@ class RealTarget(ScoreTarget):
 
 
 class Values:
-    """A table that numbers the different numbers of a source as they come.
-
-    Attributes:
-      places: a dict from each number to its position.
-    """
+    """A table that numbers the different numbers of a source as they come."""
 
     def __init__(self) -> None:
         self.places: dict[float, int] = {}
 
     def place(self, value: float, where: str, line: int) -> int:
-        """Returns the number of a value, from 0, in the order in which values occur first.
-
-        `where` and `line`, the source and the number of its line, are not used.
-        """
+        """Returns the number of a value, from 0, in the order in which values occur first."""
         return self.places.setdefault(value, len(self.places))

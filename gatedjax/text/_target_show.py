@@ -1,5 +1,6 @@
 """Explanations of predictions that are no class: as JSON, for a terminal, and as an HTML page."""
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from gatedjax.analysis._text import render_table
 from gatedjax.text._prediction import LabelsPrediction, Prediction, ValuePrediction
 from gatedjax.text._show import (
     _STYLE,
+    UNKNOWN,
+    UNKNOWN_LEGEND,
     Reasons,
     _escape,
     _reading,
@@ -37,7 +40,7 @@ class TargetExplanation:
       headline: the prediction as a line of text.
       rule: the sentence by which the prediction follows from the sums of the shares.
       kept: for each word True if its gate is open; the lexicon reads these words only.
-      density: the share of the open words.
+      unknown: for each word True if it is in no training text.
       columns: the positions in `reasons.classes` of the columns that are shown, in their order.
       ranked: for each open word or pair its text and its shares in the C logits, the largest
         effects first.
@@ -51,7 +54,7 @@ class TargetExplanation:
     headline: str
     rule: str
     kept: tuple[bool, ...]
-    density: float
+    unknown: tuple[bool, ...]
     columns: tuple[int, ...]
     ranked: tuple[tuple[str, tuple[float, ...]], ...]
     reasons: Reasons
@@ -61,17 +64,24 @@ class TargetExplanation:
     cut: ClassVar[int] = 0
     windows: ClassVar[tuple[int, ...]] = ()
 
+    @property
+    def density(self) -> float:
+        """The share of the words that are read."""
+        return self.prediction.density
+
     def to_json(self) -> Json:
         """Returns a dict of the prediction, the words, the gates and the reasons for JSON.
 
         It has "text", the fields of the prediction such as "labels" or "value", "tokens", a bool
-        for each token (True if it is open), "density" and "reasons".
+        for each token in "kept" (True if it is read) and in "unknown" (True if it is in no training
+        text), "density" and "reasons".
         """
         return {
             "text": self.text,
             **self.prediction.to_json(),
             "tokens": list(self.tokens),
             "kept": [bool(is_open) for is_open in self.kept],
+            "unknown": list(self.unknown),
             "density": float(self.density),
             "reasons": self.reasons.to_json(),
         }
@@ -93,15 +103,13 @@ class TargetExplanation:
         return target_page([self], clean(self.headline))
 
     def _list_rows(self) -> tuple[list[str], list[list[str]]]:
-        """Returns the names of the columns and the rows of the table of shares.
-
-        There are up to four columns, each with the name of a logit. A row has the word or pair and
-        its signed shares as text; the last rows are the bias and the sum.
-        """
+        """Returns the names of the columns and the rows of the table of shares."""
         # A text may have hundreds of labels, and a terminal has room for a few columns.
         shown = self.columns[:_MOST_SHARES]
+        # The name of a pair has a space, and is no unknown word.
+        unknown = set(itertools.compress(self.tokens, self.unknown))
         items = [
-            *((_word(name), parts) for name, parts in self.ranked),
+            *((_word(name) + UNKNOWN * (name in unknown), parts) for name, parts in self.ranked),
             ("(no word)", self.reasons.bias),
         ]
         totals = [sum(parts[place] for _, parts in items) for place in shown]
@@ -114,16 +122,11 @@ class TargetExplanation:
 
 
 def count_decimals(parts: Sequence[float]) -> int:
-    """Returns the number of decimals of a table of shares.
-
-    It is 3, unless the largest share has less than three digits then, or is larger than 1,000,
-    because shares have the unit of the target.
+    """Returns the number of decimals of a table of shares, which have the unit of the target: 3,
+    unless the largest share then has less than three digits, or is larger than 1,000.
 
         >>> count_decimals([0.5, -2.0]), count_decimals([2e-6]), count_decimals([40_000.0])
         (3, 9, 0)
-
-    Args:
-      parts: the shares of words and pairs.
     """
     largest = max(map(abs, parts), default=0.0)
     if largest == 0 or 0.05 <= largest < 1000:
@@ -132,33 +135,23 @@ def count_decimals(parts: Sequence[float]) -> int:
 
 
 def target_page(explanations: Sequence[TargetExplanation], title: str) -> str:
-    """Makes an HTML page of explanations: a single file without scripts, in light and dark style.
-
-    Open words are underlined, closed words are struck through. Texts are escaped.
-
-    Args:
-      explanations: the explanations, in the order of the page.
-      title: title of the page.
-
-    Returns:
-      The text of the HTML file.
+    """Makes an HTML page without scripts, in light and dark style. Open words are underlined,
+    closed words are struck through, and texts are escaped.
     """
     articles = "\n".join(_article(e, number) for number, e in enumerate(explanations, 1))
+    unknown = f"{UNKNOWN_LEGEND} " * any(any(e.unknown) for e in explanations)
     page_title = printable(clean(title))
     body = f"""<main>
 <h1>{_escape(page_title)}</h1>
 <p class="legend"><span class="w">Underlined</span>: read. <del class="closed">Struck through</del>:
-not read. The tables have the parts of the open words.</p>
+not read. {unknown}The tables have the parts of the open words.</p>
 {articles}
 </main>"""
     return render_page(page_title, body, _STYLE)
 
 
 def _article(e: TargetExplanation, number: int) -> str:
-    """Returns the HTML of an explanation: its text with marked words, and the table of shares.
-
-    `e` is the explanation, and `number` its number on the page, from 1.
-    """
+    """Returns the HTML of an explanation: its text with marked words, and the table of shares."""
     names, rows = e._list_rows()
     columns = "".join(f'<th scope="col">For {_escape(name)}</th>' for name in names)
     cells = []

@@ -40,17 +40,10 @@ _PROBE = "It's 3.5 stars, isn't it? #fun @ann: Caf\u00e9 \u597d\u770b https://ex
 
 
 def split_words(text: str, most: int | None = None) -> tuple[str, ...]:
-    """Splits a text into tokens; invisible characters count as spaces.
+    """Splits a text into at most `most` tokens; invisible characters count as spaces.
 
-        >>> split_words("A dull, lifeless film!")
-        ('A', 'dull', ',', 'lifeless', 'film', '!')
-
-    Args:
-      text: the text.
-      most: largest number of tokens that are returned; None returns all.
-
-    Returns:
-      The tokens; punctuation marks are tokens too.
+    >>> split_words("A dull, lifeless film!")
+    ('A', 'dull', ',', 'lifeless', 'film', '!')
     """
     return Tokenizer().split(text, most)
 
@@ -59,40 +52,20 @@ def split_words(text: str, most: int | None = None) -> tuple[str, ...]:
 class Tokenizer:
     """A rule that splits texts into tokens.
 
-        >>> Tokenizer().split("A dull film!")
-        ('A', 'dull', 'film', '!')
-        >>> Tokenizer("social").split("#dull &amp; flat, isn't it")
-        ('#dull', '&', 'flat', ',', "isn't", 'it')
-
-    Attributes:
-      kind: "words" (words and marks as in the vocabulary of GloVe), "social" (links, names,
-        hashtags and emoji stay whole), "characters", "bpe" (learned pieces of words) or "custom".
-      units: the learned units of scripts without spaces, for words and social; None leaves a run of
-        such characters whole.
-      pieces: the byte-pair encoding, for bpe.
-      function: the function of a custom tokenizer.
-      lowercase: True encodes texts in lower case, for bpe, whose pieces were learned from them.
+    >>> Tokenizer().split("A dull film!")
+    ('A', 'dull', 'film', '!')
+    >>> Tokenizer("social").split("#dull &amp; flat, isn't it")
+    ('#dull', '&', 'flat', ',', "isn't", 'it')
     """
 
-    kind: str = "words"
-    units: Units | None = None
-    pieces: BytePairs | None = None
-    function: Function | None = None
-    lowercase: bool = False
+    kind: str = "words"  # "words" (as in GloVe), "social", "characters", "bpe" or "custom"
+    units: Units | None = None  # of scripts without spaces; None leaves their runs whole
+    pieces: BytePairs | None = None  # for bpe
+    function: Function | None = None  # for custom
+    lowercase: bool = False  # for bpe with pieces of texts in lower case
 
     def split(self, text: str, most: int | None = None) -> tuple[str, ...]:
-        """Splits a text into tokens.
-
-        Args:
-          text: the text.
-          most: largest number of tokens that are returned; None returns all.
-
-        Returns:
-          The tokens.
-
-        Raises:
-          ValueError: if a custom tokenizer returns a value that is not a sequence of texts.
-        """
+        """Splits a text into tokens."""
         if self.function is not None:
             return _check_tokens(self.function, text)[:most]
         text = self.prepare(text)
@@ -107,10 +80,7 @@ class Tokenizer:
         return tokens if self.units is None else tuple(self.units.split(tokens)[:most])
 
     def find(self, text: str) -> Sequence[str]:
-        """Returns the tokens of `split`, in which equal tokens may be two strings.
-
-        It is faster than `split`, for a caller that maps the tokens to other strings.
-        """
+        """Returns the tokens of `split`, in which equal tokens may be two strings."""
         if self.kind != "social":
             return self.split(text)
         tokens = find_social_tokens(self.prepare(text))
@@ -118,11 +88,7 @@ class Tokenizer:
         return tokens if self.units is None or text.isascii() else self.units.split(tokens)
 
     def prepare(self, text: str) -> str:
-        """Returns a text in the form in which it is split.
-
-        Invisible characters become spaces. For the kind "social" entities of HTML, such as "&amp;",
-        become characters, and with `lowercase` capitals become small letters.
-        """
+        """Returns a text in the form in which it is split."""
         # Entities come first, because an entity may stand for an invisible character.
         text = unescape(text) if self.kind == "social" else text
         # No invisible character is printable, and this test is faster than the search.
@@ -136,13 +102,7 @@ class Tokenizer:
         return self.kind if self.function is None else import_path(self.function) or "a function"
 
     def to_json(self) -> Json | None:
-        """Returns the tokenizer as a dict for JSON, or None for the tokenizer of old folders.
-
-        The dict has "kind". With learned units it also has "units", a dict from units to counts,
-        and "total", the sum of the counts; for "bpe" it has "pieces" and "lowercase"; for a
-        function "path", its import path or None, and "sample", its tokens of a fixed text. The old
-        tokenizer is "words" without learned units.
-        """
+        """Returns the tokenizer as a dict for JSON, or None for the tokenizer of old folders."""
         if self == Tokenizer():
             return None
         value: Json = {"kind": self.kind}
@@ -156,19 +116,8 @@ class Tokenizer:
 
     @classmethod
     def from_json(cls, value: object, function: Function | None = None) -> "Tokenizer":
-        """Returns the tokenizer that `to_json` described.
-
-        A function is never imported by its path, because a model folder of a stranger could name
-        any function. The caller passes it.
-
-        Args:
-          value: the result of `to_json`, a dict with "kind" and the data of this kind; None means
-            "words".
-          function: the function of a custom tokenizer.
-
-        Raises:
-          ValueError: if `value` is not such a result; if it needs a function and there is none; or
-            if the function gives other tokens than the function of the training.
+        """Returns the tokenizer that `to_json` described. A function is never imported by its path,
+        because a model folder of a stranger could name any function; the caller passes it.
         """
         if not isinstance(value, dict | None):
             raise ValueError(f"tokens must be a JSON object, got {value!r:.80}")
@@ -211,14 +160,7 @@ class Tokenizer:
 
 
 def learn_units(rule: Tokenizer, texts: Iterable[str]) -> Tokenizer:
-    """Returns a tokenizer with the units of scripts without spaces that are learned from texts.
-
-    Units are the frequent strings into which text in such a script is cut, in place of words.
-
-    Args:
-      rule: the tokenizer; words and social have units, and the other kinds are returned unchanged.
-      texts: the training texts.
-    """
+    """Returns a tokenizer with the units of scripts without spaces that are learned from texts."""
     if rule.kind not in _WITH_UNITS:
         return rule
     return dataclasses.replace(rule, units=Units.learn(map(rule.prepare, texts)))
@@ -226,18 +168,13 @@ def learn_units(rule: Tokenizer, texts: Iterable[str]) -> Tokenizer:
 
 @dataclasses.dataclass(frozen=True)
 class Splitter:
-    """A tokenizer whose tokens stay the same if some of them are left out.
-
-    With words, social and characters, each token of a text is also the only token of itself, so
-    that `split(" ".join(tokens))` returns the tokens again. A token that is split further when it
-    stands alone is replaced by its parts.
+    """A tokenizer with tokens that stay the same if some of them are left out. With words, social
+    and characters, each token of a text is also the only token of itself, so that the call
+    `split(" ".join(tokens))` returns the tokens again. A token that would be split further in a
+    text by itself is replaced by its parts.
 
         >>> Splitter(Tokenizer("social")).split("It's @ann")
         ["it's", '@ann']
-
-    Attributes:
-      tokenizer: the rule that splits texts.
-      lowercase: True ignores case.
     """
 
     tokenizer: Tokenizer
@@ -262,10 +199,9 @@ class Splitter:
         ]
 
     def split_again(self, tokens: Iterable[str]) -> list[str]:
-        """Joins tokens by spaces, and splits the result again as a new text.
-
-        Pieces of a byte-pair encoding and the tokens of a function of a user are returned as they
-        are, because joined by spaces they are another text.
+        """Joins tokens by spaces, and splits the result again as a new text. Pieces of a byte-pair
+        encoding and tokens of a function are returned as they are, because joined by spaces they
+        are another text.
         """
         return self.split(" ".join(tokens)) if self.is_repeatable else list(tokens)
 
@@ -276,7 +212,6 @@ class Splitter:
 
     @functools.cached_property
     def _forms(self) -> "_Forms":
-        """The tokens that replace each token of the tokenizer, for all tokens so far."""
         return _Forms(self._settle_form)
 
     def _settle_form(self, token: str) -> list[str]:
@@ -296,12 +231,6 @@ class Splitter:
         return [token.lower() for token in tokens] if self.lowercase else list(tokens)
 
     def _settle(self, token: str, rounds: int) -> list[str]:
-        """Returns the parts of a token that do not change when they are split again.
-
-        Args:
-          token: the token.
-          rounds: how often parts are split again before parts that still change are left out.
-        """
         parts = self._split_once(token)
         if parts == [token]:
             return parts
@@ -310,15 +239,11 @@ class Splitter:
 
 
 class _Forms(dict[str, str]):
-    """Token -> the token that replaces it, which is computed when the token first occurs.
-
-    Attributes:
-      parts: the tokens that are replaced by none or several, and these. They are not keys of the
-        dict, whose value for them is the token itself.
-    """
+    """Token -> the token that replaces it, which is computed when the token first occurs."""
 
     def __init__(self, settle: Callable[[str], list[str]]) -> None:
         super().__init__()
+        # Tokens that none or several replace; the value of the dict for them is the token itself.
         self.parts: dict[str, list[str]] = {}
         self._settle = settle
 
@@ -353,18 +278,7 @@ def choose_tokenizer(
     *,
     lowercase: bool,
 ) -> Tokenizer:
-    """Returns the tokenizer of a training, before units of scripts without spaces are learned.
-
-    Args:
-      kind: "words" (the meaning of None), "social", "characters" or "bpe".
-      function: a function from a text to its tokens, or None.
-      texts: a function that returns the training texts, from which pieces of words are learned.
-      lowercase: True learns pieces without case.
-
-    Raises:
-      ValueError: for an unknown kind, for a function and a kind together, or if a package is
-        missing.
-    """
+    """Returns the tokenizer of a training, before units of scripts without spaces are learned."""
     if function is not None:
         return Tokenizer(CUSTOM, function=function)
     kind = "words" if kind is None else kind
@@ -381,12 +295,7 @@ def choose_tokenizer(
 
 
 def check_function(function: Any) -> None:
-    """Checks that a tokenizer of a user can be called and returns tokens.
-
-    Raises:
-      TypeError: if it cannot be called.
-      ValueError: if it returns no tokens for a sample text.
-    """
+    """Checks that a tokenizer of a user can be called and returns tokens."""
     if not callable(function):
         raise TypeError(
             "tokenizer must be a function from a text to a list of its tokens, got "

@@ -68,12 +68,7 @@ neither the hash of the texts nor the configuration of the network."""
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Part:
-    """The texts for a purpose: training, validation or test.
-
-    Attributes:
-      texts: for each text column (one, or two for pairs) the n texts as int arrays of ids.
-      labels: int32 [n], the class of each text, or for tagged sentences an int array of tags each.
-    """
+    """The texts for a purpose: training, validation or test."""
 
     texts: tuple[Sequence[np.ndarray], ...]
     labels: Labels
@@ -81,35 +76,21 @@ class _Part:
     """int [n], the document of each text if the texts are windows of documents; else None."""
 
     def split(self, longest: int) -> "_Part":
-        """Splits single texts into windows of at most `longest` words with the labels of the texts.
-
-        A text of several windows has the weight of several texts in training.
-        """
         lengths = [len(row) for row in self.texts[0]]
         starts, owners = split_starts(np.cumsum([0, *lengths]), longest)
         if len(owners) == len(lengths):
             return self
+        # A text of several windows has the weight of several texts in training.
         return _Part((Windows(self.texts[0], starts, owners),), self.labels[owners], owners)
 
     def lengths(self) -> np.ndarray:
-        """Returns int [n]: the number of words of each text, or of the longer text of a pair."""
         return np.max([[len(row) for row in rows] for rows in self.texts], axis=0)
 
     def ids(self, numbers: Iterable[int]) -> list[Ids]:
-        """Returns a list with a tuple of int arrays for each position in `numbers`.
-
-        The tuple has the ids of the text at this position, or of both texts of a pair.
-        """
         return [tuple(np.asarray(rows[i]) for rows in self.texts) for i in numbers]
 
     def batches(self, size: int, edges: Sequence[int], **options: Any) -> SequenceBatches:
-        """Returns the batches of the texts, a sequence of dicts of padded arrays.
-
-        Args:
-          size: the number of texts in a batch.
-          edges: the widths of batches (numbers of words with padding), in ascending order.
-          **options: further arguments of `SequenceBatches`, such as `seed`.
-        """
+        """Returns the batches of the texts, a sequence of dicts of padded arrays."""
         sequences = dict(zip(NAMES, self.texts, strict=False))
         tagged = not isinstance(self.labels, np.ndarray)
         return SequenceBatches(
@@ -123,10 +104,6 @@ class _Part:
         )
 
     def words(self, vocabulary: Vocabulary) -> Iterator[list[str]]:
-        """Yields the list of words of each example; "2:" marks words of the second text of a pair.
-
-        `vocabulary` has the word of each id.
-        """
         names = vocabulary.words
         for row in zip(*self.texts, strict=True):
             words = [names[i] for i in row[0]]
@@ -147,27 +124,8 @@ def train_model(
     progress: bool = False,
     max_aside: float = 1.0,
 ) -> TrainedModel:
-    """Trains a classifier or a tagger, or continues an interrupted training.
-
-    Args:
-      kind: "text", "pair" or "tags".
-      table: labelled texts, or tagged sentences.
-      options: the options of the network and of the training.
-      folder: folder for the files of the run. If it has checkpoints of the same run, training
-        continues from them, with bitwise the same result.
-      validation: data that choose the best parameters; None splits off a part of `table`.
-      test: data on which the trained model is evaluated, in addition to the validation data; or
-        None.
-      say: called with each line of the progress report.
-      progress: True shows a progress bar.
-      max_aside: the largest share of the lines in a source that may be set aside.
-
-    Returns:
-      The trained model with its report.
-
-    Raises:
-      ValueError: for data or options that cannot be used.
-      StoppedBySignal: after Ctrl-C or SIGTERM; the run is saved.
+    """Trains a classifier or a tagger. If `folder` has checkpoints of the same run, training
+    continues from them, with the same result bit for bit.
     """
     check_options(options, kind)
     check_share(max_aside)
@@ -313,14 +271,7 @@ def _say_long(corpus: Corpus, max_len: int, say: Say) -> None:
 
 
 def _rare(texts: int, tagged: bool) -> int:
-    """Returns the default of `min_count`, how often a word must occur to be in the vocabulary.
-
-    Rare words, such as names, are dropped because they predict a class only by chance.
-
-    Args:
-      texts: the number of training texts.
-      tagged: True for tagged sentences.
-    """
+    # Rare words, such as names, predict a class only by chance.
     if tagged or texts <= 5000:
         return 2 if tagged or texts > 1000 else 1
     return 5 if texts <= 20_000 else 10
@@ -329,20 +280,7 @@ def _rare(texts: int, tagged: bool) -> int:
 def _words(
     kind: str, corpus: Corpus, excluded: np.ndarray, numbers: Numbers, options: TextOptions
 ) -> tuple[Vocabulary, np.ndarray, np.ndarray | None, str]:
-    """Builds the vocabulary and reads the file of word vectors, if there is one.
-
-    Args:
-      kind: "text", "pair" or "tags".
-      corpus: the training texts.
-      excluded: int array, the positions of the validation texts in the corpus.
-      numbers: the number of each word in the corpus.
-      options: the options of the training.
-
-    Returns:
-      The vocabulary of V words; int32 [number of words], the id of each word by its number; the
-      vectors [V, D] of the file, of width D, or None without a file; and a text with the size and
-      coverage of the vocabulary.
-    """
+    """Builds the vocabulary and reads the file of word vectors, if there is one."""
     min_count = options.min_count or _rare(len(corpus), corpus.is_tagged)
     path = None if options.embeddings is None else Path(options.embeddings).expanduser()
     extra_words: Iterable[str] = ()
@@ -388,18 +326,7 @@ def _parts(
     ids: np.ndarray | None = None,
     max_len: int | None = None,
 ) -> dict[str, _Part]:
-    """Returns the texts as a dict by purpose: "train", "validation" and, if given, "test".
-
-    A value is a `_Part`: the ids of the words of the texts, and their labels.
-
-    Args:
-      corpora: the texts of each file by purpose, with the same keys.
-      training_rows: int array, the positions of the training texts in `corpora["train"]`.
-      validation_rows: int array, the positions of the validation texts in `corpora["train"]`; empty
-        if the validation texts have a file.
-      ids: an array that maps numbers of words to ids; None does not change the numbers.
-      max_len: number of words after which a text is cut; None does not cut.
-    """
+    """Returns the texts as a dict by purpose: "train", "validation" and, if given, "test"."""
     parts = {
         name: _Part(tuple(rows.renumber(ids, max_len) for rows in corpus.texts), corpus.labels)
         for name, corpus in corpora.items()
@@ -414,7 +341,6 @@ def _parts(
 
 
 def _select_texts(part: _Part, numbers: np.ndarray) -> _Part:
-    """Returns the texts of `part` at the positions `numbers`, an int array, in this order."""
     texts = tuple(rows.select(numbers) for rows in part.texts if isinstance(rows, Rows))
     labels = part.labels
     return _Part(texts, labels.select(numbers) if isinstance(labels, Rows) else labels[numbers])
@@ -428,18 +354,8 @@ def _start(
     train: _Part,
     classes: int,
 ) -> np.ndarray | None:
-    """Returns the initial word vectors [V, D]: those of a file, or random vectors.
-
-    In random vectors the first columns are the log-ratios of word and class frequencies, if the
-    network starts from them.
-
-    Args:
-      vectors: the vectors of a file, [V, D], or None.
-      entry: the network, which decides whether the first columns are log-ratios.
-      config: the configuration of the network, with the width D.
-      vocabulary: the vocabulary of V words.
-      train: the training texts, from which log-ratios are counted.
-      classes: the number of classes.
+    """Returns the initial word vectors [V, D]: from a file, or random, with the log-ratios of word
+    and class frequencies in the first columns if the network starts from them.
     """
     width = getattr(config, "embedding_dim", None) or config.hidden
     if vectors is not None:
@@ -461,10 +377,6 @@ def _start(
 
 
 def _scale_vectors(vectors: np.ndarray, std: float | None) -> np.ndarray:
-    """Returns word vectors scaled to the standard deviation `std`; None returns them unchanged.
-
-    `vectors`, [V, D], are the vectors of V words, of width D.
-    """
     return vectors if std is None else vectors * np.float32(std / vectors.std())
 
 
@@ -477,18 +389,7 @@ def _fit(
     facts: Mapping[str, object],
     minutes: float | None,
 ) -> FitResult:
-    """Trains the network and returns the result of `fit`, with the trained parameters.
-
-    Args:
-      task: the `gatedjax.training.Task`, which computes the loss and the metrics of a batch.
-      train: the batches of training.
-      validation: the batches of an evaluation.
-      config: the training options.
-      folder: the folder in which the checkpoints are stored.
-      facts: the settings, by name, that a checkpoint must share with the run.
-      minutes: the time limit, which includes the time of earlier parts of the run; None for no
-        limit.
-    """
+    """Trains the network; `minutes` includes the time of earlier parts of the run."""
     clock = folder / "seconds"
     watch = Stopwatch(_read_seconds(clock))
 
@@ -515,12 +416,7 @@ def _fit(
 
 
 class Stopwatch:
-    """Measures the time of training without the time of compilation.
-
-    Args:
-      used: the seconds of earlier parts of the run.
-      now: returns the time in seconds (default: `time.monotonic`).
-    """
+    """Measures the time of training without the time of compilation."""
 
     def __init__(self, used: float = 0.0, now: Callable[[], float] | None = None) -> None:
         self._now, self._used = now or time.monotonic, used
@@ -529,10 +425,7 @@ class Stopwatch:
         self._started = False
 
     def pass_event(self, *, compiled: bool) -> None:
-        """Adds the time since the last event; if `compiled` is True the time is left out.
-
-        `compiled` is True if a program was compiled in this time.
-        """
+        """Adds the time since the last event; if `compiled` is True the time is left out."""
         now = self._now()
         if self._started and not compiled:
             self._used += now - self._last
@@ -544,14 +437,6 @@ class Stopwatch:
 
 
 def _render_time_up(minutes: float, steps: int, planned: int, epoch: int) -> str:
-    """Returns the sentence about a run that the time limit ended.
-
-    Args:
-      minutes: the time limit.
-      steps: the number of steps of the run.
-      planned: the number of steps that it would have had.
-      epoch: the number of steps of a pass over the training texts.
-    """
     text = f"the time is up ({minutes:g} minutes) after {steps:,} of {planned:,} steps"
     if steps < epoch:
         text += (
@@ -562,10 +447,6 @@ def _render_time_up(minutes: float, steps: int, planned: int, epoch: int) -> str
 
 
 def _read_seconds(clock: Path) -> float:
-    """Reads the seconds that the earlier parts of a run took from the file `clock`.
-
-    The result is 0 if the file is missing or has no such number.
-    """
     try:
         used = float(clock.read_text())
     except (OSError, ValueError):
@@ -580,20 +461,7 @@ def _report(
     edges: Sequence[int],
     say: Say,
 ) -> Json:
-    """Returns scores of the model and of the linear baseline on validation and test texts.
-
-    The dict has "validation" and "test", each a dict of `classification_metrics` with the density,
-    and "baseline" with its kind and its accuracy on these texts. The gate leak is in the test texts
-    if there are any, else in the validation texts.
-
-    Args:
-      model: the trained model.
-      parts: the windows of the texts by purpose: "train", "validation" and perhaps "test". A window
-        is a part of a text that the network reads at once.
-      documents: the whole texts by purpose, with the same keys.
-      edges: the widths of batches (numbers of words with padding), in ascending order.
-      say: called with each line of the report.
-    """
+    """Returns scores of the model and of the linear baseline on validation and test texts."""
     train = documents["train"]
     baseline = LinearBaseline().fit(train.words(model.vocabulary), train.labels, len(model.classes))
     report: Json = {"baseline": {"kind": baseline.kind}}
@@ -626,32 +494,14 @@ def _report(
 
 
 def _worse(ours: Json, theirs: float) -> str:
-    """Returns a warning for the report if the baseline has a larger accuracy, else "".
-
-    `ours` is a dict with the "accuracy" of the model, and `theirs` the accuracy of the baseline.
-    """
     return "" if ours["accuracy"] >= theirs else ": THE BASELINE IS BETTER"
 
 
 def _shapes(edges: Sequence[int]) -> Callable[[int], Shape]:
-    """Returns a function from the number of words of a text to the (rows, width) of its batch.
-
-    The number of rows is always `EVALUATED`. The width is the first of the widths of training that
-    is at least this number.
-
-    `edges` are these widths in ascending order.
-    """
     return lambda length: (EVALUATED, edges[int(np.searchsorted(edges, length))])
 
 
 def _leak(model: TrainedModel, part: _Part, edges: Sequence[int]) -> Json | None:
-    """Measures the gate leak of a model on a sample of the texts in `part`.
-
-    The gate leak is the change of the prediction when a word with a closed gate is removed. The
-    result is that of `measure_leak`: a dict with the mean changes "closed" and "open", or None if
-    no word is closed or can be removed. `edges` are the widths of batches (numbers of words with
-    padding), in ascending order.
-    """
     sample = Sample()
     for number in range(len(part.labels)):
         sample.add(number)
@@ -661,17 +511,8 @@ def _leak(model: TrainedModel, part: _Part, edges: Sequence[int]) -> Json | None
 def _probabilities(
     model: TrainedModel, part: _Part, edges: Sequence[int]
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Computes the predictions for n texts.
-
-    Args:
-      model: the trained model, with C classes.
-      part: the texts.
-      edges: the widths of batches (numbers of words with padding), in ascending order.
-
-    Returns:
-      The probabilities, float32 [n, C], in the order of the texts; and a dict of arrays in the
-      order of the batches: "words" [n] and "kept" [n], the numbers of all and of open words per
-      text, and for a network with gates "gates" [number of words], their open probabilities.
+    """Computes the probabilities of texts in their order, and counts and gates of their words in
+    the order of the batches.
     """
     probabilities = np.zeros((len(part.labels), len(model.classes)), np.float32)
     columns: dict[str, list[np.ndarray]] = {"kept": [], "words": [], "gates": []}
@@ -690,15 +531,8 @@ def _probabilities(
 def _outputs(
     model: TrainedModel, part: _Part, edges: Sequence[int]
 ) -> Iterator[tuple[list[int], list[Ids], dict[str, Any]]]:
-    """Yields (numbers, texts, output) for batches of texts.
-
-    `numbers` is a list of the positions in `part` of the texts in the batch. `texts` has the ids of
-    each text, a tuple of one or two int arrays. `output` is the dict of arrays that
-    `TrainedModel.run` returns (probabilities, density, masks and, if the network has them,
-    attention and gates), with filler rows at the end. `edges` are the widths of batches (numbers of
-    words with padding), in ascending order.
-    """
     for numbers, shape in group_texts(part.lengths().tolist(), _shapes(edges)):
+        # The output may have filler rows at its end.
         texts = part.ids(numbers)
         yield numbers, texts, model.run(pad_texts(texts, shape))
 
@@ -711,19 +545,8 @@ def _report_tags(
     edges: Sequence[int],
     say: Say,
 ) -> Json:
-    """Returns the report for a tagger: scores on the validation and test sentences by purpose.
-
-    "validation" and "test" are dicts of `Scorer.metrics`; "baseline" has the accuracy of the rule
-    that gives each word its most frequent tag.
-
-    Args:
-      model: the trained tagger.
-      parts: the sentences by purpose, with the ids of the vocabulary.
-      numbered: the sentences by purpose, with the numbers of `numbers` as ids, so that the baseline
-        has no unknown words in training.
-      numbers: the number of each word.
-      edges: the widths of batches (numbers of words with padding), in ascending order.
-      say: called with each line of the report.
+    """Returns the scores of a tagger by purpose; the baseline reads `numbered`, with the numbers of
+    all words, so that it has no unknown words in training.
     """
     classes = model.classes
     rule = TagRule(_sentences(numbered["train"]), len(numbers.ids), len(classes))

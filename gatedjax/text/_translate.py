@@ -51,21 +51,9 @@ def run(
     lines: TextIO,
     out: TextIO,
 ) -> int:
-    """Translates the lines of a text as a command; returns its exit status.
-
-    Args:
-      kind: the class of the options; a subclass may give the folder another name.
-      args: the words of the command line after the name of the command.
-      prog: name of the command, for its help.
-      open_model: maps the path of a folder, and the keywords `bpe` and `average`, to a
-        `Translator`, see `open_translator`.
-      called: replacements in the messages of errors: a dict from words of the library, such as
-        "average must be None", to words for this command, such as "--average must be left out".
-      lines: the stream with the text to translate, a sentence in each line.
-      out: the stream to which the translations are written.
-
-    Returns:
-      0. A refused input ends the program with a message instead.
+    """Translates the lines of a text as a command; returns its exit status. `open_model` is called
+    like `open_translator`, and `called` maps words of the library in messages, such as "average
+    must be None", to words for this command.
     """
     options = parse(kind, args, prog)
     changes = {
@@ -107,11 +95,7 @@ def run(
 
 
 def _read_text(lines: TextIO) -> str:
-    """Reads a stream of text and returns it without a byte-order mark.
-
-    Raises:
-      ValueError: for too many characters, or bytes that are not UTF-8.
-    """
+    """Reads a stream of text and returns it without a byte-order mark."""
     try:
         # A character more than the limit is read, so that a longer input is noticed and not cut.
         text = lines.read(MOST_TEXT_BYTES + 1)

@@ -28,12 +28,7 @@ from gatedjax.text._folders import BYTE_PAIRS, explain_faults, open_folder
 @document_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SearchConfig:
-    """Options of the beam search for translations, all with defaults and given by keyword.
-
-    They are `beam_size`, `length_penalty` (scores are divided by the length to this power), `extra`
-    (the number of pieces by which a translation may be longer than its source), `average` (the
-    number of checkpoints that are averaged) and `batch_sentences` (the sentences in a batch).
-    """
+    """Options of the beam search for translations."""
 
     beam_size: int = 4
     """Width of the beam; 1 is greedy search."""
@@ -47,10 +42,7 @@ class SearchConfig:
     """Number of sentences in a batch."""
 
     def __post_init__(self) -> None:
-        """Raises ValueError for a number that is out of range.
-
-        `length_penalty` must be at least 0, and the other options at least 1.
-        """
+        """Raises ValueError for a number that is out of range."""
         make_plain(self)
         check_at_least(self, 1, "beam_size", "extra", "average", "batch_sentences")
         if not 0 <= self.length_penalty < float("inf"):
@@ -62,16 +54,8 @@ class SearchConfig:
 # A function of the module, so that it is compiled only once for each network and search.
 @functools.partial(jax.jit, static_argnums=(0, 1), inline=True)
 def _decode(model: SSANTranslator, search: SearchConfig, params: Params, batch: Tree) -> jax.Array:
-    """Returns the ids of the best translation of each of B sentences, int [B, L].
-
-    A translation has at most L pieces of words; the ids after its stop token have no meaning.
-
-    Args:
-      model: the network.
-      search: the options of the beam search.
-      params: the parameters of the network.
-      batch: the sentences of the source language, padded to T pieces: "tokens" [B, T] and
-        "lengths" [B].
+    """Returns the best translation of each sentence, int [B, L]; ids after the stop token have no
+    meaning.
     """
     return translate(
         model,
@@ -85,14 +69,7 @@ def _decode(model: SSANTranslator, search: SearchConfig, params: Params, batch: 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Translator:
-    """A trained translator.
-
-    Attributes:
-      model: the network.
-      params: its parameters.
-      bpe: the byte pairs, which split texts into pieces.
-      search: the options of the search.
-    """
+    """A trained translator."""
 
     model: SSANTranslator
     params: Params
@@ -100,17 +77,7 @@ class Translator:
     search: SearchConfig
 
     def decode(self, params: Params, batch: Tree) -> jax.Array:
-        """Returns the best translation of each of B sentences; a pure function.
-
-        Args:
-          params: the parameters of the network.
-          batch: the sentences of the source language, padded to T pieces: "tokens" [B, T] and
-            "lengths" [B].
-
-        Returns:
-          Int [B, L], the ids of the pieces of the translations, with at most L pieces each. The
-          ids after the stop token have no meaning.
-        """
+        """Returns the best translation of each of B sentences, as `_decode`; a pure function."""
         return _decode(self.model, self.search, params, batch)
 
 
@@ -130,18 +97,7 @@ def parameters_like(model: SSANTranslator) -> Tree:
 
 
 def translate_texts(translator: Translator, texts: Sequence[str]) -> list[str]:
-    """Translates texts with the beam search of a translator.
-
-    Args:
-      translator: the trained network, its byte pairs, and the options of the search.
-      texts: the texts, each with a sentence.
-
-    Returns:
-      A translation for each text; the translation of an empty text is empty.
-
-    Raises:
-      ValueError: if a text is too long for a network with learned positions.
-    """
+    """Translates texts with the beam search of a translator."""
     model, search = translator.model, translator.search
     ids = encode(translator.bpe, [text.strip() for text in texts])
     # An empty text has only the stop token. Its translation is empty without the network.
@@ -169,20 +125,8 @@ def translate_texts(translator: Translator, texts: Sequence[str]) -> list[str]:
 def open_translator(
     folder: Path, *, bpe: Path | None = None, average: int | None = None
 ) -> Translator:
-    """Opens the translator of a run, or of its export.
-
-    Args:
-      folder: the work folder of the run, or the export.
-      bpe: the file of the byte pairs of the run; None takes the file in the folder.
-      average: for a run, number of the newest checkpoints that are averaged; None takes the number
-        in the configuration of the run.
-
-    Returns:
-      The translator.
-
-    Raises:
-      FileNotFoundError, ValueError: if the folder does not have such a run, or the byte pairs
-        differ.
+    """Opens the translator of a run, or of its export. `average` newest checkpoints of a run are
+    averaged; None takes the number in its configuration.
     """
     run_folder = open_folder(folder, "translation", BYTE_PAIRS)
     if run_folder.is_export and average is not None:
@@ -210,12 +154,6 @@ def open_translator(
 
 
 def _model(settings: Json, pieces: gdata.BytePairs) -> SSANTranslator:
-    """Returns the network of a configuration.
-
-    Args:
-      settings: the options of a run, by name; options that the network does not have are left out.
-      pieces: the byte pairs, which determine the size of the vocabulary.
-    """
     # The configuration of a run also has options of the training, which the network does not have.
     known = {field.name for field in dataclasses.fields(SSANTranslatorConfig)}
     saved: Json = {name: value for name, value in settings.items() if name in known}

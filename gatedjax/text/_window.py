@@ -1,6 +1,7 @@
 """The fit of lexicons whose gates see the neighbours of a word."""
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Sequence
 from itertools import compress
 
@@ -38,31 +39,13 @@ def fit_window(
     seed: int = 0,
     room_for: Sequence[Sequence[str]] | None = None,
 ) -> Iterator[WindowLexicon]:
-    """Fits lexicons whose gates see the neighbours, and yields a `WindowLexicon` for each density.
+    """Fits lexicons with gates that see the neighbours, and yields one for each density.
 
     A lexicon of all words gives the initial class scores, and the initial gate logits: 3 + the
     standardised logarithm of the mean gain of a word, by which the cross-entropy rises without it.
-    `models.window.fit_gates` trains the gates, the threshold is set so that the share of open
-    training words is the density, and a new lexicon is fitted to the open words.
-
-    Args:
-      texts: the words of each text.
-      labels: int [n], the class of each text, from 0.
-      num_classes: the number of classes, at least 2.
-      densities: the shares of the words that are open, falling, in (0, 1].
-      sample_weight: [n], the weight of each text in both fits, as in `fit_lexicon`; None gives all
-        texts the same weight.
-      seed: the seed of the order of the texts and of the noise of the gates.
-      room_for: the words of the texts of a later fit, for which the arrays get room, so that both
-        fits use the same compiled program; None uses the sizes of `texts`.
-
-    Yields:
-      The lexicon of each density.
-
-    Raises:
-      EmptyLexicon: if a density leaves no word open.
-      ValueError: if the numbers of texts and labels differ, there is no word, the densities are not
-        falling numbers in (0, 1], or a weight is negative or not finite.
+    `fit_gates` trains the gates, the threshold sets the share of open training words to the
+    density, and a new lexicon is fitted to the open words. `room_for` has the texts of a later fit,
+    so that both fits use the same compiled program.
     """
     # JAX is imported for a fit and not for a prediction.
     from gatedjax.models.window import Room, fit_gates
@@ -131,20 +114,17 @@ def _with_reader(
     labels: np.ndarray,
     sample_weight: np.ndarray | None,
 ) -> WindowLexicon:
-    """Returns the lexicon with new weights of the classes, which are fitted to its open words.
-
-    Args:
-      lexicon: the lexicon, whose gates do not change.
-      texts: the words of each text.
-      labels: int [n], the class of each text, from 0.
-      sample_weight: [n], the weight of each text in the fit; None gives all the same weight.
-    """
-    is_open, _ = lexicon.select(texts)
+    """Returns the lexicon with new weights of the classes, which are fitted to its open words."""
     selected = [
-        list(compress(text, gates.tolist())) for text, gates in zip(texts, is_open, strict=True)
+        list(compress(text, gates.tolist()))
+        for text, gates in zip(texts, lexicon.select(texts), strict=True)
     ]
     fit = fit_lexicon(selected, labels, lexicon.num_classes, [1.0], sample_weight=sample_weight)
-    return dataclasses.replace(lexicon, reader=next(fit))
+    reader = next(fit)
+    # A word that is closed in all training texts is known too.
+    words = tuple(dict.fromkeys((*reader.words, *itertools.chain.from_iterable(texts))))
+    reader = dataclasses.replace(reader, words=words, is_open=np.ones(len(words), bool))
+    return dataclasses.replace(lexicon, reader=reader)
 
 
 def _initial_logits(
@@ -158,22 +138,7 @@ def _initial_logits(
     size: int,
     sample_weight: np.ndarray | None,
 ) -> np.ndarray:
-    """Returns the initial gate logits [size] from the mean gains of the words of each gate.
-
-    The gain of a word in a text is by how much the cross-entropy rises without it.
-
-    Args:
-      first: the lexicon of all words, with weights for C classes.
-      texts: the words of each of n texts.
-      numbered: the same words as numbers, their positions among the V different words.
-      labels: int [n], the class of each text, from 0.
-      weights: [V, C], the sum of the weights of the features of each different word, which are the
-        word and its character n-grams, before a text is scaled to length 1.
-      squares: [V], the part of each different word in the squared length of a text.
-      gate_of: int [V], the number of the gate of each different word, from 0.
-      size: the number of gates.
-      sample_weight: [n], the weight of each text in the gains; None is 1.
-    """
+    """Returns the initial gate logits [size] from the mean gains of the words of each gate."""
     logits = np.log(np.maximum(first.read(texts).probabilities, 1e-30))
     length = np.sqrt(np.bincount(numbered.rows, squares[numbered.ids], numbered.num_texts))
     shares = weights[numbered.ids] / np.maximum(length, 1e-9)[numbered.rows, None]

@@ -7,17 +7,12 @@ import numpy as np
 
 
 class Windows(Sequence[np.ndarray]):
-    """Windows, parts of rows that follow each other, as a sequence of int arrays.
+    """Windows, parts of rows that follow each other, as a sequence of int arrays. `starts` has the
+    start of each window among the numbers of all rows, and the last end; `owners` has its row.
 
         >>> windows = Windows([np.array([5, 6, 7])], np.array([0, 1, 3]), np.array([0, 0]))
         >>> [window.tolist() for window in windows]
         [[5], [6, 7]]
-
-    Args:
-      rows: the rows, each an int array such as the numbers of the words of a text.
-      starts: int [W + 1], the position where each of W windows begins among the numbers of all
-        rows, and the end of the last.
-      owners: int [W], the position of the row of each window, from 0.
     """
 
     def __init__(self, rows: Sequence[np.ndarray], starts: np.ndarray, owners: np.ndarray) -> None:
@@ -39,18 +34,11 @@ class Windows(Sequence[np.ndarray]):
 
 
 def split_lengths(length: int, longest: int) -> list[int]:
-    """Returns the numbers of words of the windows of a document, which differ by one at most.
+    """Returns the numbers of words of the windows of a document, as few windows as possible, which
+    differ by one word at most.
 
         >>> split_lengths(5, 2), split_lengths(3, 400)
         ([1, 2, 2], [3])
-
-    Args:
-      length: number of words in the document.
-      longest: largest number of words in a window.
-
-    Returns:
-      A list with the number of words of each window. There are as few windows as possible; a
-      document without words has a window without words.
     """
     count = max(-(-length // longest), 1)
     ends = length * np.arange(count + 1) // count
@@ -58,27 +46,17 @@ def split_lengths(length: int, longest: int) -> list[int]:
 
 
 def split_words(words: tuple[str, ...], longest: int) -> list[tuple[str, ...]]:
-    """Returns the windows of a document, tuples of words of at most `longest` words.
-
-    `words` are the words of the document. The lengths of the windows differ by one at most.
-    """
+    """Returns the windows of a document, tuples of words of at most `longest` words."""
     ends = np.cumsum([0, *split_lengths(len(words), longest)]).tolist()
     return [words[begin:end] for begin, end in itertools.pairwise(ends)]
 
 
 def split_starts(starts: np.ndarray, longest: int) -> tuple[np.ndarray, np.ndarray]:
-    """Splits rows of words, such as the texts of a file, into windows.
+    """Splits documents that begin at `starts`, [n + 1] with the last end, into windows: returns the
+    start of each window and the last end, int64 [W + 1], and its document, int64 [W].
 
         >>> print(*split_starts(np.array([0, 2, 7]), 3))
         [0 2 4 7] [0 1 1]
-
-    Args:
-      starts: int64 [n + 1], the position where each of n documents begins, and the end of the last.
-      longest: largest number of words in a window.
-
-    Returns:
-      int64 [W + 1], the position where each of W windows begins, and the end of the last; and int64
-      [W], the position of the document of each window, from 0.
     """
     lengths = np.diff(starts)
     counts = np.maximum(-(-lengths // longest), 1)
@@ -92,28 +70,19 @@ def split_starts(starts: np.ndarray, longest: int) -> tuple[np.ndarray, np.ndarr
 def pool_windows(
     probabilities: np.ndarray, owners: np.ndarray, lengths: np.ndarray, num_documents: int
 ) -> np.ndarray:
-    """Computes the probabilities of documents from the probabilities of their windows.
+    """Computes the probabilities of documents from the probabilities [..., W, C] of their windows.
 
         p = softmax(sum_w (n_w / n) log p_w)
 
     The sum is the mean of the logits of the windows, weighted by their numbers of words n_w, up to
     a number that all classes have and that has no effect. The cross-entropy is a convex function of
     the logits, so that the loss of the document is at most the weighted mean of the losses of its
-    windows with the label of the document, on which a network is trained.
+    windows with the label of the document, on which a network is trained. A document with a single
+    window has the bits of this window.
 
         >>> windows = np.array([[0.9, 0.1], [0.5, 0.5]])
         >>> pool_windows(windows, np.array([0, 0]), np.array([2, 2]), 1)
         array([[0.75, 0.25]])
-
-    Args:
-      probabilities: [..., W, C], the probabilities of C classes for W windows.
-      owners: int [W], the document of each window, sorted.
-      lengths: int [W], the number of words of each window.
-      num_documents: the number n of documents, each with a window.
-
-    Returns:
-      [..., n, C] of the same dtype; "..." are any axes. A document with a single window has the
-      bits of this window.
     """
     counts = np.bincount(owners, minlength=num_documents)
     first = np.cumsum(counts) - counts
@@ -134,10 +103,7 @@ def pool_windows(
 def number_windows(lengths: Sequence[int]) -> list[int]:
     """Returns the number of the window of each word, from 1.
 
-        >>> number_windows([2, 1])
-        [1, 1, 2]
-
-    Args:
-      lengths: the number of words in each window.
+    >>> number_windows([2, 1])
+    [1, 1, 2]
     """
     return np.repeat(np.arange(1, len(lengths) + 1), lengths).tolist()

@@ -8,16 +8,8 @@ from gatedjax.training.lock import LOCK, WorkdirBusy, WorkdirLock
 
 
 class WorkFolder:
-    """A context manager that reserves a work folder for a training, from the reading of texts on.
-
-    A folder that it created is removed if training fails before the first checkpoint.
-
-    Args:
-      path: path of the folder, which is created with its parents if it does not exist.
-
-    Raises:
-      FileExistsError: on entering, if the folder has files and no run created it.
-      WorkdirBusy: on entering, if another training uses the folder.
+    """A context manager that reserves a work folder for a training, from the reading of texts on. A
+    folder that it created is removed if training fails before the first checkpoint.
     """
 
     def __init__(self, path: Path) -> None:
@@ -52,9 +44,8 @@ class WorkFolder:
         self._leave()
 
     def remove(self) -> str:
-        """Removes the files of the run, and the folder if it is then empty.
-
-        Returns a text with the reason why the folder still exists, or "" if it does not.
+        """Removes the files of the run, and the folder if it is then empty; returns why it is not,
+        or "".
         """
         try:
             foreign = remove_run(self.path, (LOCK,))
@@ -75,7 +66,6 @@ class WorkFolder:
         return (self.path / "checkpoints").exists()
 
     def _leave(self) -> None:
-        """Releases the folder, and removes the empty folders that were created."""
         if self._lock is not None:
             self._lock.release()
         for place in reversed(self._made):

@@ -181,17 +181,13 @@ class GateModes:
 
 
 def _sigmoid(logits: np.ndarray) -> np.ndarray:
-    """Computes the open probabilities [n] of gate logits [n] in float64."""
     # exp overflows to infinity for very negative logits, and the quotient is then exactly 0.
     with np.errstate(over="ignore"):
         return 1 / (1 + np.exp(-logits.astype(np.float64)))
 
 
 def _mean(values: np.ndarray) -> tuple[float, float | None]:
-    """Returns the mean over draws and texts, and its standard error over draws.
-
-    `values` is [S, N], for S draws and N texts. The standard error is None for a single draw.
-    """
+    """Returns the mean of the values [S, N] of S draws, and its standard error over draws."""
     # The draws of all texts form the sample, because the standard error is that of the mean over
     # the texts.
     draws = np.mean(values.astype(np.float64), axis=1)
@@ -202,21 +198,10 @@ def _mean(values: np.ndarray) -> tuple[float, float | None]:
 
 
 class StaticGANet(ByIdentity):
-    """A GA-Net as a static argument of compiled programs. A call classifies pooled states.
-
-    Two instances with the same model object are equal, so that a program compiles only once.
-
-    Attributes:
-      model: the `GANet`.
-    """
+    """A GA-Net as a static argument of compiled programs. A call classifies pooled states."""
 
     def __call__(self, params: Params, pooled: Array) -> Array:
-        """Computes the scores [k, C] of C classes for k pooled states of the encoder, [k, D].
-
-        Args:
-          params: the parameters of the model.
-          pooled: [k, D], sums of the states of the encoder, of width D, weighted by attention.
-        """
+        """Computes the scores [k, C] of C classes for k pooled states of the encoder, [k, D]."""
         return self.model.apply({"params": params}, pooled, method=GANet.from_pooled)
 
 
@@ -247,21 +232,7 @@ def _encode_batch(
     key: Key[Array, ""],
     temperature: Array,
 ) -> tuple[Tree, PatternInputs, dict[str, ModeValues]]:
-    """Encodes a batch and evaluates the kinds of gates of `GANet.gate_modes`.
-
-    Args:
-      network: the network.
-      draws: the number S of draws of sampled and of relaxed gates.
-      params: the parameters of the network.
-      batch: B texts, padded to T words: "tokens" [B, T], "lengths" [B], "label" [B] and
-        "example_id" [B].
-      key: the PRNG key of the draws.
-      temperature: the temperature of the relaxed gates.
-
-    Returns:
-      The result of `GANet.encode`; the arrays that `text_truth` needs, with a leading axis over the
-      texts; and a dict from the name of each kind of gate to its `ModeValues` [S, B].
-    """
+    """Returns the encoded batch, its `PatternInputs`, and the `ModeValues` [S, B] of each mode."""
     # The number of draws is a field of the configuration, so the module is cloned and its
     # parameters stay valid.
     gates = dataclasses.replace(network.model.config.gates, test_samples=draws)
@@ -302,37 +273,18 @@ def _encode_batch(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Texts:
-    """The N texts of a batch that are short enough, padded to the same length, as NumPy arrays.
+    """The N texts of a batch that are short enough, padded to the same length, as NumPy arrays."""
 
-    Attributes:
-      rows: int [N], the positions of the texts in the batch, from 0.
-      left_out: the number of texts with too many words.
-      tokens: int [N, T], the token ids of the T words of each text, with padding.
-      lengths: int [N], the number of words of each text.
-      labels: int [N], the true class of each text.
-      ids: int [N], the example id of each text, from which its draws derive.
-    """
-
-    rows: np.ndarray
-    left_out: int
-    tokens: np.ndarray
+    rows: np.ndarray  # positions in the batch
+    left_out: int  # number of texts with too many words
+    tokens: np.ndarray  # [N, T]
     lengths: np.ndarray
     labels: np.ndarray
-    ids: np.ndarray
+    ids: np.ndarray  # from which the draws derive
 
     @classmethod
     def of(cls, batch: Mapping[str, ArrayLike], longest: int) -> "Texts":
-        """Checks the batch and selects texts of 1 to `longest` words with a weight above 0.
-
-        Args:
-          batch: B texts, padded to T words: "tokens" [B, T], "lengths" [B] and "label" [B], and
-            optionally "weight" [B] and "example_id" [B].
-          longest: the largest number of words of a text, at most 24.
-
-        Raises:
-          ValueError: if `longest` is out of range, an array is missing or has another shape, or no
-            text is short enough.
-        """
+        """Checks the batch and selects texts of 1 to `longest` words with a weight above 0."""
         if not 1 <= longest <= MOST_WORDS:
             raise ValueError(f"longest must be in [1, {MOST_WORDS}], got {longest}")
         tokens, lengths = np.asarray(batch["tokens"]), np.asarray(batch["lengths"])
@@ -371,11 +323,7 @@ class Texts:
         return dataclasses.replace(self, **{name: getattr(self, name)[indices] for name in names})
 
     def batches(self) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
-        """Yields (number of real texts, batch) for batches of the same shape.
-
-        A batch has "tokens" [b, T], "lengths" [b], "label" [b] and "example_id" [b] for b texts of
-        T padded words, with b at most 64. The last batch is filled up with copies of the last text.
-        """
+        """Yields (number of real texts, batch) for batches of the same shape."""
         size = min(_ROWS, len(self.rows))
         for begin in range(0, len(self.rows), size):
             indices = np.arange(begin, begin + size)
@@ -397,19 +345,7 @@ class Texts:
 def compute_truths(
     network: StaticGANet, params: Params, inputs: PatternInputs, centres: np.ndarray
 ) -> Iterator[tuple[np.ndarray, TextTruth]]:
-    """Yields (gate logits, exact results) for each text of a batch.
-
-    The gate logits are float64 [n] for a text of n words. The exact results are a `TextTruth`: the
-    expected loss, its variance and gradient, and the best pattern. A pattern is a choice of open
-    and closed gates.
-
-    Args:
-      network: the network.
-      params: its parameters.
-      inputs: the arrays of all texts of the batch, with a leading axis over the texts.
-      centres: float [texts], for each text a loss about as large as its losses under all patterns.
-        It is subtracted from them before they are summed.
-    """
+    """Yields (gate logits [n] in float64, results) for each text; `centres` as in `text_truth`."""
     for i, centre in enumerate(centres):
         text_inputs = PatternInputs(*(x[i] for x in inputs))
         truth = text_truth(network, params, text_inputs, float(centre))
@@ -424,22 +360,7 @@ def encode_texts(
     key: Key[Array, ""],
     temperature: float,
 ) -> Iterator[tuple[Tree, PatternInputs, dict[str, ModeValues]]]:
-    """Yields (encoded, inputs, modes) for each batch of texts, as NumPy arrays.
-
-    Args:
-      network: the network.
-      params: its parameters.
-      texts: the texts to encode.
-      draws: the number S of draws of sampled and of relaxed gates.
-      key: the key of the draws, which also depend on the ids of the texts.
-      temperature: the temperature of the relaxed gates.
-
-    Yields:
-      encoded: the result of `GANet.encode` for the batch (states, scores and gate logits), with the
-        copies of the last text that fill it up; inputs: the arrays for `text_truth` of each text,
-        without the copies; modes: a dict from "sample", "threshold", "expected" and "relaxed", the
-        kinds of gates, to `ModeValues` [S, texts], without the copies.
-    """
+    """Yields (encoded, inputs, modes) of each batch; only `encoded` has the copies that fill it."""
     for real, batch in texts.batches():
         results = jax.device_get(
             _encode_batch(network, draws, params, batch, key, np.float32(temperature))
@@ -549,23 +470,12 @@ def gate_modes(
 
 
 class TextLoss(ByIdentity):
-    """The cross-entropy of a text as a function of its gates; a static argument of programs.
-
-    Attributes:
-      model: the `GANet`.
-    """
+    """The cross-entropy of a text as a function of its gates; a static argument of programs."""
 
     def __call__(
         self, gates: Float[Array, " T"], params: Params, encoded: Tree, label: Array
     ) -> Float[Array, ""]:
-        """Computes the loss of a text under hard or soft gates, a scalar in nats.
-
-        Args:
-          gates: the gates in [0, 1], a number for each word and each padded position.
-          params: the parameters of the model.
-          encoded: the result of `GANet.encode` for a batch with this text only.
-          label: the true class, an integer scalar.
-        """
+        """Computes the loss in nats under hard or soft gates; `encoded` has this text only."""
         mask = encoded.mask
         batch = {"tokens": jnp.zeros(mask.shape, jnp.int32), "lengths": jnp.sum(mask, axis=1)}
         output: Tree = self.model.apply(

@@ -35,21 +35,7 @@ def collect_shared_values(
     eval_data: Any,
     step: str | None,
 ) -> dict[str, Any]:
-    """Returns the values that the processes of a run must share, by name.
-
-    These are settings, versions of packages, digests of programs and of data, and the shapes of the
-    parameters. Examples of names are "train.seed", "program of loss" and "first batch, tokens". A
-    name has None if its value is unknown.
-
-    Args:
-      settings: settings of the run, nested dicts of JSON values, as from `settings_of`.
-      config: the training options of this process.
-      digests: digests of the task and of the data by name, as from `run_digests`.
-      params: a tree with the shapes and dtypes of the parameters.
-      eval_data: an iterable of evaluation batches, or None. All batches after the first are read
-        and hashed, because `digests` has the first.
-      step: a digest of the program of a step, with its optimizer; None if it cannot be lowered.
-    """
+    """Returns the values that the processes of a run must share, by name."""
     settings = flatten({"train": to_json_values(config)}) | flatten(settings)
     later_batches = Seen(0)
     # Only hashes are compared between the processes, so that no batch is sent over the network.
@@ -69,45 +55,23 @@ def collect_shared_values(
 
 
 class Seen:
-    """Hashes of the batches that a process has trained on since the last comparison of processes.
-
-    All arrays are hashed, because examples with the same ids may have different contents.
-
-    Args:
-      step: the number of steps before the first batch that is added.
-    """
+    """Hashes of all arrays of the batches since the last comparison of the processes."""
 
     def __init__(self, step: int) -> None:
         self._first = step + 1
         self._hashes: dict[str, Any] = {}
 
     def add(self, batch: Batch) -> None:
-        """Adds the arrays in the batch of a step to their hashes.
-
-        `batch` is a dict of arrays by name.
-        """
+        """Adds the arrays in the batch of a step to their hashes."""
         for name, digest in array_digests(batch).items():
             self._hashes.setdefault(name, hashlib.sha256()).update(digest.encode())
 
     def digests(self) -> dict[str, str]:
-        """Returns a dict from the path of each array to a hash, a text of 12 hex digits.
-
-        An array, such as "tokens", occurs in each batch. Its hash is that of its values, shapes and
-        dtypes in all batches that were added since the last comparison.
-        """
+        """Returns a dict from the path of each array to a hash, a text of 12 hex digits."""
         return {name: digest.hexdigest()[:12] for name, digest in self._hashes.items()}
 
     def compare(self, step: int, params: Any) -> None:
-        """Compares batches and parameters with the other processes; all processes must call it.
-
-        Args:
-          step: the number of steps so far.
-          params: the parameters after these steps, a tree of NumPy arrays.
-
-        Raises:
-          ProcessMismatch: on all processes, if arrays differ; the message names the processes and
-            the arrays.
-        """
+        """Compares batches and parameters with the other processes; all processes must call it."""
         since = f"batches of steps {self._first} to {step}"
         arrays = {f"{since}, {k}": v for k, v in self.digests().items()}
         values = array_digests(params)
@@ -116,15 +80,7 @@ class Seen:
 
 
 def agree(values: dict[str, Any]) -> None:
-    """Checks that all processes have equal values; all processes must call it at the same point.
-
-    Args:
-      values: a dict of values that JSON can represent, such as {"train.seed": 0}.
-
-    Raises:
-      ProcessMismatch: on all processes, if values differ; the message names the processes and the
-        values.
-    """
+    """Raises ProcessMismatch on all processes unless their values are equal; all must call it."""
     # Each process compares the texts of all processes, so that all processes raise the error. If
     # only a single process raised it, the remaining processes would wait for it in the next
     # exchange without end.

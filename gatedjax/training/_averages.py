@@ -10,13 +10,7 @@ from gatedjax.training._transforms import is_masked
 
 
 class EmaState(NamedTuple):
-    """State of `params_ema`, a transformation that averages parameters.
-
-    Attributes:
-      steps: the number of updates so far.
-      ema: the average, with the structure of the parameters. It is float32 where a parameter has
-        fewer bits, because the small steps of an average round to 0 in bfloat16 and float16.
-    """
+    """State of `params_ema`, a transformation that averages parameters."""
 
     steps: jax.Array
     ema: Any
@@ -66,7 +60,7 @@ def params_ema(decay: float) -> optax.GradientTransformation:
 
 
 def _wide(dtype: Any) -> Any:
-    """Returns float32 if `dtype` is a floating-point dtype of fewer than 32 bits, else `dtype`."""
+    # The small steps of an average would round to 0 in bfloat16 and float16.
     is_narrow = jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 32
     return jnp.float32 if is_narrow else dtype
 
@@ -108,30 +102,15 @@ _AVERAGES = (EmaState, *_COMPUTED)
 
 
 def is_computed(opt_state: Any) -> bool:
-    """Returns True if `eval_params` computes its result, and False if it only looks it up.
-
-    It is computed if a schedule-free or SAM state of Optax is anywhere in the optimiser state
-    `opt_state`.
-    """
+    """Returns True if `eval_params` computes its result, and False if it only looks it up."""
     computed = lambda node: isinstance(node, _COMPUTED)  # noqa: E731
     return any(map(computed, jax.tree.leaves(opt_state, is_leaf=computed)))
 
 
 def _move(node: Any, params: Any, point: Any) -> Any:
-    """Returns the parameters to evaluate according to a node of the optimiser state.
-
-    Args:
-      node: an `EmaState`, or the state of a schedule-free or SAM transformation of Optax.
-      params: the parameters of the last step, a tree of arrays.
-      point: the parameters to evaluate according to the nodes before this node in the optimiser
-        state. They are returned where this node masks parameters.
-    """
+    """Returns the parameters to evaluate according to a node of the optimiser state."""
 
     def take_unmasked(tree: Any) -> Any:
-        """Returns the parameters of the last step, with `optax.MaskedNode` where `tree` has it.
-
-        `tree` is a tree of arrays in the optimiser state, with the structure of the parameters.
-        """
         return jax.tree.map(lambda x, p: x if is_masked(x) else p, tree, params, is_leaf=is_masked)
 
     if isinstance(node, EmaState):

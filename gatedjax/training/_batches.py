@@ -43,14 +43,7 @@ class Batches(Protocol):
 
 
 class _ByStep:
-    """Batches that `train_data[step]` returns.
-
-    Args:
-      data: the training data, such as a list of batches. If they have a method
-        `iterate(start, stop)`, it yields the batches of the steps from start to stop - 1.
-      num_steps: the number of steps of the run.
-      repeatable: False if the data give other batches when they are read again.
-    """
+    """Batches that `train_data[step]` returns."""
 
     def __init__(self, data: Any, num_steps: int, repeatable: bool) -> None:
         # The length of other data is that of an epoch, after which they go on. Only for a list and
@@ -84,14 +77,7 @@ class _ByStep:
 
 
 class _ByState:
-    """Batches of an iterator with `get_state` and `set_state`, as in grain.
-
-    Args:
-      data: an `IterDataset` or a `DataLoader` of grain, one of their iterators, or another iterable
-        with such an iterator.
-      iterator: the result of `iter(data)`.
-      repeatable: False if the data give other batches when they are read again.
-    """
+    """Batches of an iterator with `get_state` and `set_state`, as in grain."""
 
     def __init__(self, data: Any, iterator: Any, repeatable: bool) -> None:
         # A state that no checkpoint can hold is refused before the first step.
@@ -125,12 +111,7 @@ class _ByState:
 
 
 class _Once:
-    """Batches that can be read only once, or in another order each time.
-
-    Args:
-      data: an iterator, which ends the run if it ends; or an iterable, such as a loader of PyTorch,
-        which is iterated again for each epoch.
-    """
+    """Batches read only once, or in another order each time; only an iterator ends the run."""
 
     is_repeatable = False
 
@@ -157,23 +138,7 @@ class _Once:
 
 
 def open_batches(train_data: Any, num_steps: int, repeatable: bool = True) -> Batches:
-    """Returns the batches of training data of any kind, after checking the first batch.
-
-    Args:
-      train_data: data with the batch of a step as `train_data[step]`; or an iterable with an
-        iterator that has `get_state` and `set_state`, as in grain; or, with repeatable=False, any
-        iterable of batches.
-      num_steps: the number of steps of the run.
-      repeatable: False if the data give other batches when they are read again.
-
-    Returns:
-      A `Batches`: an object with the batch of step 0 as `first`, and with the method
-      `read(start, stop)`, which yields the batches of these steps.
-
-    Raises:
-      TypeError, ValueError: if the data are of another kind, have fewer batches than `num_steps`,
-        or have no first batch.
-    """
+    """Returns the batches of training data of any kind, after checking the first batch."""
     # A batch in place of the data is a mapping, for which `train_data[0]` gives the clearer error.
     if hasattr(train_data, "__getitem__"):
         return _ByStep(train_data, num_steps, repeatable)
@@ -196,16 +161,7 @@ def open_batches(train_data: Any, num_steps: int, repeatable: bool = True) -> Ba
 
 
 def first_batch(train_data: Any, num_steps: int) -> Batch:
-    """Returns the batch of step 0, a dict of arrays, after checking the data `train_data[step]`.
-
-    Args:
-      train_data: the training data of a lane, a run that is trained side by side with other runs.
-      num_steps: the number of steps of the run.
-
-    Raises:
-      TypeError, ValueError: if the training data cannot be indexed by a step, have fewer batches
-        than `num_steps`, or have no batch of step 0.
-    """
+    """Returns the batch of step 0 of a lane, from training data that a step must index."""
     if not hasattr(train_data, "__getitem__"):
         raise TypeError(
             "train_data(seed) must give the batch of a step as data[step], got "
@@ -215,11 +171,6 @@ def first_batch(train_data: Any, num_steps: int) -> Batch:
 
 
 def _first_of(iterator: Iterator[Any], data: Any) -> Batch:
-    """Returns the first batch of an iterator, a dict of arrays, after checking it.
-
-    Raises ValueError if there is none. `iterator` is an iterator of `data`, the training data,
-    whose class the message has.
-    """
     batch = next(iterator, None)
     if batch is None:
         raise ValueError(
@@ -230,14 +181,7 @@ def _first_of(iterator: Iterator[Any], data: Any) -> Batch:
 
 
 def _encode_state(state: Any) -> Any:
-    """Returns the state of an iterator as a JSON value, from which `_decode_state` restores it.
-
-    `state` is the result of `get_state`, bytes or a JSON value. The result is a dict with the
-    single entry "base64" (a text for the bytes) or "json".
-
-    Raises:
-      TypeError: if JSON cannot represent the state.
-    """
+    """Returns the state of an iterator as a JSON value, from which `_decode_state` restores it."""
     if isinstance(state, bytes):
         return {"base64": base64.b64encode(state).decode()}
     try:
@@ -254,8 +198,4 @@ def _encode_state(state: Any) -> Any:
 
 
 def _decode_state(saved: Any) -> Any:
-    """Returns the state of an iterator, bytes or a JSON value.
-
-    `saved` is a result of `_encode_state` from the JSON record of a checkpoint.
-    """
     return base64.b64decode(saved["base64"]) if "base64" in saved else saved["json"]

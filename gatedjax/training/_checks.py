@@ -29,16 +29,7 @@ from gatedjax.training.task import AnyTask, Batch, call_evaluate, has_summary
 
 
 def config_with_steps(config: Any, steps: int | None) -> TrainConfig:
-    """Returns the training options with `steps`, if given, in place of `num_steps`.
-
-    Args:
-      config: the training options; None for the defaults.
-      steps: the number of updates, or None.
-
-    Raises:
-      TypeError: if `config` is no `TrainConfig`, or `steps` no integer.
-      ValueError: if `steps` is below 1.
-    """
+    """Returns the training options with `steps`, if given, in place of `num_steps`."""
     if steps is not None and (isinstance(steps, bool) or not isinstance(steps, numbers.Integral)):
         raise TypeError(f"steps must be an integer, got {steps!r}")
     if config is None:
@@ -49,18 +40,7 @@ def config_with_steps(config: Any, steps: int | None) -> TrainConfig:
 
 
 def check_optimizer(optimizer: Any, config: TrainConfig) -> Any:
-    """Returns the optimizer as an Optax transformation, or None if `optimizer` is None.
-
-    Args:
-      optimizer: the argument `optimizer` of `fit`: an Optax transformation, an `optax.MultiSteps`
-        or None.
-      config: the training options. If an optimizer is given, `config.optimizer` must be the
-        default.
-
-    Raises:
-      TypeError: if the optimizer is no Optax transformation.
-      ValueError: if `config.optimizer` is set as well.
-    """
+    """Returns the optimizer as an Optax transformation, or None if `optimizer` is None."""
     if optimizer is None:
         return None
     optimizer = as_transformation(optimizer)
@@ -80,17 +60,7 @@ def check_optimizer(optimizer: Any, config: TrainConfig) -> Any:
 
 
 def digest_optimizer(tx: optax.GradientTransformation, params: Any) -> str:
-    """Returns a hash of the lowered `init` and `update` of an optimizer, as a text.
-
-    The text ends with 16 hex digits. Two optimizers with the same hash compute the same updates.
-
-    Args:
-      tx: the optimizer.
-      params: shapes and dtypes of the parameters.
-
-    Raises:
-      TypeError: if the optimizer cannot update these parameters.
-    """
+    """Returns a hash of the lowered `init` and `update` of an optimizer, as a text."""
     try:
         return program_of(tx, params)
     except (TypeError, ValueError, AttributeError, KeyError) as error:
@@ -101,16 +71,7 @@ def digest_optimizer(tx: optax.GradientTransformation, params: Any) -> str:
 
 
 def check_eval_params(point: Callable[..., Any], state: TrainState) -> None:
-    """Checks a function for `fit(eval_params=...)` by the shapes of its result.
-
-    Args:
-      point: maps (params, opt_state) to the parameters to evaluate.
-      state: shapes and dtypes of the train state.
-
-    Raises:
-      TypeError: if the function fails for this train state.
-      ValueError: if its result differs from the parameters in structure, shapes or dtypes.
-    """
+    """Checks a function for `fit(eval_params=...)` by the shapes of its result."""
     try:
         # The function is traced and not computed, because the check must be fast and the state has
         # only shapes.
@@ -131,28 +92,14 @@ def check_eval_params(point: Callable[..., Any], state: TrainState) -> None:
 
 
 def check_task(task: Any, evaluates: bool) -> None:
-    """Raises TypeError if a task lacks a method that the run calls.
-
-    Args:
-      task: the task, which must have the methods `init` and `loss`.
-      evaluates: True if the run has evaluation data; the task must then also have the method
-        `evaluate`.
-    """
+    """Raises TypeError if a task lacks a method that the run calls."""
     for name in ("init", "loss", "evaluate")[: 3 if evaluates else 2]:
         if not callable(getattr(task, name, None)):
             raise TypeError(f"task must have a method {name!r}, got {type(task).__name__} without")
 
 
 def check_batch(batch: Any, name: str) -> None:
-    """Raises TypeError or ValueError unless `batch` is a dict of arrays with at least one row.
-
-    A row is an example or a filler of a last batch, which "weight" [B] marks by 1 or 0. The array
-    must be there, and the number of rows B at least 1. The other arrays are not checked.
-
-    Args:
-      batch: the object to check.
-      name: the name of the batch in the message, such as "evaluation batch 3".
-    """
+    """Raises TypeError or ValueError unless `batch` is a dict of arrays with at least one row."""
     if not isinstance(batch, Mapping):
         raise TypeError(f"{name} must be a dict of arrays, got {type(batch).__name__}")
     if "weight" not in batch:
@@ -165,20 +112,8 @@ def check_batch(batch: Any, name: str) -> None:
 
 
 def iterate_batches(eval_data: Any, name: str = "eval_data") -> Iterator[Batch]:
-    """Returns an iterator over the batches of an evaluation pass.
-
-    Data without `__iter__`, such as a dataset of PyTorch, are read by index up to their length,
-    because many of them return a batch for every index, so that Python would never end.
-
-    Args:
-      eval_data: a list of batches, or another iterable; or an object with `__getitem__` and
-        `__len__`.
-      name: the name of the argument, for the messages.
-
-    Raises:
-      TypeError: if the data are neither, or have no length.
-      ValueError: during the iteration, if there is no batch at an index below the length.
-    """
+    """Returns an iterator over the batches of an evaluation pass."""
+    # Many datasets of PyTorch return a batch for every index, so that Python would never end.
     if hasattr(eval_data, "__getitem__") and not hasattr(eval_data, "__iter__"):
         try:
             count = len(eval_data)
@@ -209,14 +144,7 @@ def _iterate_by_index(eval_data: Any, count: int, name: str) -> Iterator[Batch]:
 
 
 def first_evaluation_batch(eval_data: Any) -> Batch | None:
-    """Returns the first batch of the evaluation data, a dict of arrays; None without data.
-
-    Args:
-      eval_data: batches that can be iterated several times, or None.
-
-    Raises:
-      TypeError, ValueError: if the data can be iterated only once, or have no batches.
-    """
+    """Returns the first batch of the evaluation data, a dict of arrays; None without data."""
     if eval_data is None:
         return None
     if isinstance(eval_data, Iterator):
@@ -235,11 +163,7 @@ def first_evaluation_batch(eval_data: Any) -> Batch | None:
 
 
 def _check_ratios(metrics: Any, source: str) -> None:
-    """Raises TypeError or ValueError unless `metrics` is a dict of `Ratio`s with scalar fields.
-
-    A `Ratio` has a total and a count. `source` names the function that returned the metrics in the
-    message, such as "evaluate".
-    """
+    """Raises TypeError or ValueError unless `metrics` is a dict of `Ratio`s with scalar fields."""
     if not isinstance(metrics, Mapping):
         raise TypeError(f"metrics of {source} must be a dict, got {type(metrics).__name__}")
     for name, ratio in metrics.items():
@@ -256,14 +180,7 @@ def _check_ratios(metrics: Any, source: str) -> None:
 
 
 def check_arrays(state: TrainState) -> None:
-    """Checks that a step can train the arrays of a train state and that a checkpoint can hold them.
-
-    Args:
-      state: shapes and dtypes of the state.
-
-    Raises:
-      TypeError: for a PRNG key, or for a parameter that is not floating-point.
-    """
+    """Raises TypeError for arrays that a step cannot train or that a checkpoint cannot hold."""
     # The state of the optimiser may have PRNG keys, because `keys_as_data` converts them.
     named = named_leaves(dataclasses.replace(state, opt_state=None))
     for name, leaf in named.items():
@@ -280,14 +197,7 @@ def check_arrays(state: TrainState) -> None:
 
 
 def check_callbacks(callbacks: Any) -> tuple[Callable[..., None], ...]:
-    """Returns the argument `callbacks` of `fit`, a tuple or list of functions, as a tuple.
-
-    Each function takes (step, state, metrics): the number of steps so far, the `TrainState`, and a
-    dict of floats by name.
-
-    Raises:
-      TypeError: if it is no tuple or list of functions.
-    """
+    """Returns the argument `callbacks` of `fit`, a tuple or list of functions, as a tuple."""
     if not isinstance(callbacks, tuple | list) or not all(map(callable, callbacks)):
         raise TypeError(
             "callbacks must be a tuple of functions (step, state, metrics), such as "
@@ -297,19 +207,7 @@ def check_callbacks(callbacks: Any) -> tuple[Callable[..., None], ...]:
 
 
 def fit_params(params: Any, like: Any) -> Any:
-    """Returns initial parameters of the caller in the structure of the parameters of the task.
-
-    Args:
-      params: the argument `params` of `fit`, a tree of arrays.
-      like: shapes and dtypes of the parameters that `task.init` returns.
-
-    Returns:
-      A tree with the structure of `like` and the arrays of `params`.
-
-    Raises:
-      ValueError: if names, shapes or dtypes differ; the message lists them. Or if a number is NaN
-        or infinite; the message has the path of its parameter.
-    """
+    """Returns the argument `params` of `fit` in the structure of `like`, after checking it."""
     # JAX stores float64 arrays of NumPy as float32 unless 64 bits are enabled.
     arrays = {}
     for name, leaf in named_leaves(jax.device_get(params)).items():
@@ -335,24 +233,7 @@ def fit_params(params: Any, like: Any) -> Any:
 def check_outputs(
     task: AnyTask, state: TrainState, batch: Batch, evaluation: Batch | None, best_metric: str
 ) -> frozenset[str]:
-    """Checks the results of the loss and of the evaluation of a task by their shapes and dtypes.
-
-    The functions are traced and not computed.
-
-    Args:
-      task: the task, a model with its loss (see `Task`).
-      state: shapes and dtypes of the train state.
-      batch: the first batch of training.
-      evaluation: the first batch of evaluation; None for a run without evaluations.
-      best_metric: the name of the metric by which the best parameters are chosen, such as "loss".
-
-    Returns:
-      The paths of the parameters that the gradient of this batch does not reach.
-
-    Raises:
-      TypeError, ValueError: if a result is not of the form that `Task` requires, or the evaluation
-        has no metric `best_metric`.
-    """
+    """Checks loss and evaluation by tracing; returns the paths that the gradient does not reach."""
 
     def check(total: Any, metrics: Any, carry: Any, model_state: Any) -> None:
         if np.shape(total) != () or not np.issubdtype(total.dtype, np.inexact):

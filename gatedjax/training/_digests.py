@@ -50,11 +50,7 @@ _NUM_DEVICES = re.compile(r"sdy\.mesh @.*|mhlo\.num_partitions = \d+")
 
 
 def array_digests(tree: Any) -> dict[str, str]:
-    """Returns a dict from the dotted path of each array in a tree to a text.
-
-    The text, such as "float32[3, 4] 0f1e2d3c4b5a", has the dtype, the shape and the first 12 hex
-    digits of a hash of the array.
-    """
+    """Returns dtype, shape and hash, "float32[3] 0f1e2d3c4b5a", of each array by its path."""
     # JAX would treat a mapping of another class than dict as a single leaf.
     leaves = jax.tree_util.tree_leaves_with_path(dict(tree) if isinstance(tree, Mapping) else tree)
     return {
@@ -64,32 +60,21 @@ def array_digests(tree: Any) -> dict[str, str]:
 
 
 def _array_digest(value: Any) -> str:
-    """Returns dtype, shape and hash of the array `value`, such as "float32[3] 0f1e2d3c4b5a"."""
     array = host_array(value)
     return f"{describe(array)} {leaf_hash(array)[:12]}"
 
 
 def host_array(value: Any) -> np.ndarray:
-    """Returns the array `value` as a NumPy array.
-
-    An array of PRNG keys becomes the array of the integers of their bits.
-    """
+    """Returns the array `value` as a NumPy array; PRNG keys become integers."""
     if isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
         value = jax.random.key_data(value)
     return np.asarray(jax.device_get(value))
 
 
 def program_digest(function: Callable[..., Any], *arguments: Any) -> str:
-    """Returns a hash of the program that JAX lowers a function to, and of the constants in it.
-
-    The hash is a text, "program " and 16 hex digits.
-
-    The function is not compiled. Two processes with the same code, packages and kind of device get
-    the same hash, because the text of the program has no addresses and no source locations.
-
-    Args:
-      function: a pure function.
-      arguments: its arguments, trees of arrays or of their shapes and dtypes.
+    """Returns a hash of the program that JAX lowers a function to, and of its constants. Processes
+    with the same code, packages and kind of device get the same hash. Python functions that the
+    program calls back are not part of it.
     """
 
     def program(*arguments: Any) -> Any:
@@ -104,56 +89,33 @@ def program_digest(function: Callable[..., Any], *arguments: Any) -> str:
 
 
 def lowered_text(traced: Any) -> str:
-    """Returns the text (StableHLO) of the program that a traced function is lowered to.
-
-    `traced` is a result of `jax.jit(function).trace(...)`. Large constants are left out of the
-    text.
-    """
+    """Returns the text (StableHLO) of a lowered program, without large constants."""
     module: Any = traced.lower().compiler_ir()
     return str(module.operation.get_asm(large_elements_limit=_IN_TEXT))
 
 
 def compiled_digest(traced: Any) -> str | None:
-    """Returns a hash of a program with its constants and the trees of its results.
-
-    The hash has 64 hex digits. Two programs with the same hash compute the same results from the
-    same arguments. The result is None for a program that calls Python functions, because its text
-    does not name them.
-
-    Args:
-      traced: a result of `jax.jit(function).trace`.
-    """
+    """Returns a hash of program, constants and result trees; None if it calls Python functions."""
     text = lowered_text(traced)
+    # The text does not name the Python functions.
     if "callback" in text or traced.jaxpr.effects:
         return None
     return _hash_text(f"{text}{jax.tree.structure(traced.out_info)}", traced)
 
 
 def _hash_text(text: str, traced: Any) -> str:
-    """Returns a hash, 64 hex digits, of the text of a program and of its constants.
-
-    `text` is the result of `lowered_text`, and `traced` that of `jax.jit(function).trace(...)`.
-    """
     # Functions are numbered by their order, because a helper may get another name.
     numbers = {name: f"@{i}" for i, name in enumerate(_FUNCTION.findall(text))}
     text = _SYMBOL.sub(lambda symbol: numbers.get(symbol[1], symbol[0]), text)
     digest = hashlib.sha256(text.encode())
+    # A lowered program may have constants as arguments, of which its text has only the shapes.
     for constant in _constants(traced.jaxpr, set()):
         digest.update(_array_digest(constant).encode())
     return digest.hexdigest()
 
 
 def _constants(jaxpr: Any, seen: set[int]) -> Iterator[Any]:
-    """Yields the arrays that a jaxpr, or a jaxpr in one of its equations, closes over.
-
-    They are hashed separately, because a lowered program may have them as arguments, and its text
-    has only the shapes of arguments.
-
-    Args:
-      jaxpr: a jaxpr, open or closed.
-      seen: the ids of the jaxprs that were visited, which the function extends. The caller passes
-        an empty set.
-    """
+    """Yields the arrays that a jaxpr, or a jaxpr in one of its equations, closes over."""
     if id(jaxpr) in seen:
         return
     seen.add(id(jaxpr))
@@ -173,23 +135,7 @@ def run_digests(
     eval_data: Any,
     params: Any = None,
 ) -> dict[str, Any]:
-    """Returns digests of the task and of the data of a run.
-
-    The dict has a digest of each program, "init", "loss" and "evaluate", the paths of the "frozen"
-    parameters, "params" (a digest of given initial parameters), "software" (versions of packages,
-    and the backend), and the digests of the arrays of the first batches by name, "train_data" and
-    "eval_data". Without evaluation data "eval_data" is {} and "evaluate" is missing. "eval_data"
-    also has the number of batches, -1 if it is unknown. A program that cannot be lowered has the
-    digest None. Python functions that a program calls back are not part of its digest.
-
-    Args:
-      task: the task, a model with its loss (see `Task`).
-      state: shapes and dtypes of the train state.
-      first: the first batch of training.
-      evaluation: the first batch of evaluation; None for a run without evaluations.
-      eval_data: the evaluation data, an iterable of batches, or None.
-      params: the parameters to start from, if they are not those of `task.init`.
-    """
+    """Returns digests of a task's programs, of its first batches and of the software by name."""
     model_state = state.model_state
 
     def carry_of(batch: Batch) -> Any:
@@ -233,10 +179,6 @@ def run_digests(
 
 
 def _tree_digest(tree: Any) -> str:
-    """Returns a hash of the names, dtypes, shapes and values of the arrays of a tree.
-
-    The hash is a text, "arrays " and 16 hex digits.
-    """
     text = repr(sorted(array_digests(tree).items()))
     return f"arrays {hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
@@ -244,15 +186,8 @@ def _tree_digest(tree: Any) -> str:
 def compared_digests(
     settings: dict[str, Any], digests: dict[str, Any], *, is_repeatable: bool = True
 ) -> dict[str, Any]:
-    """Returns the part of `digests` that is compared when a run continues from a checkpoint.
-
-    A digest is left out if `settings` has an entry of its name ("init", "loss", "evaluate",
-    "train_data", ...): that setting is compared instead.
-
-    Args:
-      settings: the settings of the run by name, nested dicts of JSON values.
-      digests: the digests of the task and of the data by name, as from `run_digests`.
-      is_repeatable: False leaves out the digests that depend on the first batch of training.
+    """Returns the digests that are compared when a run continues. A setting with the name of a
+    digest, such as "loss" or "train_data", is compared instead of it.
     """
     of_first_batch = () if is_repeatable else ("train_data", "init")
     return {
@@ -263,15 +198,7 @@ def compared_digests(
 
 
 def digest_or_none(name: str, function: Callable[..., Any], *arguments: Any) -> str | None:
-    """Returns a hash of the lowered program of a function, "program " and 16 hex digits.
-
-    If the function cannot be lowered, the result is None, and a RuntimeWarning gives the reason.
-
-    Args:
-      name: the name of the program in the warning, such as "loss" or "evaluate".
-      function: a pure function.
-      arguments: its arguments, trees of arrays or of their shapes and dtypes.
-    """
+    """Returns `program_digest`, or None with a RuntimeWarning if the function cannot be lowered."""
     try:
         return program_digest(function, *arguments)
     except Exception as error:  # the run goes on, because the step may still compile
@@ -286,23 +213,7 @@ def digest_or_none(name: str, function: Callable[..., Any], *arguments: Any) -> 
 
 
 def check_digests(saved: Any, current: dict[str, Any], where: Path) -> str | None:
-    """Checks that a checkpoint belongs to this task and these data.
-
-    A program that could not be lowered has no digest and is not compared.
-
-    Args:
-      saved: the digests in the checkpoint by name, as from `run_digests`; None if it has none.
-      current: the digests of this run by name.
-      where: the workdir, for the messages.
-
-    Returns:
-      None if all programs were compared, else a text: a line about the programs that cannot be
-      compared because other versions of packages lowered them.
-
-    Raises:
-      CheckpointMismatch: if a digest differs; the message names each part that differs, such as
-        the loss or the training data.
-    """
+    """Raises CheckpointMismatch for another task or data; returns a notice if versions differ."""
     saved = saved if isinstance(saved, dict) else {}
     lines, changed, reshaped = [], set(), set()
     for name in ("train_data", "eval_data"):

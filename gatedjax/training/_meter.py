@@ -39,44 +39,21 @@ def _sum(a: Metrics, b: Metrics) -> Metrics:
 
 
 class Update(NamedTuple):
-    """An update that the device may have skipped.
+    """An update that the device may have skipped."""
 
-    Attributes:
-      step: the number of steps before the update.
-      skipped: 1.0 if the update was skipped, else 0.0: a scalar for a single run, else an array
-        with a number per run.
-      running: the numbers, from 0, of the runs that took part.
-      example_ids: for each run the ids of the examples in its batch, an int array [B] with -1 for
-        filler rows, or None if the batch has no ids.
-    """
-
-    step: int
-    skipped: jax.Array
+    step: int  # the number of steps before the update
+    skipped: jax.Array  # 1.0 if skipped, with an axis over several runs
     running: list[int]
-    example_ids: list[Any]
+    example_ids: list[Any]  # per run an array [B], -1 for filler rows, or None
 
 
 def _first_ids(ids: list[int], most: int = 8) -> str:
-    """Returns the first ids of examples as text for a message, such as "3, 7, 9".
-
-    Args:
-      ids: the integer ids of the examples of a batch.
-      most: the number of ids in the text. If there are more, the text ends with their number and
-        refers to metrics.jsonl, which has all of them.
-    """
     suffix = f", and {len(ids) - most} more in metrics.jsonl" if len(ids) > most else ""
     return f"{', '.join(map(str, ids[:most]))}{suffix}"
 
 
 def floats_of(metrics: Metrics) -> list[dict[str, float]]:
-    """Returns a list with a dict for each run, from the name of a metric to its mean as a float.
-
-    A metric is a `Ratio`, a sum and a count. For a single run the list has one dict.
-
-    Args:
-      metrics: metrics by name. For several runs side by side the sums and counts have an axis over
-        the runs.
-    """
+    """Returns a list with a dict for each run, from the name of a metric to its mean as a float."""
     host = jax.tree.map(np.atleast_1d, jax.device_get(metrics))
     count = max((len(ratio.total) for ratio in host.values()), default=1)
     return [to_floats(jax.tree.map(lambda x, i=i: x[i], host)) for i in range(count)]
@@ -84,28 +61,16 @@ def floats_of(metrics: Metrics) -> list[dict[str, float]]:
 
 @dataclasses.dataclass
 class Interval:
-    """Times and counts of the steps since the last line of metrics.jsonl.
-
-    Attributes:
-      began: the time at the beginning of the interval, in seconds of `time.perf_counter`.
-      compiling: seconds of compilation within the interval.
-      steps: the number of steps.
-      tokens: the number of tokens in their batches.
-      cells: the number of tokens and padding in their batches.
-    """
+    """Times and counts of the steps since the last line of metrics.jsonl."""
 
     began: float = dataclasses.field(default_factory=time.perf_counter)
     compiling: float = 0.0
     steps: int = 0
     tokens: int = 0
-    cells: int = 0
+    cells: int = 0  # tokens and padding
 
     def count(self, batch: Batch) -> None:
-        """Adds a step: the number of real tokens, and of tokens and padding, in its batch.
-
-        They are counted from the arrays "tokens" [B, T] and "lengths" [B] of B texts, and for
-        questions about documents from "document", "query" and their lengths.
-        """
+        """Adds a step: the number of real tokens, and of tokens and padding, in its batch."""
         self.steps += 1
         for lengths, cells in _TEXTS:
             if lengths in batch and cells in batch:
@@ -113,12 +78,7 @@ class Interval:
                 self.cells += math.prod(np.shape(batch[cells]))
 
     def speeds(self) -> dict[str, float]:
-        """Returns the speeds of the interval and its share of padding, by name.
-
-        The names are "steps_per_s" and "tokens_per_s", without the time of compilation, "compile_s"
-        (seconds of compilation) and "padding" (a share in [0, 1]). Batches without texts have
-        neither "tokens_per_s" nor "padding".
-        """
+        """Returns speeds, without the time of compilation, and the share of padding, by name."""
         # An interval may be shorter than the resolution of the clock, so the divisor has a lower
         # limit.
         seconds = max(time.perf_counter() - self.began - self.compiling, 1e-9)
@@ -133,30 +93,13 @@ class Interval:
 
 
 class Meter:
-    """The metrics of a run, or of several runs side by side, since their last lines.
-
-    The lines are those of metrics.jsonl, which the methods of the object write.
-
-    Args:
-      work: the `Workdir` with the metrics.jsonl that receives the lines.
-      records: the progress of each run, a list of `Record`s.
-      names: for each run the entries that identify it in its lines, such as {"seed": 1}; [{}] for a
-        single run.
-      pending: a `Ratio` (a sum and a count) of each metric by name since the last line, with an
-        axis over the runs if there are several.
-
-    Attributes:
-      records: the progress of each run.
-      names: the entries that identify each run in its lines.
-      pending: the sums and counts of metrics by name since the last line.
-      alone: True for a single run.
-      interval: the times and counts of the steps since the last line.
-    """
+    """The metrics of a run, or of several runs side by side, since their last lines."""
 
     def __init__(
         self, work: Workdir, records: list[Record], names: list[dict[str, float]], pending: Metrics
     ) -> None:
         self.records, self.names, self.pending = records, names, pending
+        # Only several runs have names for their lines, such as {"seed": 1}.
         self.alone = not names[0]
         self.interval = Interval()
         self._work = work
@@ -167,17 +110,7 @@ class Meter:
         return [number for number, record in enumerate(self.records) if record.finished is None]
 
     def add(self, step: int, metrics: Metrics, batches: list[Batch]) -> None:
-        """Adds the metrics of an update to the sums, and waits for the update two steps earlier.
-
-        At most two updates (`IN_FLIGHT`) are therefore queued on the devices.
-
-        Args:
-          step: the number of steps before the update.
-          metrics: the metrics of the update by name, each a `Ratio` of a sum and a count, with an
-            axis over the runs if there are several. They must include "skipped", with the total 1
-            if the update was skipped.
-          batches: the batch of each run, a dict of arrays.
-        """
+        """Adds the metrics of an update to the sums, and waits for the update two steps earlier."""
         self.pending = _sum(self.pending, metrics) if self.pending else metrics
         example_ids = [batch.get("example_id") for batch in batches]
         skipped = metrics["skipped"].total
@@ -188,40 +121,19 @@ class Meter:
             self.interval.count(batches[0])
 
     def title(self, number: int) -> str:
-        """Returns the part of a message that names a run, such as ", seed 1".
-
-        It is ": evaluation" for a single run. `number` counts the runs from 0.
-        """
+        """Returns the part of a message that names a run, such as ", seed 1"."""
         if self.alone:
             return ": evaluation"
         values = {k: v if isinstance(v, int) else f"{v:g}" for k, v in self.names[number].items()}
         return "".join(f", {name} {value}" for name, value in values.items())
 
     def write(self, number: int, line: Line) -> None:
-        """Writes a line of metrics.jsonl for run `number`.
-
-        `line` is a dict of JSON values, and `number` counts the runs from 0. The entries in `names`
-        that identify the run are added to the line; for a single run the time is added.
-        """
+        """Writes a line of metrics.jsonl for run `number`."""
         alone = {"time": round(time.time(), 3)} if self.alone else {}
         self._work.write(line | self.names[number] | alone)
 
     def log(self, step: int, rates: dict[str, np.ndarray]) -> dict[str, float]:
-        """Writes a line of metrics.jsonl for each unfinished run, with the means of its metrics.
-
-        Afterwards the pending sums are empty.
-
-        Args:
-          step: the number of steps so far, which the lines have as "step".
-          rates: the learning rates by name, with an axis over the runs if there are several.
-
-        Returns:
-          The entries of the line by name; for several runs their means.
-
-        Raises:
-          NonFiniteError: if a run skipped more updates in a row than the training option
-            `max_skipped`.
-        """
+        """Writes the mean metrics of each unfinished run to metrics.jsonl, and empties the sums."""
         self.check_skipped()
         values = floats_of(self.pending)
         speeds = self.interval.speeds() if self.alone else {}
@@ -243,12 +155,7 @@ class Meter:
         return means
 
     def check_skipped(self) -> None:
-        """Writes a line of metrics.jsonl for each update that was skipped since the last call.
-
-        Raises:
-          NonFiniteError: if a run skipped more updates in a row than the training option
-            `max_skipped`.
-        """
+        """Writes a line for each skipped update; raises NonFiniteError after too many in a row."""
         updates, self._updates = self._updates, []
         # All flags are fetched in a single transfer, because each transfer waits for the device.
         flags = jax.device_get([update.skipped for update in updates])
@@ -261,11 +168,7 @@ class Meter:
                     record.skipped_in_a_row = 0
 
     def _report_skipped(self, number: int, record: Record, update: Update) -> None:
-        """Writes a line of metrics.jsonl about a skipped update of run `number`, from 0.
-
-        `record` is the progress of this run. Raises NonFiniteError if it has more skipped updates
-        in a row than the training option `max_skipped`.
-        """
+        """Writes a line of metrics.jsonl about a skipped update, or raises NonFiniteError."""
         step, limit = update.step + 1, self._work.config.max_skipped
         example_ids = update.example_ids[number]
         # Filler rows have the id -1 and belong to no example.
@@ -293,7 +196,6 @@ class Meter:
         )
 
     def _saved_before(self) -> str:
-        """Returns a sentence about the last checkpoint for an error, or "" without a checkpoint."""
         if self._work.path is None:
             return ""
         return (

@@ -51,13 +51,7 @@ def fsdp_rule(mesh: Mesh, batch_axis: str | Sequence[str] = "data", *, min_size:
 
 
 def check_batch_axis(mesh: Mesh, batch_axis: str | Sequence[str]) -> tuple[str, ...]:
-    """Returns the names of the batch axes as a tuple, after checking that the mesh has them.
-
-    `batch_axis` is the name of a mesh axis, or several names, over which rows of batches are split.
-
-    Raises:
-      ValueError: if the mesh lacks an axis, or no axis is given.
-    """
+    """Returns the names of the batch axes as a tuple, after checking that the mesh has them."""
     axes = (batch_axis,) if isinstance(batch_axis, str) else tuple(batch_axis)
     missing = [axis for axis in axes if axis not in mesh.axis_names]
     if missing or not axes:
@@ -69,33 +63,13 @@ def check_batch_axis(mesh: Mesh, batch_axis: str | Sequence[str]) -> tuple[str, 
 
 
 def as_auto_mesh(mesh: Mesh) -> Mesh:
-    """Returns the mesh with the same devices and axes, all of the type `AxisType.Auto`.
-
-    The compiler chooses the communication along automatic axes.
-    """
+    """Returns the mesh with the same devices and axes, all of the type `AxisType.Auto`."""
     auto = (jax.sharding.AxisType.Auto,) * len(mesh.axis_names)
     return Mesh(mesh.devices, mesh.axis_names, axis_types=auto)
 
 
 def param_shardings(params: Any, mesh: Mesh, rule: ParamRule) -> Any:
-    """Returns the sharding of each parameter.
-
-    The names in the metadata of Linen (`nn.with_partitioning`, `nn.with_logical_partitioning`) come
-    before the rule. Logical names are translated by `nn.logical_axis_rules`.
-
-    Args:
-      params: the parameters, or their shapes and dtypes.
-      mesh: the mesh of devices.
-      rule: maps the path of a parameter, such as "dense/kernel", and its shape and dtype to a
-        PartitionSpec.
-
-    Returns:
-      A tree like `params` of `NamedSharding`.
-
-    Raises:
-      TypeError: if the rule returns no PartitionSpec.
-      ValueError: if a PartitionSpec does not fit the mesh or the shape of its parameter.
-    """
+    """Returns the sharding of each parameter; names in Linen's metadata come before the rule."""
 
     def place(path: Any, leaf: Any) -> Any:
         name = jax.tree_util.keystr(path, simple=True, separator="/")
@@ -109,20 +83,9 @@ def param_shardings(params: Any, mesh: Mesh, rule: ParamRule) -> Any:
 
 
 def opt_state_shardings(opt_state: Any, params: Any, shardings: Any, mesh: Mesh) -> Any:
-    """Returns the sharding of each array of an optimizer state.
-
-    An array belongs to a parameter if its path ends with the path of the parameter, as the moments
-    of Adam do. It is split like its parameter if it has the same shape, perhaps after a first axis
-    over several past updates. The remaining arrays, such as counters, are copied to each device.
-
-    Args:
-      opt_state: the optimizer state, or its shapes and dtypes.
-      params: the parameters, or their shapes and dtypes.
-      shardings: a tree like `params` of `NamedSharding`, the result of `param_shardings`.
-      mesh: the mesh of devices.
-
-    Returns:
-      A tree like `opt_state` of `NamedSharding`.
+    """Returns the sharding of each array of an optimizer state. An array whose path ends with that
+    of a parameter, like the moments of Adam, is split like it, perhaps after a first axis over past
+    updates; the others, such as counters, are copied to each device.
     """
     placed = {
         _names(path): (leaf.shape, sharding.spec)
@@ -147,12 +110,7 @@ def opt_state_shardings(opt_state: Any, params: Any, shardings: Any, mesh: Mesh)
 
 
 def without_axes(shardings: Any, axes: Sequence[str]) -> Any:
-    """Returns shardings that are not split over some mesh axes.
-
-    Args:
-      shardings: a tree of `NamedSharding`.
-      axes: the names of the mesh axes. The splits over the remaining axes are unchanged.
-    """
+    """Returns shardings that are not split over some mesh axes."""
 
     def drop(sharding: NamedSharding) -> NamedSharding:
         kept = [tuple(a for a in _axes(entry) if a not in axes) for entry in sharding.spec]
@@ -162,24 +120,15 @@ def without_axes(shardings: Any, axes: Sequence[str]) -> Any:
 
 
 def _names(path: Any) -> tuple[str, ...]:
-    """Returns the names in a key path of `jax.tree_util`, such as ("dense", "kernel")."""
     return tuple(jax.tree_util.keystr((key,), simple=True) for key in path)
 
 
 def _is_box(leaf: Any) -> bool:
-    """Returns True if `leaf` is a `linen.Partitioned`, a parameter with the names of its axes."""
     return isinstance(leaf, linen.Partitioned)
 
 
 def _spec_of_box(name: str, box: Any, mesh: Mesh) -> PartitionSpec:
-    """Returns the PartitionSpec in Linen's metadata of a parameter, in axes of the mesh.
-
-    `name` is the path of the parameter, such as "dense/kernel", and `box` the parameter with its
-    metadata, a `linen.Partitioned`.
-
-    Raises:
-      ValueError: if no rule translates the logical names of the parameter.
-    """
+    """Returns the PartitionSpec in Linen's metadata of a parameter, in axes of the mesh."""
     spec = PartitionSpec(*box.names)
     if not isinstance(box, linen.LogicallyPartitioned):
         return spec
@@ -196,38 +145,20 @@ def _spec_of_box(name: str, box: Any, mesh: Mesh) -> PartitionSpec:
 
 
 def as_entry(axes: tuple[str, ...]) -> Any:
-    """Returns mesh axes as an entry of a PartitionSpec.
-
-    The entry is None for no axis, a name for a single axis, and else the tuple of names.
-    """
+    """Returns mesh axes as an entry of a PartitionSpec: None, a name or a tuple of names."""
     if len(axes) > 1:
         return axes
     return axes[0] if axes else None
 
 
 def _axes(entry: Any) -> tuple[Any, ...]:
-    """Returns the names of the mesh axes of an entry of a PartitionSpec, as a tuple.
-
-    The entry is None, a name, or a tuple of names; None gives ().
-    """
     if entry is None:
         return ()
     return tuple(entry) if isinstance(entry, tuple | list) else (entry,)
 
 
 def _sharding(name: str, spec: Any, shape: tuple[int, ...], mesh: Mesh) -> NamedSharding:
-    """Returns the sharding of a parameter on the mesh, after checking its PartitionSpec.
-
-    Args:
-      name: the path of the parameter, for the message.
-      spec: the PartitionSpec that a rule or the metadata gives it.
-      shape: the shape of the parameter.
-      mesh: the mesh of devices.
-
-    Raises:
-      TypeError: if spec is no PartitionSpec.
-      ValueError: if it does not fit the mesh or the shape.
-    """
+    """Returns the sharding of a parameter on the mesh, after checking its PartitionSpec."""
     if not isinstance(spec, PartitionSpec):
         raise TypeError(
             f"param_sharding must return a jax.sharding.PartitionSpec, got {spec!r} for the "

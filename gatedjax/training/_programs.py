@@ -18,21 +18,9 @@ _lock = threading.Lock()
 
 
 class SharedProgram:
-    """A compiled function that uses the program of an earlier equal function of the process.
-
-    The functions of two runs, such as their training steps, are different objects, so that
-    `jax.jit` would compile the same program twice. Here a function is traced and lowered for each
-    new shape of a batch, which takes a fraction of the time of a compilation. If an earlier
-    function was lowered to the same program with the same constants, its program is called.
-
-    Args:
-      function: a pure function of trees of arrays.
-      batch: the position of the argument, a dict of arrays, whose shapes may change from call to
-        call. All other arguments must always have the shapes of the first call. None if no shape
-        changes.
-      place: a hashable value, such as a tuple of the devices and of the options of `jax.jit` that
-        are not in the text of a program. Only functions with equal values share a program.
-      **options: options of `jax.jit`.
+    """A compiled function that uses the program of an earlier equal function of the process:
+    `jax.jit` would compile the steps of two runs twice. Shapes may change only in argument number
+    `batch`, and only functions with an equal `place` (devices, options of `jax.jit`) share.
     """
 
     def __init__(
@@ -47,11 +35,6 @@ class SharedProgram:
         self._by_shape: dict[Hashable, Callable[..., Any]] = {}
 
     def __call__(self, *arguments: Any) -> Any:
-        """Returns the result of the function for these arguments, from its compiled program.
-
-        The program is compiled at the first call, and for each new shape of the batch, unless an
-        equal function was compiled before.
-        """
         shape: Hashable = None
         if self._batch is not None:
             shape = tuple((k, np.shape(v)) for k, v in arguments[self._batch].items())
@@ -61,11 +44,7 @@ class SharedProgram:
         return program(*arguments)
 
     def eval_shape(self, *arguments: Any) -> Any:
-        """Returns the shapes and dtypes of the results, without computing them.
-
-        The result is a tree of `jax.ShapeDtypeStruct`, and the arguments are the arguments of a
-        call.
-        """
+        """Returns the shapes and dtypes of the results, without computing them."""
         return self._jitted.eval_shape(*arguments)
 
     def _find(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:

@@ -15,17 +15,8 @@ NAME = "learning_rate"
 
 
 class LearningRates:
-    """The learning rates in the last update of an optimizer.
-
-    They are read from the state of the optimizer, where `optax.inject_hyperparams` and the line
-    searches of Optax store them. A schedule, which the state only has the count of, is computed for
-    the last update. A constant rate of another transformation of Optax is not found.
-
-    Args:
-      tx: the optimizer.
-      config: the `OptimizerConfig` from which `make_optimizer` built `tx`; None if `tx` is another
-        transformation of Optax.
-      num_steps: the number of steps of the run.
+    """The learning rates in the last update of an optimizer, read from its state or, for a
+    schedule, computed from the count there. A constant rate outside the state is not found.
     """
 
     def __init__(
@@ -41,15 +32,7 @@ class LearningRates:
             self._constant = rate
 
     def read(self, opt_state: Any) -> dict[str, np.ndarray]:
-        """Returns the rates of the last update by name, {} if the optimizer has none.
-
-        A single rate has the name "learning_rate", and the rates of the groups of
-        `optax.partition` have names such as "learning_rate_encoder".
-
-        Args:
-          opt_state: the state of the optimizer. With a leading axis over runs, the rates have this
-            axis as well.
-        """
+        """Returns the rates by name, "learning_rate_GROUP" for the groups of `optax.partition`."""
         if self._constant is not None:
             return {NAME: np.asarray(self._constant)}
         if self._schedule is not None:
@@ -76,45 +59,25 @@ class LearningRates:
 
 
 def _schedule_counts(opt_state: Any) -> list[Any]:
-    """Returns the count of updates in each `optax.ScaleByScheduleState` of an optimizer state.
-
-    The counts are integer arrays. `opt_state` is the state of any transformation of Optax.
-    """
     is_count = lambda node: isinstance(node, optax.ScaleByScheduleState)  # noqa: E731
     nodes = jax.tree.leaves(opt_state, is_leaf=is_count)
     return [node.count for node in nodes if is_count(node)]
 
 
 def _group(path: tuple[Any, ...]) -> str | None:
-    """Returns the label of a group of `optax.partition`, such as "encoder".
-
-    `path` is the key path of an array in the optimizer state. The result is None for an array that
-    belongs to no group.
-    """
     keys = [entry.key for entry in path if isinstance(entry, jax.tree_util.DictKey)]
     labels = [str(key) for key in keys if key != NAME]
     return "_".join(labels) or None
 
 
 def _scheduled_rate(tx: optax.GradientTransformation) -> Callable[[Any], Any] | None:
-    """Returns the schedule of the learning rate of the optimizer `tx`; None unless it has one.
-
-    A schedule maps the number of updates to the rate. The state of an Optax transformation does not
-    have it, so that it is looked for in the functions that the update closes over. With several
-    schedules the result is None.
-    """
+    # No state of Optax has the schedule, only the functions of the update do.
     found = {id(schedule): schedule for schedule in _closed_over(tx, set())}
     return next(iter(found.values())) if len(found) == 1 else None
 
 
 def _closed_over(value: Any, seen: set[int]) -> Iterator[Callable[[Any], Any]]:
-    """Yields the schedules that `optax.scale_by_learning_rate` received inside a transformation.
-
-    Args:
-      value: a transformation, a function, or a container of these.
-      seen: the ids of the functions visited so far, to which the call adds. The first caller
-        passes an empty set.
-    """
+    """Yields the schedules that `optax.scale_by_learning_rate` received inside a transformation."""
     if isinstance(value, optax.GradientTransformation):
         yield from _closed_over(value.update, seen)
     elif isinstance(value, optax.MultiSteps):

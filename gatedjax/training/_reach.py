@@ -34,19 +34,8 @@ _CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "remat2"
 def unreached_parameters(
     task: Any, state: Any, batch: Batch, check: Callable[..., None] | None = None
 ) -> frozenset[str]:
-    """Returns the paths of parameters with a gradient of 0 for all inputs, as "embed/kernel".
-
-    The program of the gradient is searched and not computed: no operation leads from such a
-    parameter to the loss, or the gradient is multiplied by a constant 0. A gradient that is 0 only
-    for some inputs, as behind a closed gate, does not count.
-
-    Args:
-      task: the task with the loss.
-      state: the `TrainState`, or its shapes and dtypes.
-      batch: a batch of training, a dict of arrays.
-      check: called with the traced results of the loss of the task, (loss, metrics, carry,
-        model_state), for example to check their shapes; None checks nothing. The carry is the state
-        that rows of the batch pass on to the next batch, None for a task without such a state.
+    """Returns the paths of parameters with a gradient of 0 for all inputs, as "embed/kernel". A
+    gradient that is 0 only for some inputs, as behind a closed gate, does not count.
     """
 
     def loss(params: Any, batch: Batch, rngs: Any, carry: Any, model_state: Any) -> Any:
@@ -66,17 +55,7 @@ def unreached_parameters(
 
 @dataclasses.dataclass
 class Reach:
-    """The parameters that no gradient has reached at any step of a run so far.
-
-    Parameters that are frozen on purpose are not among them: those in the attribute `frozen` of the
-    task, and those that the optimiser does not update, as with `optax.set_to_zero` in
-    `optax.partition` and `optax.masked`.
-
-    Attributes:
-      task: the task, a model with its loss (see `Task`).
-      state: shapes of the train state.
-      paths: the paths of the parameters that no gradient has reached, such as "embed/embedding".
-    """
+    """The parameters that no gradient has reached so far, except for frozen parameters."""
 
     task: Any
     state: Any
@@ -91,18 +70,7 @@ class Reach:
         paths: frozenset[str],
         is_new: bool,
     ) -> "Reach | None":
-        """Returns a `Reach` that watches unreached parameters up to the first line of the log.
-
-        The result is None if there are none, or if the run has written its first line.
-
-        Args:
-          task: the task, a model with its loss (see `Task`).
-          tx: the optimiser.
-          state: shapes and dtypes of the `TrainState`.
-          paths: the paths of the parameters without a gradient for the first batch, the result of
-            `unreached_parameters`.
-          is_new: True if the run has not written its first line of metrics.jsonl.
-        """
+        """Returns a `Reach` that watches unreached parameters up to the first line of the log."""
         frozen = frozen_parameters(task)
         unreached = {p for p in paths if not any(f"{p}/".startswith(f"{at}/") for at in frozen)}
         if unreached and is_new:
@@ -110,12 +78,7 @@ class Reach:
         return cls(task, state, frozenset(unreached)) if unreached and is_new else None
 
     def look(self, batch: Batch) -> None:
-        """Removes the parameters that the gradient of `batch` reaches from the attribute `paths`.
-
-        `batch` is a dict of arrays. `paths` is a set of names of parameters, such as
-        "embed/embedding". The method is called for each batch of another shape, because a new shape
-        may use other parameters.
-        """
+        """Removes the parameters that the gradient reaches; called for each new shape."""
         if self.paths:
             self.paths &= unreached_parameters(self.task, self.state, batch)
 
@@ -136,21 +99,12 @@ class Reach:
 
 
 def _by_path(params: Any) -> dict[str, Any]:
-    """Returns a dict from the path, such as "embed/embedding", to each array of `params`."""
     leaves = jax.tree_util.tree_leaves_with_path(params)
     return {jax.tree_util.keystr(p, simple=True, separator="/"): leaf for p, leaf in leaves}
 
 
 def _not_updated(tx: optax.GradientTransformation, state: Any) -> set[str]:
-    """Returns the paths of the parameters that an optimiser does not update.
-
-    Their update is 0 for all inputs, or it is the unchanged gradient, as for arrays that
-    `optax.masked` leaves out.
-
-    Args:
-      tx: the optimiser.
-      state: the `TrainState`, or its shapes and dtypes.
-    """
+    """Returns the paths of the parameters with an update of 0, or of the unchanged gradient."""
 
     def update(grads: Any, params: Any, opt_state: Any) -> Any:
         # Some optimisers require a value. It does not change which parameters are updated.
@@ -167,15 +121,7 @@ def _not_updated(tx: optax.GradientTransformation, state: Any) -> set[str]:
 
 
 def _zeros(jaxpr: Jaxpr, consts: Sequence[Any], inputs: Sequence[bool]) -> list[bool]:
-    """Returns for each result of a program True if it is 0 for all values of its inputs.
-
-    False means that the result may be nonzero.
-
-    Args:
-      jaxpr: the program.
-      consts: the values of its constants, in the order of `jaxpr.constvars`.
-      inputs: for each input of the program, True if it is known to be 0.
-    """
+    """Returns for each result of a program True if it is 0 for all values of its inputs."""
     zero_of = dict(zip(jaxpr.invars, inputs, strict=True))
     zero_of |= {v: _is_zero(x) for v, x in zip(jaxpr.constvars, consts, strict=True)}
 
@@ -189,12 +135,7 @@ def _zeros(jaxpr: Jaxpr, consts: Sequence[Any], inputs: Sequence[bool]) -> list[
 
 
 def _results(equation: Any, zero: list[bool]) -> list[bool]:
-    """Returns for each result of an operation True if it must be 0.
-
-    Args:
-      equation: an equation of a jaxpr.
-      zero: for each operand of the equation, True if it is known to be 0.
-    """
+    """Returns for each result of an operation True if it must be 0."""
     name, params, count = equation.primitive.name, equation.params, len(equation.outvars)
     if name in _LINEAR:
         return [all(zero)] * count
@@ -228,14 +169,7 @@ def _inner(program: Any, zero: list[bool]) -> list[bool]:
 
 
 def _scan_results(equation: Any, zero: list[bool]) -> list[bool]:
-    """Returns for each result of a `jax.lax.scan` True if it must be 0.
-
-    A carry must begin with 0 and stay 0.
-
-    Args:
-      equation: the equation of the scan.
-      zero: for each operand (constants, carries, scanned arrays), True if it is known to be 0.
-    """
+    """Returns for each result of a scan True if it must be 0: a carry begins with 0 and stays 0."""
     consts, carried = count_scan_operands(equation)
     # A carry may become nonzero only in a later iteration, so the body is searched until the carry
     # that is known to be 0 does not shrink any more.

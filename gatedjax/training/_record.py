@@ -12,37 +12,21 @@ from gatedjax.training.config import TrainConfig
 
 @dataclasses.dataclass
 class Record:
-    """The progress of a run. A checkpoint stores it as JSON, without loss of precision.
-
-    Attributes:
-      step: the number of steps so far.
-      best_step: the step of the best evaluation; 0 before the first evaluation.
-      best_metrics: the metrics of the best evaluation; {} before the first evaluation.
-      without_improvement: the number of evaluations since the best one.
-      skipped_in_a_row: the number of skipped updates since the last update that was not skipped.
-      finished: "done" after all steps, "early" after early stopping, None while the run goes on.
-      history: the metrics of all evaluations, oldest first, each with its "step".
-      pending: [sum, count] of each metric by name, since the last line of metrics.jsonl. They are
-        float32 values, which JSON stores exactly.
-    """
+    """The progress of a run. A checkpoint stores it as JSON, without loss of precision."""
 
     step: int = 0
-    best_step: int = 0
+    best_step: int = 0  # 0 before the first evaluation
     best_metrics: dict[str, float] = dataclasses.field(default_factory=dict)
-    without_improvement: int = 0
+    without_improvement: int = 0  # evaluations since the best one
     skipped_in_a_row: int = 0
     finished: Literal["done", "early"] | None = None
     history: list[dict[str, float]] = dataclasses.field(default_factory=list)
+    # [sum, count] of each metric since the last line of the log, float32, which JSON stores exactly
     pending: dict[str, list[float]] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def from_json(cls, saved: Any) -> "Record":
-        """Returns the record for `saved`, the dict of its fields in the JSON of a checkpoint.
-
-        Raises:
-          ValueError: if a field is unknown, missing or of another form than a run writes it; the
-            message names the field.
-        """
+        """Returns the record for `saved`, the dict of its fields in the JSON of a checkpoint."""
         if not isinstance(saved, dict):
             raise ValueError(f"it must be an object, got {type(saved).__name__}")
         fields = {field.name for field in dataclasses.fields(cls)}
@@ -57,16 +41,7 @@ class Record:
         return cls(**saved)
 
     def add_evaluation(self, step: int, metrics: dict[str, float], config: TrainConfig) -> bool:
-        """Records an evaluation and returns True if it is the best so far.
-
-        Args:
-          step: the step of the evaluation.
-          metrics: the metrics of the evaluation by name.
-          config: the training options, for the metric by which evaluations are compared.
-
-        Raises:
-          ValueError: if the metrics do not have `config.best_metric`.
-        """
+        """Records an evaluation and returns True if it is the best so far."""
         name = config.best_metric
         if name not in metrics:
             raise ValueError(f"best_metric must be one of {sorted(metrics)}, got {name!r}")
@@ -80,12 +55,7 @@ class Record:
         return False
 
     def find_end_reason(self, step: int, config: TrainConfig) -> Literal["done", "early"] | None:
-        """Returns the reason why a run ends after a step, "done" or "early"; None if it goes on.
-
-        Args:
-          step: the number of steps so far.
-          config: the training options, of which `num_steps` and `early_stop_patience` matter.
-        """
+        """Returns the reason why a run ends after a step, "done" or "early"; None if it goes on."""
         if step >= config.num_steps:
             return "done"
         patience = config.early_stop_patience
@@ -112,11 +82,7 @@ def _are_evaluations(value: Any) -> bool:
 
 
 def _are_sums(value: Any, lanes: int | None = None) -> bool:
-    """Returns True if `value` is a dict of pairs [total, count] by the name of a metric.
-
-    Total and count are numbers if `lanes` is None, for a single run, else lists of `lanes` numbers,
-    where `lanes` is the number of runs that are trained side by side.
-    """
+    """Returns True if `value` is a dict of pairs [total, count] by the name of a metric."""
 
     def is_entry(x: Any) -> bool:
         if lanes is None:
@@ -142,18 +108,7 @@ _FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 
 
 def check_run(run: Any, folder_step: int, array_steps: Any) -> None:
-    """Checks that the record in a checkpoint is well formed and agrees with its arrays.
-
-    Args:
-      run: the JSON of the record of a single run, a dict of the fields of `Record`, or of several
-        lanes (runs side by side), a dict with "lanes" (a record per lane), "step" and "pending".
-      folder_step: the number of the checkpoint, which the name of its folder has.
-      array_steps: `TrainState.step` of its arrays, an integer, or an array with an integer per
-        lane.
-
-    Raises:
-      ValueError: if a field is wrong; the message names the field.
-    """
+    """Checks that the record in a checkpoint is well formed and agrees with its arrays."""
     if not isinstance(run, dict):
         raise ValueError(f"run must be an object, got {type(run).__name__}")
     # Record and arrays are written separately, so a damaged or forged checkpoint may combine a

@@ -29,35 +29,17 @@ from gatedjax.training.step import TrainState, best_of
 
 @dataclasses.dataclass(frozen=True)
 class Restored:
-    """The contents of a checkpoint. All arrays are NumPy arrays.
+    """The contents of a checkpoint. All arrays are NumPy arrays."""
 
-    Attributes:
-      run: the JSON of the `Record` of a run, its progress; for runs side by side {"lanes": a record
-        per run, "step": the number of steps, "pending": sums and counts of metrics by name}.
-      state: the train state. For runs side by side each array has a leading axis over the runs.
-      best: the best parameters so far, with the same leading axis; for a task with a model state
-        {"params": ..., "model_state": ...}.
-      data: the position in the training data, see `Batches.state`; None for data that are read by
-        the number of a step.
-    """
-
-    run: dict[str, Any]
+    run: dict[str, Any]  # a `Record`, or {"lanes": several, "step": ..., "pending": ...}
     state: TrainState
     best: Params
-    data: Any = None
+    data: Any = None  # the position in the training data, see `Batches.state`
 
 
 @dataclasses.dataclass(frozen=True)
 class Shared:
-    """Entries that all checkpoints of a run record in addition to its progress.
-
-    Attributes:
-      settings: the settings that a checkpoint must share with the run, nested dicts of JSON values.
-      metadata: JSON values by name that are recorded and not compared, such as the name of an
-        experiment.
-      digests: digests of the task and of the data by name, the result of `run_digests`; they are
-        compared.
-    """
+    """Entries that all checkpoints of a run record in addition to its progress."""
 
     settings: dict[str, Any]
     metadata: dict[str, Any]
@@ -65,16 +47,7 @@ class Shared:
 
 
 def records_of(saved: Sequence[dict[str, Any]], step: int, config: TrainConfig) -> list[Record]:
-    """Returns the records in a checkpoint, with `finished` set for the present configuration.
-
-    `finished` is the reason why a run ended, or None. It may change, because `config` may have more
-    steps than the run that wrote the checkpoint.
-
-    Args:
-      saved: the JSON of the record of each run, a dict, in the order of the runs.
-      step: the step of the checkpoint.
-      config: the training options of this call.
-    """
+    """Returns the records in a checkpoint, with `finished` set for the present configuration."""
     records = [Record(**entry) for entry in saved]
     for record in records:
         # A larger num_steps continues a run that was done, unless early stopping ends it now. A
@@ -85,23 +58,7 @@ def records_of(saved: Sequence[dict[str, Any]], step: int, config: TrainConfig) 
 
 
 def restore_everywhere(work: Workdir, shared: Shared, like: TrainState) -> Restored | None:
-    """Calls `restore_or_begin` in process 0 and sends the result to the other processes.
-
-    That function locks the workdir and reads its newest checkpoint. The processes therefore need no
-    shared disk. All processes must call it at the same point.
-
-    Args:
-      work: the work folder of the run.
-      shared: the settings, metadata and digests that all checkpoints of the run record.
-      like: shapes and dtypes of the `TrainState`.
-
-    Returns:
-      The contents of the newest checkpoint; None if there is none.
-
-    Raises:
-      RuntimeError: in the other processes, if `restore_or_begin` failed in process 0, which raises
-        the error itself.
-    """
+    """Calls `restore_or_begin` in process 0 and sends its result, so no shared disk is needed."""
     if not work.several:
         return restore_or_begin(work, shared, like)
     from jax.experimental import multihost_utils
@@ -132,24 +89,7 @@ def restore_everywhere(work: Workdir, shared: Shared, like: TrainState) -> Resto
 
 
 def restore_or_begin(work: Workdir, shared: Shared, like: TrainState) -> Restored | None:
-    """Locks the workdir and reads its newest checkpoint.
-
-    In a workdir without checkpoints it writes config.json and environment.json. A run without a
-    workdir has nothing to lock or read.
-
-    Args:
-      work: the work folder of the run.
-      shared: the settings, metadata and digests that all checkpoints of the run record.
-      like: shapes and dtypes of the `TrainState`.
-
-    Returns:
-      The contents of the checkpoint; None if there is none.
-
-    Raises:
-      CheckpointMismatch: if the checkpoint belongs to another run, or has more steps than
-        `num_steps`.
-      RuntimeError: if there are checkpoints and none can be read.
-    """
+    """Locks the workdir and reads its newest checkpoint, or writes config.json for a new run."""
     config, settings, path = work.config, shared.settings, work.path
     if path is None or work.store is None:
         work.begin_without_files()
@@ -193,23 +133,7 @@ def restore_newest(
     like: TrainState,
     check_program: Callable[[dict[str, Any]], None],
 ) -> Restored | None:
-    """Reads the newest checkpoint that can be read; damaged newer ones are moved with a warning.
-
-    Args:
-      store: the checkpoints.
-      check: called with the JSON record of the checkpoint, a dict; raises CheckpointMismatch if it
-        is of another run.
-      like: shapes and dtypes of the `TrainState`.
-      check_program: called with the same dict after the arrays were compared; raises
-        CheckpointMismatch if the digest of a program differs. Names of arrays are the clearer
-        message where the network differs.
-
-    Returns:
-      The contents of the checkpoint; None if there are no checkpoints.
-
-    Raises:
-      RuntimeError: if there are checkpoints and none can be read.
-    """
+    """Reads the newest checkpoint that can be read; damaged newer ones are moved with a warning."""
     damaged: dict[int, Exception] = {}
     for step in reversed(store.found()):
         try:
@@ -221,6 +145,7 @@ def restore_newest(
                 check_run(run, step, state.step)
             except ValueError as error:
                 raise CheckpointDamaged(store.folder(step), [f"record: {error}"]) from None
+            # Names of arrays, compared above, are the clearer message if the network differs.
             check_program(saved)
         # A mismatch is a ValueError too, but no sign of damage: older checkpoints of the folder
         # would not fit either.
@@ -250,14 +175,8 @@ def restore_newest(
 
 
 def _best_like(like: TrainState) -> Params:
-    """Returns the shapes and dtypes of the tree of best parameters that `best_of` saves.
-
-    `like` has the shapes and dtypes of the train state. The result is the tree of parameters or,
-    for a task with a model state, {"params": ..., "model_state": ...}.
-    """
     return best_of(like.params, like.model_state)
 
 
 def _reason(error: Exception) -> str:
-    """Returns the first line of an error, at most 200 characters, for a message."""
     return str(error).split("\n", 1)[0][:200]

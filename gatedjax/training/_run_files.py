@@ -29,34 +29,17 @@ _FOLDERS = {
 
 
 def is_run(workdir: Path) -> bool:
-    """Returns True if the folder `workdir` has a lock file of `fit` or of `gatedjax train`.
-
-    The lock file is the first file that a run creates and the last that `remove_run` removes.
-    """
+    """Returns True if the folder `workdir` has a lock file of `fit` or of `gatedjax train`."""
     return any(os.path.lexists(workdir / name) for name in (LOCK, TRAIN_LOCK))
 
 
 def foreign_files(workdir: Path) -> list[str]:
-    """Returns the sorted names of all entries of a `workdir` that is not the folder of a run.
-
-    The list is empty if the folder has the lock file of a run (see `is_run`), whoever wrote the
-    remaining files, and if there is no such folder.
-    """
+    """Returns the entries of a folder that has no lock file of a run; [] if it has one."""
     return [] if not workdir.is_dir() or is_run(workdir) else sorted(os.listdir(workdir))
 
 
 def check_workdir(workdir: Path, names: Sequence[str] = _OF_FIT) -> None:
-    """Checks that a run in a folder would not overwrite files of another origin.
-
-    Args:
-      workdir: the folder.
-      names: names of the files that are going to be written (default: config.json,
-        environment.json and metrics.jsonl).
-
-    Raises:
-      FileExistsError: if the folder has files with these names, and neither a lock nor checkpoints
-        of a run.
-    """
+    """Raises FileExistsError if a run in this folder would overwrite files that no run wrote."""
     if is_run(workdir) or (workdir / "checkpoints").is_dir():
         return
     if foreign := [name for name in names if os.path.lexists(workdir / name)]:
@@ -67,31 +50,13 @@ def check_workdir(workdir: Path, names: Sequence[str] = _OF_FIT) -> None:
 
 
 def mark_run(workdir: Path) -> None:
-    """Marks the folder `workdir` as that of a run before `fit` locks it: creates the lock file.
-
-    Raises:
-      FileExistsError: if the folder has files, such as config.json, with the names of the files of
-        a run, and no run wrote them.
-    """
+    """Marks the folder `workdir` as that of a run before `fit` locks it: creates the lock file."""
     check_workdir(workdir, _FILES)
     (workdir / LOCK).touch()
 
 
 def remove_run(workdir: Path, locks: tuple[str, ...] = (LOCK, TRAIN_LOCK)) -> list[str]:
-    """Removes the files of a run from its work folder, and the folder if it is then empty.
-
-    Args:
-      workdir: the folder; it need not exist.
-      locks: names of the lock files to acquire before files are removed (default: the locks of
-        `fit` and `gatedjax train`); the caller leaves out the locks that it has.
-
-    Returns:
-      The names of files and folders that no run wrote; they stay.
-
-    Raises:
-      FileExistsError: if the folder is not of a run; no file is removed.
-      WorkdirBusy: if a run is writing into it; no file is removed.
-    """
+    """Removes the files of a run, and its folder if empty; returns the names of other files."""
     if not workdir.is_dir():
         return []
     if foreign := foreign_files(workdir):
@@ -137,6 +102,5 @@ def _remove_contents(folder: Path, inside: re.Pattern[str]) -> None:
 
 
 def _unlink(file: Path) -> None:
-    """Removes a file; a file that is missing or cannot be removed is no error."""
     with contextlib.suppress(OSError):
         file.unlink()

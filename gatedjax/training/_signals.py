@@ -14,16 +14,7 @@ _LISTENING: "weakref.WeakSet[Signals]" = weakref.WeakSet()
 
 
 class Signals:
-    """A context that records SIGTERM and SIGINT; a second signal has its usual effect.
-
-    Args:
-      on_first: called in a separate thread as soon as the first signal comes. Python runs signal
-        handlers between two instructions of the main thread, which may be in a compilation or wait
-        for a device for minutes.
-
-    Attributes:
-      received: the number of the first signal; None before it.
-    """
+    """A context that records SIGTERM and SIGINT; a second signal has its usual effect."""
 
     def __init__(self, on_first: Callable[[], None] = lambda: None) -> None:
         self.received: int | None = None
@@ -37,6 +28,8 @@ class Signals:
             ear, self._bell = socket.socketpair()
             # `set_wakeup_fd` requires a socket that does not block.
             self._bell.setblocking(False)
+            # Python runs handlers only between two instructions of the main thread, which may wait
+            # minutes for a compilation or a device; so a thread calls `on_first`.
             self._listener = threading.Thread(target=self._listen, args=(ear,), daemon=True)
             self._listener.start()
             self._old_bell = signal.set_wakeup_fd(self._bell.fileno(), warn_on_full_buffer=False)
@@ -52,11 +45,7 @@ class Signals:
         signal.signal(number, self._before[number])
 
     def _listen(self, ear: socket.socket) -> None:
-        """Reads the numbers of incoming signals from a socket until its other end is closed.
-
-        It runs in a thread, and calls `on_first` at the first SIGTERM or SIGINT. `ear` is the
-        receiving end of the pair of sockets of the context.
-        """
+        """Reads the numbers of incoming signals from a socket until its other end is closed."""
         is_reported = False
         with ear:
             while heard := ear.recv(64):

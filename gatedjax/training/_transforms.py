@@ -1,5 +1,6 @@
 """Optax transformations for `make_optimizer` and `fit`."""
 
+import functools
 import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -9,18 +10,21 @@ import jax.numpy as jnp
 import optax
 
 
+def promoting(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns `function` with the standard promotion of dtypes, which the rules of Optax need."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **options: Any) -> Any:
+        with jax.numpy_dtype_promotion("standard"):
+            return function(*args, **options)
+
+    return run
+
+
 def train_all_but(
     tx: optax.GradientTransformation, frozen: tuple[str, ...]
 ) -> optax.GradientTransformation:
-    """Returns a transformation that does not change the frozen parameters.
-
-    Args:
-      tx: the transformation of the trained parameters. It has no state for frozen parameters.
-      frozen: paths of parameters, such as "embed/embedding", or "encoder" for all below it.
-
-    Raises:
-      ValueError: in `init`, if a path names no parameter.
-    """
+    """Returns a transformation that does not change the frozen parameters."""
 
     def labels(params: Any) -> Any:
         def label(path: Any, _: Any) -> str:
@@ -56,20 +60,12 @@ def is_masked(leaf: Any) -> bool:
 
 
 def fill_masked(tree: Any, params: Any) -> Any:
-    """Returns `tree` with the array of `params` in the place of each `optax.MaskedNode`.
-
-    `params` are the parameters, and `tree` has their structure except for these nodes.
-    """
+    """Returns `tree` with the array of `params` in the place of each `optax.MaskedNode`."""
     return jax.tree.map(lambda x, p: p if is_masked(x) else x, tree, params, is_leaf=is_masked)
 
 
 class ResetState(NamedTuple):
-    """State of `reset_where`, a transformation that resets another transformation.
-
-    Attributes:
-      steps: the number of updates so far, an integer scalar.
-      inner: the state of the inner transformation.
-    """
+    """State of `reset_where`, a transformation that resets another transformation."""
 
     steps: jax.Array
     inner: Any
@@ -78,12 +74,7 @@ class ResetState(NamedTuple):
 def reset_where(
     inner: optax.GradientTransformation, when: Callable[[jax.Array], jax.Array]
 ) -> optax.GradientTransformation:
-    """Returns a transformation that resets `inner` before each update for which `when` is True.
-
-    Args:
-      inner: the transformation.
-      when: maps the number of updates so far, an integer scalar, to a boolean scalar; True resets.
-    """
+    """Returns a transformation that resets `inner` before each update for which `when` is True."""
 
     def init(params: Any) -> ResetState:
         return ResetState(jnp.zeros((), jnp.int32), inner.init(params))
@@ -100,10 +91,7 @@ def reset_where(
 
 
 def as_transformation(optimizer: Any) -> Any:
-    """Returns the Optax transformation of an `optax.MultiSteps`, or another object unchanged.
-
-    `optimizer` is the argument of `fit`, a transformation or an `optax.MultiSteps`.
-    """
+    """Returns the Optax transformation of an `optax.MultiSteps`, or another object unchanged."""
     if isinstance(optimizer, optax.MultiSteps):
         # The method gradient_transformation() of MultiSteps would drop extra arguments.
         return optax.GradientTransformationExtraArgs(optimizer.init, optimizer.update)
@@ -113,20 +101,7 @@ def as_transformation(optimizer: Any) -> Any:
 def call_update(
     tx: optax.GradientTransformation, grads: Any, state: Any, params: Any, **extra: Any
 ) -> tuple[Any, Any]:
-    """Calls the update of a transformation with the extra arguments that it accepts.
-
-    Some transformations that accept extra arguments raise TypeError for unknown ones.
-
-    Args:
-      tx: the transformation.
-      grads: the gradient.
-      state: the state of the transformation.
-      params: the parameters, a tree of arrays.
-      extra: extra arguments such as `value`, `grad` and `value_fn`.
-
-    Returns:
-      The updates and the new state.
-    """
+    """Calls the update of a transformation with the extra arguments that it accepts."""
     update = optax.with_extra_args_support(as_transformation(tx)).update
     while True:
         try:
@@ -146,13 +121,7 @@ def is_key(leaf: Any) -> bool:
 
 
 def keys_as_data(tx: optax.GradientTransformation) -> optax.GradientTransformation:
-    """Returns a transformation that stores the PRNG keys in its state as arrays of integers.
-
-    Typed keys cannot be converted to NumPy arrays, so they can be neither fetched nor saved.
-
-    Args:
-      tx: the transformation; its random bits do not change.
-    """
+    """Returns a transformation that stores PRNG keys as integers, as NumPy has no typed keys."""
 
     def data(tree: Any) -> Any:
         return jax.tree.map(lambda x: jax.random.key_data(x) if is_key(x) else x, tree)

@@ -31,11 +31,7 @@ NEXT_BATCHES = 3
 
 
 def note_resume(step: int) -> None:
-    """Appends the step from which a run continues to a file.
-
-    The environment variable GATEDJAX_RESUMES has the path of the file. Without it the call has no
-    effect. `step` is the number of steps in the checkpoint.
-    """
+    """Appends the step from which a run continues to the file in GATEDJAX_RESUMES, if it is set."""
     target = os.environ.get(RESUMES)
     if target:
         with open(target, "a", encoding="utf-8") as file:
@@ -43,13 +39,7 @@ def note_resume(step: int) -> None:
 
 
 def add_kill(on_event: Callable[[str, int], None] | None) -> Callable[[str, int], None]:
-    """Returns the callback `on_event`, extended to kill this process at an event.
-
-    The environment variable GATEDJAX_KILL_AT has the event and the step, such as "save:20". The
-    callback is called with the name of an event ("step", "evaluate", "save", "saved" or "compiled")
-    and the number of steps so far. If `on_event` is None, the result only kills. Without the
-    variable the result is `on_event`, or a function without effect.
-    """
+    """Returns `on_event`, extended to kill this process at the moment in GATEDJAX_KILL_AT."""
     moment = os.environ.get(KILL_AT)
     if not moment:
         return on_event or (lambda name, step: None)
@@ -74,11 +64,7 @@ def add_kill(on_event: Callable[[str, int], None] | None) -> Callable[[str, int]
 
 
 def tree_digests(tree: Any) -> dict[str, str]:
-    """Returns a dict from the dotted name of each array of a tree to its SHA-256.
-
-    The SHA-256 is that of dtype, shape and bytes, as 64 hex digits. The name is a path such as
-    "params.w"; a single array has the name "".
-    """
+    """Returns the SHA-256 (dtype, shape and bytes) of each array of a tree by its dotted name."""
     return {name: leaf_hash(np.asarray(leaf)) for name, leaf in named_leaves(tree).items()}
 
 
@@ -87,7 +73,6 @@ _CLOCK = ("time", "steps_per_s", "tokens_per_s", "compile_s", "padding")
 
 
 def _metric_lines(path: Path) -> list[dict[str, Any]]:
-    """Returns the lines of the metrics.jsonl at `path` as dicts, without times and speeds."""
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     return [{k: v for k, v in line.items() if k not in _CLOCK} for line in lines]
 
@@ -95,18 +80,7 @@ def _metric_lines(path: Path) -> list[dict[str, Any]]:
 def write_digests(
     state: Any, best: Any, record: Any, batches: Iterator[Any], workdir: Path | None
 ) -> None:
-    """Appends digests of the end of a run to the file in the variable GATEDJAX_DIGESTS.
-
-    Without this environment variable the call has no effect. A resumed run must have the same
-    digests as an unbroken run.
-
-    Args:
-      state: the last `TrainState`.
-      best: the best parameters of the run, a tree of arrays.
-      record: the progress of the run, a dict of JSON values.
-      batches: the batches after the last step; the digests include the first of them.
-      workdir: the workdir, for its metrics.jsonl; None if the run has none.
-    """
+    """Appends digests of the end of a run to the file in GATEDJAX_DIGESTS, if it is set."""
     target = os.environ.get(DIGESTS)
     if not target:
         return

@@ -28,10 +28,6 @@ OnLog = Callable[[Line], None] | None
 
 
 def _tensorboard(workdir: Path) -> Any:
-    """Returns a `SummaryWriter` of events into the folder "tensorboard" of the workdir.
-
-    It is that of tensorboardX or else of torch; None if neither package is installed.
-    """
     for module in ("tensorboardX", "torch.utils.tensorboard"):
         try:
             writer = __import__(module, fromlist=["SummaryWriter"]).SummaryWriter
@@ -42,10 +38,6 @@ def _tensorboard(workdir: Path) -> Any:
 
 
 def _refuse_files(config: TrainConfig) -> None:
-    """Raises ValueError if `tensorboard` or `profile_steps` is set, because they write files.
-
-    It is called with the training options of a run without a workdir.
-    """
     for name in ("tensorboard", "profile_steps"):
         if getattr(config, name):
             raise ValueError(
@@ -55,33 +47,9 @@ def _refuse_files(config: TrainConfig) -> None:
 
 
 class Workdir:
-    """The work folder of a run, with its log, its checkpoints and its progress display.
-
-    It is a context. At the end of the block all saves are complete. No file is written before
-    `take`, so that all checks come first. With several processes only process 0 writes. Without a
-    folder no file is written at all, and `on_log` and the progress display still work.
-
-    Args:
-      path: the folder; None for a run that writes no files.
-      config: the training options.
-      on_event: called with ("step" | "evaluate" | "save" | "saved" | "compiled", step), or
-        None.
-      on_log: called with each line of metrics.jsonl as a dict, or None.
-      several: True if several processes form the run.
-
-    Attributes:
-      path: the folder, or None.
-      config: the training options.
-      several: True if several processes form the run.
-      reports: True if this process reports progress and calls `on_log`.
-      store: the `CheckpointStore` with the checkpoints of the run, if this process writes files;
-        else None.
-      event: the function `on_event`, or a function without effect.
-      view: the progress display.
-
-    Raises:
-      ValueError: for an empty path; or without a folder, if the training options write files into
-        it.
+    """The work folder of a run, with its log, its checkpoints and its progress display; at the end
+    of its block all saves are complete. No file is written before `take`, so that all checks come
+    first. With several processes only process 0 writes.
     """
 
     def __init__(
@@ -142,10 +110,7 @@ class Workdir:
                 self._lock.release()
 
     def take(self) -> MetricsLog:
-        """Creates and locks the folder, and returns its metrics.jsonl.
-
-        The caller must call `begin` of the returned `MetricsLog` before the first line.
-        """
+        """Creates and locks the folder; `begin` of the returned log comes before its first line."""
         assert self.path is not None, "a run without a folder has no log"
         self._is_open = True
         self.path.mkdir(parents=True, exist_ok=True)
@@ -161,12 +126,7 @@ class Workdir:
         self._is_open = True
 
     def show(self, step: int, resumed: bool) -> None:
-        """Starts the progress display, and TensorBoard events if they are configured.
-
-        Args:
-          step: the step from which the run starts.
-          resumed: True if it continues from a checkpoint, which the display then reports.
-        """
+        """Starts the progress display, and TensorBoard events if they are configured."""
         config = self.config
         self.view = ProgressView(config.num_steps, step, config.progress and self.reports)
         if config.tensorboard and self.reports and self.path is not None:
@@ -183,12 +143,7 @@ class Workdir:
         self.view.notice(f"stopping {when}; again to stop now")
 
     def write(self, line: Line) -> None:
-        """Appends a line, a dict of JSON values, to metrics.jsonl.
-
-        The line is also passed to `on_log` and, for its floats, to TensorBoard; it needs the
-        entries "step" and "split": "train", "eval" or "skipped" (a skipped update). Before `take`,
-        and in other processes than process 0, the call has no effect.
-        """
+        """Appends a line with "step" and "split" to metrics.jsonl, `on_log` and TensorBoard."""
         if not self._is_open:
             return
         if self._log is not None:
@@ -202,14 +157,7 @@ class Workdir:
                     self._board.add_scalar(f"{line['split']}/{name}", value, line["step"])
 
     def save(self, step: int, state: TrainState, best: Params, record: Line) -> None:
-        """Saves a checkpoint in the background, after syncing the log to disk.
-
-        Args:
-          step: the number of the checkpoint.
-          state: the train state, with NumPy arrays.
-          best: the best parameters so far, with NumPy arrays.
-          record: the progress of the run as a dict of JSON values.
-        """
+        """Saves a checkpoint in the background, after syncing the log to disk."""
         assert self.store is not None, "a run without a folder saves no checkpoint"
         self.check()
         if self._log is not None:
@@ -218,11 +166,7 @@ class Workdir:
         self.store.save(step, state, best, record)
 
     def report_saved(self) -> None:
-        """Calls `on_event("saved", step)` for each checkpoint that has become complete.
-
-        Raises:
-          CheckpointNotSaved: if a save failed.
-        """
+        """Calls `on_event("saved", step)` for each checkpoint that has become complete."""
         for step in () if self.store is None else self.store.poll():
             self.event("saved", step)
 
@@ -240,23 +184,14 @@ class Workdir:
 
 
 class Profile:
-    """A profiler trace in WORKDIR/profile, if `profile_steps` in the training options is above 0.
-
-    Args:
-      work: the work folder with the training options.
-    """
+    """A profiler trace in WORKDIR/profile, if the training option `profile_steps` is above 0."""
 
     def __init__(self, work: Workdir) -> None:
         self._work, self._folder = work, Path(work.path or "") / "profile"
         self._running = False
 
     def before_step(self, done: int, state: TrainState) -> None:
-        """Starts or stops the trace before a step.
-
-        Args:
-          done: the number of steps that this process has trained so far.
-          state: the train state, which the trace waits for.
-        """
+        """Starts or stops the trace before a step."""
         steps = self._work.config.profile_steps
         if steps and done == PROFILE_FROM:
             jax.profiler.start_trace(str(self._folder))

@@ -152,15 +152,7 @@ class CheckpointStore:
         self._saving = (step, task)
 
     def _write(self, step: int, trees: dict, leaves: dict, record: dict) -> None:
-        """Writes a step in the background, and removes the steps that it supersedes.
-
-        Args:
-          step: the number of the checkpoint.
-          trees: {"state": ..., "best": ...}, trees of NumPy arrays with None for arrays of size 0.
-          leaves: {"state": ..., "best": ...}, all arrays by dotted name, arrays of size 0 included.
-          record: the content of the JSON file of the checkpoint: settings, counters and metrics of
-            the run. The hashes of the arrays are in another file, which this method writes.
-        """
+        """Writes a step in the background, and removes the steps that it supersedes."""
         partial = self.directory / f"{step}.partial"
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -426,20 +418,7 @@ class CheckpointStore:
 def _read_arrays(
     folder: Path, item: str, leaves: dict[str, Any], names: set[str]
 ) -> dict[str, np.ndarray]:
-    """Reads arrays, and checks their shapes and hashes with the manifest.
-
-    Args:
-      folder: the folder of a step.
-      item: "state" or "best".
-      leaves: the entries [dtype and shape, hash] of this item in the manifest, by name.
-      names: the names of the arrays to read.
-
-    Returns:
-      The arrays by name.
-
-    Raises:
-      CheckpointDamaged: if the files cannot be read, or an array differs from the save.
-    """
+    """Reads arrays, and checks their shapes and hashes with the manifest."""
     empty = {n: x for n, e in leaves.items() if (x := manifest.empty_array(e[0])) is not None}
     stored = {n: e[0] for n, e in leaves.items() if n not in empty}
     try:
@@ -465,7 +444,6 @@ def _read_arrays(
 
 
 def _remove(path: Path) -> None:
-    """Removes the folder, file or link at `path`; parts that cannot be removed stay."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -474,7 +452,6 @@ def _remove(path: Path) -> None:
 
 
 def _copy_if_shared(array: Any) -> np.ndarray:
-    """Returns `array` as a NumPy array, copied if a later step may overwrite its memory."""
     array = np.asarray(array)
     return array if array.flags.owndata else array.copy()
 
@@ -494,11 +471,7 @@ def _orbax() -> tuple[Any, Any]:
 def _orbax_save(
     folder: Path, trees: dict[str, Any], record: dict[str, Any], *, packed: bool = True
 ) -> None:
-    """Writes trees of arrays and a JSON record into a folder by Orbax.
-
-    `trees` is {"state": ..., "best": ...}, trees of NumPy arrays, and `record` is a dict of JSON
-    values. With `packed` False the arrays are not compressed.
-    """
+    """Writes trees of arrays and a JSON record into a folder by Orbax."""
     ocp, alone = _orbax()
     handlers, arguments = {}, {}
     for item, tree in trees.items():
@@ -531,12 +504,7 @@ def _orbax_record(folder: Path) -> dict[str, Any]:
 
 
 def _other_codecs(folder: Path) -> list[str]:
-    """Returns a line for each array in a folder that is not packed as Orbax packs it by default.
-
-    `folder` has the arrays "state" or "best" of a checkpoint. Without other arrays the list is
-    empty. A zstd or uncompressed chunk is unpacked up to the size of the array. A chunk of another
-    codec would be unpacked completely, up to 2 GB, before its size is checked.
-    """
+    """Returns a line for each array in a folder that is not packed as Orbax packs it by default."""
     import tensorstore
 
     if not (folder / "manifest.ocdbt").is_file():
@@ -549,6 +517,7 @@ def _other_codecs(folder: Path) -> list[str]:
         if file == "zarr.json":
             wrong.append(f"{name}: stored as zarr 3")
         elif file == ".zarray":
+            # Another codec unpacks a chunk completely, up to 2 GB, before its size is checked.
             codec = json.loads(store.read(key).result().value).get("compressor")
             if codec is not None and codec.get("id") != "zstd":
                 wrong.append(f"{name}: packed by {codec.get('id')!r}")
@@ -556,16 +525,7 @@ def _other_codecs(folder: Path) -> list[str]:
 
 
 def _orbax_arrays(folder: Path, saved: dict[str, str], names: set[str]) -> dict[str, np.ndarray]:
-    """Reads the arrays `names` from a folder that Orbax wrote; returns them by dotted name.
-
-    Args:
-      folder: the folder of an item of a step.
-      saved: dtype and shape, such as "float32[3, 4]", of all arrays in the folder by name.
-      names: the names of the arrays to read.
-
-    Raises:
-      ValueError: if the arrays in the folder have other names, dtypes or shapes than in `saved`.
-    """
+    """Reads the arrays `names` from a folder that Orbax wrote; returns them by dotted name."""
     from etils import epath
 
     ocp, alone = _orbax()

@@ -15,7 +15,7 @@ from gatedjax._utils.numbers import make_plain
 from gatedjax.training._averages import EmaState as EmaState
 from gatedjax.training._averages import eval_params as eval_params
 from gatedjax.training._averages import params_ema as params_ema
-from gatedjax.training._transforms import reset_where, train_all_but
+from gatedjax.training._transforms import promoting, reset_where, train_all_but
 
 
 @document_fields
@@ -170,13 +170,7 @@ class TrainConfig:
 
 
 def mode_of(best_metric: str, best_mode: str) -> str:
-    """Returns "max" if larger values of a metric are better, "min" if smaller values are.
-
-    Args:
-      best_metric: the name of the metric, such as "accuracy".
-      best_mode: "max" or "min", which is returned; or "auto", which is "min" for a name with
-        "loss", "perplexity" or "error" in it, and "max" for all other names.
-    """
+    """Returns "max" or "min", the better values of a metric; "auto" depends on its name."""
     if best_mode != "auto":
         return best_mode
     return "min" if any(word in best_metric.lower() for word in _FALLING) else "max"
@@ -240,15 +234,12 @@ def make_optimizer(
         # The average stands behind the part with the frozen parameters, because evaluation needs an
         # average of all parameters.
         links.append(params_ema(config.ema_decay))
-    return links[0] if len(links) == 1 else optax.chain(*links)
+    tx = optax.with_extra_args_support(links[0] if len(links) == 1 else optax.chain(*links))
+    return optax.GradientTransformationExtraArgs(tx.init, promoting(tx.update))
 
 
 def _check_optimizer(config: OptimizerConfig, num_steps: int) -> None:
-    """Raises ValueError for numbers out of range and for options that the update rule lacks.
-
-    `config` has the numbers and options. `num_steps` is the number of updates of the run, which
-    `warmup_steps` must not exceed.
-    """
+    """Raises ValueError for numbers out of range and for options that the update rule lacks."""
     check_choices(config)
     # Comparisons in this form also refuse NaN.
     if not 0 < config.learning_rate < float("inf"):
@@ -295,13 +286,7 @@ TO_ZERO = ("cosine", "linear")
 
 
 def learning_rate_of(config: OptimizerConfig, num_steps: int, learning_rate: Any = None) -> Any:
-    """Returns the learning rate of `config`: a number, or a function of the number of updates.
-
-    Args:
-      config: the options of the optimizer.
-      num_steps: the step at which a cosine or linear schedule reaches 0.
-      learning_rate: a peak learning rate in place of the configured one, or None.
-    """
+    """Returns the learning rate of `config`: a number, or a function of the number of updates."""
     peak: Any = config.learning_rate if learning_rate is None else learning_rate
     # A number needs no counter of steps in the state of the optimiser, a schedule does.
     if config.schedule == "constant" and not config.warmup_steps:
@@ -323,19 +308,13 @@ def learning_rate_of(config: OptimizerConfig, num_steps: int, learning_rate: Any
     if config.warmup_steps:
         warmup = optax.linear_schedule(0.0, 1.0, config.warmup_steps)
         shape = optax.join_schedules([warmup, shape], [config.warmup_steps])
-    return lambda count: peak * shape(count)
+    return promoting(lambda count: peak * shape(count))
 
 
 def _forgetful(
     config: OptimizerConfig, rate: Any, adam: dict[str, Any]
 ) -> optax.GradientTransformation:
-    """Returns Adam or AdamW with moments that are reset at each fall of the learning rate.
-
-    Args:
-      config: the options of the optimizer; weight_decay above 0 makes it AdamW.
-      rate: the learning rate: a number, or a function from the number of updates to the rate.
-      adam: keyword arguments of `optax.scale_by_adam`.
-    """
+    """Returns Adam or AdamW with moments that are reset at each fall of the learning rate."""
     begin = config.warmup_steps + config.decay_begin
 
     def falls(count: jax.Array) -> jax.Array:

@@ -157,10 +157,7 @@ def is_main() -> bool:
 
 
 def broadcast_json(text: str) -> str:
-    """Returns the `text` of process 0 in all processes.
-
-    All processes must call it at the same point; the texts of the other processes are not used.
-    """
+    """Returns the `text` of process 0 in all processes, which must call it at the same point."""
     from jax.experimental import multihost_utils
 
     data = np.frombuffer(text.encode(), np.uint8) if is_main() else np.zeros(0, np.uint8)
@@ -172,11 +169,7 @@ def broadcast_json(text: str) -> str:
 
 
 def gather_text(text: str) -> list[str]:
-    """Returns a list of the `text` of each process, in the order of the process numbers.
-
-    All processes must call it at the same point and get the same list. If all texts are equal, only
-    their digests are sent, because a digest is short.
-    """
+    """Returns the `text` of each process in all processes, which must call it at the same point."""
     from jax.experimental import multihost_utils
 
     raw = text.encode()
@@ -193,10 +186,7 @@ def gather_text(text: str) -> list[str]:
 
 
 def max_over_processes(number: int) -> int:
-    """Returns the largest `number` of all processes, in all processes.
-
-    All processes must call it at the same point.
-    """
+    """Returns the largest `number` of all processes, which must call it at the same point."""
     if jax.process_count() == 1:
         return number
     from jax.experimental import multihost_utils

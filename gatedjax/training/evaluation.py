@@ -24,22 +24,9 @@ def run_evaluation(
     *,
     predicts: bool = True,
 ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-    """Computes the metrics of a pass over data, and collects the predictions for the real rows.
-
-    Real rows are the examples, of weight above 0; filler rows, which complete a batch, have weight
-    0.
-
-    Args:
-      task: the task, with the method `evaluate`.
-      params: the parameters, a tree of arrays on the devices.
-      data: the batches, dicts of arrays [B, ...] with "weight" [B].
-      parallel: the devices and the compiled evaluation.
-      model_state: the model state on the devices, or None.
-      predicts: False returns no predictions. They are fetched only if `task.summarise` needs them.
-
-    Returns:
-      A dict of metrics as floats by name, with the metrics of `task.summarise`, and a dict of NumPy
-      arrays of predictions by name, with the real rows of all batches first to last.
+    """Returns the metrics of a pass over data, `task.summarise` included, and the predictions for
+    the real rows (weight above 0). With predicts=False predictions are fetched only for
+    `task.summarise`.
     """
     step, collects = parallel.eval_step(task), predicts or has_summary(task)
     metrics: Metrics = {}
@@ -68,18 +55,7 @@ def run_evaluation(
 
 
 def concatenate_rows(name: str, parts: list[np.ndarray]) -> np.ndarray:
-    """Concatenates the predictions of the batches of an evaluation pass along their rows.
-
-    Args:
-      name: the name of the predictions, for the message.
-      parts: an array [B, ...] for each batch.
-
-    Returns:
-      An array [rows, ...] with the rows of all batches, first to last.
-
-    Raises:
-      ValueError: if the arrays differ in shape, except for the rows.
-    """
+    """Concatenates the predictions of the batches of an evaluation pass along their rows."""
     shapes = sorted({part.shape[1:] for part in parts})
     if len(shapes) > 1:
         raise ValueError(

@@ -42,21 +42,8 @@ class CheckpointMismatch(ValueError):
 def settings_of(
     source: object, config: TrainConfig, optimizer: str | None = None
 ) -> dict[str, Any]:
-    """Returns the settings that a checkpoint must share with a run, nested dicts of JSON values.
-
-    They are the entries of `source`, the training options below "train" and, if given, the digest
-    of an optimizer as "optimizer", which replaces the options of the configured optimizer.
-
-    Args:
-      source: the argument `settings` of `fit`, a mapping, a dataclass or None. Entries of its
-        "train" replace training options.
-      config: the training options, which become the settings below "train".
-      optimizer: the digest, a hexadecimal string, of an optimizer that replaces the configured
-        optimizer; None if the configured one is used.
-
-    Raises:
-      TypeError: if `source`, or its "train", is neither a mapping nor a dataclass, or has a value
-        that JSON cannot represent.
+    """Returns the settings that a checkpoint must share with a run: the entries of `source`, which
+    may replace training options in "train", and the digest of an optimizer that is passed to `fit`.
     """
     settings = _mapping("settings", source)
     train = to_json_values(config) | _mapping("settings['train']", settings.get("train", {}))
@@ -69,22 +56,11 @@ def settings_of(
 
 
 def metadata_of(source: object) -> dict[str, Any]:
-    """Returns the argument `metadata` of `fit` as a dict of JSON values; {} for None.
-
-    `source` is a mapping or a dataclass.
-
-    Raises:
-      TypeError: if it is neither a mapping nor a dataclass, or has a value that JSON cannot
-        represent.
-    """
+    """Returns the argument `metadata` of `fit` as a dict of JSON values; {} for None."""
     return _mapping("metadata", source)
 
 
 def _mapping(name: str, source: object) -> dict[str, Any]:
-    """Returns `source`, a mapping or a dataclass, as a dict by the names of keys or fields.
-
-    Raises TypeError for another object; `name` is the name of the argument in the message.
-    """
     values = {} if source is None else to_json_values(source, name)
     if not isinstance(values, dict):
         raise TypeError(f"{name} must be a mapping or a dataclass, got {type(source).__name__}")
@@ -97,24 +73,13 @@ def saved_settings(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def saved_description(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the settings and the metadata in the JSON record of a checkpoint, a dict.
-
-    The dict has the entries of both by name, such as "train" of the settings and the name of an
-    experiment of the metadata. config.json has the same entries.
-    """
+    """Returns the settings and the metadata in the JSON record of a checkpoint, a dict."""
     return saved_settings(record) | record.get("metadata", {})
 
 
 def program_of(tx: optax.GradientTransformation, params: Any) -> str:
-    """Returns a digest of the lowered `init` and `update` of an Optax transformation.
-
-    The digest is a text that ends with 16 hex digits. Two transformations with the same digest
-    compute the same updates. The digest depends on all numbers in the transformation, such as a
-    learning rate, and may depend on the versions of JAX and Optax.
-
-    Args:
-      tx: the transformation.
-      params: shapes and dtypes of the parameters.
+    """Returns a digest of the lowered `init` and `update` of an Optax transformation. Two with the
+    same digest compute the same updates; it may depend on the versions of JAX and Optax.
     """
     state = jax.eval_shape(tx.init, params)
     # This stands for the loss. It is in the digest only if the optimizer uses value or value_fn.
@@ -127,34 +92,17 @@ def program_of(tx: optax.GradientTransformation, params: Any) -> str:
 
 
 def eval_params_digest(function: Callable[..., Any], params: Any, opt_state: Any) -> str:
-    """Returns a hash of the program of a function for `fit(eval_params=...)`.
-
-    The hash is a text, "program " and 16 hex digits.
-
-    Args:
-      function: maps (params, opt_state) to the parameters to evaluate.
-      params: a tree of the shapes and dtypes of the parameters.
-      opt_state: shapes and dtypes of the state of the optimizer.
-    """
+    """Returns a hash of the program of a function for `fit(eval_params=...)`."""
     return f"program {_digest([jax.jit(function).lower(params, opt_state)])}"
 
 
 def _digest(programs: list[Any]) -> str:
-    """Returns a hash of several programs as 16 hex digits.
-
-    `programs` are results of `jax.jit(function).lower(...)`.
-    """
     text = "".join(program.as_text() for program in programs)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def flatten(tree: Any, prefix: str = "") -> dict[str, Any]:
-    """Returns the leaves of nested dicts in one dict by dotted name, as "train.optimizer.name".
-
-    Args:
-      tree: nested dicts; a value of another class is a leaf.
-      prefix: the name of the tree, which the names of its leaves begin with.
-    """
+    """Returns the leaves of nested dicts in one dict by dotted name, as "train.optimizer.name"."""
     if not isinstance(tree, dict):
         return {prefix: tree}
     flat: dict[str, Any] = {}
@@ -170,18 +118,7 @@ def check_settings(
     *,
     same_length: bool = False,
 ) -> None:
-    """Compares the settings of a checkpoint with the settings of a run.
-
-    Args:
-      saved: the settings of the checkpoint, nested dicts of JSON values.
-      current: the settings of this run, nested dicts of JSON values.
-      where: the workdir, for the message.
-      same_length: True if num_steps must be equal, as with a schedule that falls to 0 at the last
-        step.
-
-    Raises:
-      CheckpointMismatch: if settings differ; the message lists them.
-    """
+    """Raises CheckpointMismatch, with all differences, if settings of checkpoint and run differ."""
     free = {f"train.{name}" for name in _FREE if not (same_length and name == "num_steps")}
     old, new = flatten(saved), flatten(current)
     # A run with "auto" continues a run with the mode that "auto" stands for.
@@ -211,11 +148,7 @@ def check_settings(
 
 
 def named_leaves(tree: Any) -> dict[str, Any]:
-    """Returns a dict from a dotted name, such as "opt_state.0.mu.kernel", to each leaf of a tree.
-
-    Raises:
-      ValueError: if two leaves have the same name, which a dot inside a key can cause.
-    """
+    """Returns each leaf of a tree by its dotted name, such as "opt_state.0.mu.kernel"."""
     flat, _ = jax.tree_util.tree_flatten_with_path(tree)
     named: dict[str, Any] = {}
     for path, leaf in flat:
@@ -235,20 +168,12 @@ def describe(array: Any) -> str:
 
 
 def describe_arrays(tree: Any) -> dict[str, str]:
-    """Returns dtype and shape of each array of a tree, such as "float32[3, 4]", by dotted name.
-
-    The names are those of `named_leaves`. The leaves may be arrays or their shapes and dtypes.
-    """
+    """Returns dtype and shape of each array of a tree, such as "float32[3, 4]", by dotted name."""
     return {name: describe(leaf) for name, leaf in named_leaves(tree).items()}
 
 
 def differences(saved: Mapping[str, str], current: Mapping[str, str]) -> list[str]:
-    """Returns a line for each array that differs between two results of `describe_arrays`.
-
-    `saved` and `current` map the names of arrays to descriptions such as "float32[3]". A line such
-    as "w: saved float32[3], now float32[4]" has the name and both descriptions; "nothing" stands
-    for an array that only the other result has. Lines are sorted by name.
-    """
+    """Returns a line for each array that differs between two results of `describe_arrays`."""
     return [
         f"{name}: saved {saved.get(name, 'nothing')}, now {current.get(name, 'nothing')}"
         for name in sorted(saved.keys() | current.keys())
@@ -257,16 +182,7 @@ def differences(saved: Mapping[str, str], current: Mapping[str, str]) -> list[st
 
 
 def check_leaves(saved: Mapping[str, str], current: Mapping[str, str], where: Path) -> None:
-    """Compares the arrays of a checkpoint with the arrays of a network.
-
-    Args:
-      saved: dtype and shape of each array of the checkpoint, such as "float32[3, 4]", by name.
-      current: dtype and shape of each array of the network, by name.
-      where: the folder of the checkpoints, for the message.
-
-    Raises:
-      CheckpointMismatch: if arrays differ; the message lists them.
-    """
+    """Raises CheckpointMismatch, with all differences, if arrays of network and file differ."""
     lines = differences(saved, current)
     if lines:
         raise CheckpointMismatch(

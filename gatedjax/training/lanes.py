@@ -120,16 +120,6 @@ def lanes_of(config: TrainConfig) -> list[Lane]:
 
 
 def _vary(task: Any, name: str, value: Any) -> Any:
-    """Returns a copy of the task with another value for a number.
-
-    Args:
-      task: the task, with the numbers that it can vary in its attribute `sweepable`.
-      name: the name of the number, an entry of `sweepable` such as "penalty".
-      value: the new value, a number or a traced scalar.
-
-    Raises:
-      ValueError: if the task cannot vary that number.
-    """
     sweepable = tuple(getattr(task, "sweepable", ()))
     if name not in sweepable:
         raise ValueError(
@@ -141,19 +131,9 @@ def _vary(task: Any, name: str, value: Any) -> Any:
 def make_lane_step(
     task: LaneTask, config: TrainConfig, optimizer: optax.GradientTransformation | None = None
 ) -> Callable[..., Any]:
-    """Builds the training step of all lanes, which are runs side by side.
-
-    It maps (states, batches, seed_keys, active, values) to (states, metrics). All arguments and
-    results have a leading axis over the L lanes. `states` is a train state and `batches` a batch
-    with arrays [L, B, ...]; `seed_keys` [L] are the PRNG keys of the seeds; `active` [L] is True
-    for lanes that have not ended; `values` [L] are the values of the hyperparameter
-    `config.sweep_over`, and are not used without a sweep. The state of an inactive lane does not
-    change. metrics are `Ratio`s (sums and counts) by name.
-
-    Args:
-      task: the task, a model with its loss (see `Task`).
-      config: the training options.
-      optimizer: an Optax transformation in place of the configured one, or None.
+    """Builds the training step of all lanes: (states, batches, seed_keys, active, values) to
+    (states, metrics), all with a leading axis over the lanes. The state of a lane that is not
+    active stays; `values` of `config.sweep_over` are not used without a sweep.
     """
     swept = bool(config.sweep)
 
@@ -180,12 +160,6 @@ def make_lane_step(
 
 
 def _stack(batches: Sequence[Batch], kind: str = "training") -> Batch:
-    """Stacks the batches of all lanes into arrays [L, B, ...]; L is the number of lanes.
-
-    Lanes are runs that are trained side by side. `batches` has a dict of arrays [B, ...] for each
-    lane. Raises ValueError if their shapes differ. `kind` is "training" or "evaluation", for the
-    message.
-    """
     shapes = {tuple(sorted((k, np.shape(v)) for k, v in batch.items())) for batch in batches}
     if len(shapes) > 1:
         raise ValueError(
@@ -196,32 +170,8 @@ def _stack(batches: Sequence[Batch], kind: str = "training") -> Batch:
 
 
 class _Lanes:
-    """The arrays of several runs side by side, spread over the devices, and their compiled step.
-
-    It has the methods of the protocol `Engine`, which the training loop calls.
-
-    All devices have equally many lanes. Lanes that are added for this are neither reported nor
-    saved, so that a run can continue on another number of devices.
-
-    Args:
-      task: the task, a model with its loss (see `Task`).
-      lanes: the runs, a list of `Lane`s.
-      train_data: for each run its training data, with the batch of a step as `data[step]`.
-      eval_data: the evaluation batches shared by the runs, or a function from a seed to its
-        batches, or None.
-      config: the training options.
-      devices: the devices to use.
-      initial: a `Restored` with the train state and the best parameters at the start, with a
-        leading axis over the runs.
-      tx: the optimizer of a single run.
-      is_configured: True if `tx` is built from `config.optimizer`, so that a lane may have another
-        learning rate.
-
-    Attributes:
-      state: the train state of all lanes on the devices, with a leading axis over the lanes.
-      best_params: the parameters of the best evaluation of each run, NumPy arrays with a leading
-        axis over the runs.
-      eval_data: the evaluation batches shared by the runs, or a list of the batches of each lane.
+    """The `Engine` of several runs side by side. All devices have equally many lanes; the lanes
+    added for this are neither reported nor saved, so that a run can continue on other devices.
     """
 
     def __init__(
@@ -375,16 +325,6 @@ class _Lanes:
 
 
 def _real_rows(parts: list[Any], number: int) -> dict[str, np.ndarray]:
-    """Returns the predictions of lane `number` for the real rows of all batches, by name.
-
-    Lanes are runs that are trained side by side, and real rows have a weight above 0. The result
-    has arrays with these rows, first batch first.
-
-    Args:
-      parts: for each batch a pair: the weights [B], or [L, B] if each of the L lanes has separate
-        data, and the predictions by name, arrays [L, B, ...].
-      number: the number of the lane, from 0.
-    """
     rows: dict[str, list[np.ndarray]] = {}
     for weight, predictions in parts:
         is_real = np.atleast_2d(weight)[number if np.ndim(weight) == 2 else 0] > 0
@@ -394,11 +334,6 @@ def _real_rows(parts: list[Any], number: int) -> dict[str, np.ndarray]:
 
 
 def _copy_lanes(source: Params, target: Params, numbers: list[int]) -> None:
-    """Copies the arrays of the lanes `numbers` from `source` into `target`, in place.
-
-    Lanes are runs that are trained side by side. Both are trees of NumPy arrays with a leading axis
-    over the lanes. `numbers` count from 0.
-    """
     for old, new in zip(jax.tree.leaves(target), jax.tree.leaves(source), strict=True):
         old[numbers] = new[numbers]
 
@@ -415,23 +350,7 @@ def _begin(
     optimizer: optax.GradientTransformation | None,
     params: Any,
 ) -> TrainingRun:
-    """Checks the arguments of `fit_lanes`, then restores the lanes or initialises them.
-
-    It returns a `TrainingRun`, the variables of the training loop, from which `train` starts.
-
-    Args:
-      task: the task to train.
-      lanes: the runs to train side by side.
-      train_data: a function from a seed to its training data.
-      eval_data: the evaluation batches, or a function from a seed to its batches, or None.
-      work: the work folder with the training options.
-      settings: values that a checkpoint must share with the run, as a mapping or a dataclass.
-      metadata: values that are recorded and not compared, as a mapping or a dataclass.
-      devices: the devices over which the lanes are spread.
-      optimizer: an Optax transformation in place of the configured one, or None.
-      params: the parameters that each lane starts from; None starts each from the result of
-        `task.init`.
-    """
+    """Checks the arguments of `fit_lanes`, then restores the lanes or initialises them."""
     config, frozen = work.config, frozen_parameters(task)
     tx = make_optimizer(config.optimizer, config.num_steps, frozen=frozen)
     if optimizer is not None:

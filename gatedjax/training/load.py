@@ -111,19 +111,7 @@ def _read_part(
     step: int | None,
     part: Literal["params", "model_state"],
 ) -> tuple[CheckpointStore, Any, list[str]]:
-    """Reads a part of a checkpoint.
-
-    Args:
-      workdir: the workdir of `fit`.
-      like: a tree of arrays of this part, the parameters or the model state of the network.
-      which: "best" reads the best parameters up to the checkpoint, "last" the last.
-      step: the number of the checkpoint; None reads the newest.
-      part: "params" reads the parameters, "model_state" the model state that belongs to them.
-
-    Returns:
-      (store, arrays, lines): the `CheckpointStore` of the workdir, a tree of NumPy arrays like
-      `like`, and a line for each array that only the checkpoint or only `like` has.
-    """
+    """Returns (store, arrays like `like`, a line for each array that only one side has)."""
     if which not in ("best", "last"):
         raise ValueError(f"which must be 'best' or 'last', got {which!r}")
     store = CheckpointStore(Path(workdir) / "checkpoints")

@@ -24,21 +24,7 @@ class WorkdirLost(RuntimeError):
 
 
 class WorkdirLock:
-    """A lock on a workdir until `release`, or until the process ends or is killed.
-
-    The system releases the lock (flock of `<workdir>/.lock`) at the end of the process. The file is
-    not removed, because another run may have opened it just before.
-
-    Args:
-      workdir: an existing folder.
-      name: the name of the lock file (default: ".lock").
-
-    Attributes:
-      path: the path of the lock file.
-
-    Raises:
-      WorkdirBusy: if another run, in this or another process, has the lock.
-    """
+    """A lock on a workdir (flock of `.lock`), which the system releases when the process ends."""
 
     def __init__(self, workdir: str | Path, name: str = LOCK) -> None:
         self.path = Path(workdir).absolute() / name
@@ -77,12 +63,7 @@ class WorkdirLock:
         _HELD.add(self)
 
     def check(self) -> None:
-        """Checks that the path leads to the workdir that was locked; call before writing to it.
-
-        Raises:
-          WorkdirLost: if the lock file at the path is another file or is missing. The folder at the
-            path then belongs to somebody else.
-        """
+        """Raises WorkdirLost if the path leads to another folder now; call before writing to it."""
         try:
             # The path is looked up again, because the open descriptor still works after the folder
             # was moved or removed.
@@ -99,6 +80,7 @@ class WorkdirLock:
     def release(self) -> None:
         """Releases the lock; a second call has no effect."""
         if self._file is not None:
+            # The file stays, because another run may have opened it just before.
             os.ftruncate(self._file, 0)
             self._drop()
 

@@ -29,33 +29,18 @@ PACKAGES = (
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a text file in one step, so that a reader sees the old or the new content.
-
-    A file at `path` is replaced by a file with the content `text`.
-    """
+    """Writes a text file in one step, so that a reader sees the old or the new content."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, text.encode())
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes a value to the file `path` as JSON, with sorted keys and in one step.
-
-    `value` consists of dicts, lists and scalars; NaN and infinities become null.
-    """
+    """Writes a value to the file `path` as JSON, with sorted keys and in one step."""
     write_text(path, to_json(value, indent=1, sort_keys=True) + "\n")
 
 
 def read_json(path: Path, *keys: str) -> Any:
-    """Reads a JSON file that a command wrote, and returns its value.
-
-    Args:
-      path: the file.
-      *keys: names of entries that the value must have, as a JSON object. Without names any value
-        is accepted.
-
-    Raises:
-      ValueError: if the file is damaged or lacks one of the keys; the message names the file.
-    """
+    """Reads a JSON file of a command; raises ValueError if it is damaged or lacks one of `keys`."""
     try:
         value = json.loads(read_limited(path).decode())
     except (ValueError, RecursionError) as error:
@@ -79,12 +64,9 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str | None:
-    """Returns the hash of the commit of gatedjax, or None if it is unknown.
-
-    It is taken from the repository of the code or else from the record of pip. A repository counts
-    only if it tracks this file, because an environment may be in a folder of another repository.
-    """
+    """Returns the commit of gatedjax from its repository or the record of pip; None if unknown."""
     this_file = Path(__file__)
+    # The repository must track this file, as an environment may be in a folder of another one.
     if _git(this_file.parent, "ls-files", "--error-unmatch", "--", this_file.name) is not None:
         return _git(this_file.parent, "rev-parse", "HEAD")
     try:
@@ -95,32 +77,21 @@ def _commit() -> str | None:
 
 
 def _clean() -> bool | None:
-    """Returns True if all tracked Python files of gatedjax are as in the commit, else False.
-
-    It returns None if the code is not in its repository.
-    """
     this_file = Path(__file__)
     if _git(this_file.parent, "ls-files", "--error-unmatch", "--", this_file.name) is None:
         return None
+    # Other files do not count, because records and RESULTS.md change when runs end.
     changed = _git(this_file.parent, "status", "--porcelain", "-uno", "--", ":(top)*.py")
     return None if changed is None else not changed
 
 
 def versions() -> dict[str, str | None]:
-    """Returns the versions of Python packages that results depend on, by the name of the package.
-
-    The first is gatedjax. The version of a package that is not installed is None.
-    """
+    """Returns the versions of gatedjax and of packages that results depend on; None if missing."""
     return {"gatedjax": __version__, **{name: _version(name) for name in PACKAGES}}
 
 
 def source() -> dict[str, Any]:
-    """Returns {"commit": ..., "clean": ...} for the code of gatedjax.
-
-    "clean" is True if all tracked Python files are as in the commit. Other files do not count,
-    because records and RESULTS.md change when runs end. Both values are None outside a repository,
-    except that pip records the commit of an installation from a repository.
-    """
+    """Returns {"commit": ..., "clean": ...} for the code of gatedjax."""
     return {"commit": _commit(), "clean": _clean()}
 
 
@@ -135,11 +106,8 @@ def processor() -> str:
 
 
 def _git(folder: Path, *command: str) -> str | None:
-    """Returns the output of a git command in a folder; None if it fails.
-
-    `command` are its arguments, such as "rev-parse", "HEAD". The variables of git are removed from
-    the environment, because they would lead to the repository of the calling program.
-    """
+    """Returns the output of a git command in a folder; None if it fails."""
+    # These variables lead to the repository of the calling program, such as a hook.
     elsewhere = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX")
     environment = {name: v for name, v in os.environ.items() if name not in elsewhere}
     try:
@@ -160,15 +128,7 @@ def _git(folder: Path, *command: str) -> str | None:
 
 
 def environment(seed: int) -> dict[str, Any]:
-    """Returns a dict of JSON values that describes this process, for environment.json.
-
-    It has the keys "versions" (by package), "python", "platform", "devices" (a list of names),
-    "backend", "processor", "commit" (of the code of gatedjax) and "clean" (True if its tracked
-    Python files are as in the commit), and "seed".
-
-    Args:
-      seed: the seed of the run.
-    """
+    """Returns a description of this process for environment.json."""
     return {
         "versions": versions(),
         "python": platform.python_version(),
@@ -184,14 +144,7 @@ def environment(seed: int) -> dict[str, Any]:
 
 
 def read_lines(path: Path) -> list[tuple[int, str]] | None:
-    """Returns the lines of a metrics.jsonl as pairs (step, line); None if there is no file.
-
-    `path` is that of the file. The step is the number in the "step" entry of the line, and the line
-    is its text.
-
-    Raises:
-      ValueError: if a line is JSON that no run has written; the message names file and line.
-    """
+    """Returns the lines of a metrics.jsonl as pairs (step, line); None if there is no file."""
     if not path.exists():
         return None
     lines = []
@@ -212,20 +165,7 @@ def read_lines(path: Path) -> list[tuple[int, str]] | None:
 
 
 class MetricsLog:
-    """The file metrics.jsonl, with a JSON object per line.
-
-    The constructor reads the file, and `begin` is the first to change it: it removes the lines
-    after the step from which the run continues. `write` appends a line.
-
-    Args:
-      path: the file; its folder must exist.
-
-    Attributes:
-      path: the path of the file.
-
-    Raises:
-      ValueError: if a line is JSON that no run has written; the message names file and line.
-    """
+    """The file metrics.jsonl; `begin`, not the constructor, is the first to change it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -233,11 +173,7 @@ class MetricsLog:
         self._file: TextIO | None = None
 
     def begin(self, restored_step: int | None) -> None:
-        """Opens the file for writing, with its lines up to the restored step.
-
-        Args:
-          restored_step: the step from which the run continues; None begins an empty file.
-        """
+        """Opens the file, without its lines after the restored step, or empty for None."""
         if restored_step is not None and self._found is None:
             warnings.warn(
                 f"{self.path} is gone: the metrics up to step {restored_step} are lost, and a new "
@@ -256,10 +192,7 @@ class MetricsLog:
         self._file = self.path.open("a", encoding="utf-8")
 
     def write(self, record: dict[str, Any]) -> None:
-        """Appends a line to the file and flushes it.
-
-        `record` is a dict of JSON values; NaN and infinities become null.
-        """
+        """Appends a line to the file and flushes it."""
         assert self._file is not None, "begin() comes first"
         self._file.write(to_json(record) + "\n")
         self._file.flush()

@@ -86,97 +86,44 @@ Callback = Callable[[int, TrainState, dict[str, float]], None]
 
 
 class Engine(Protocol):
-    """The arrays of a run, or of several runs side by side, and the functions that change them.
-
-    The training loop calls the methods: `batches` yields the data, `advance` trains for a step,
-    `evaluate` evaluates, and `fetch` returns the arrays for a checkpoint. The numbers of runs count
-    from 0.
-
-    Attributes:
-      state: the train state; for several runs its arrays have a leading axis over the runs.
-      eval_data: the batches of an evaluation pass, for several runs perhaps a list of the batches
-        of each run; None without evaluations.
+    """The arrays of a run, or of several runs side by side, and the functions that change them. For
+    several runs the arrays have a leading axis over the runs, which count from 0.
     """
 
     state: TrainState
     eval_data: Any
 
     def batches(self, start: int) -> Iterator[list[Batch]]:
-        """Yields for each step, from `start` on, a list with the batch of each run.
-
-        A single run gives lists of one batch. The iterator does not end before the last step.
-        """
+        """Yields for each step, from `start` on, the batch of each run, finished runs included."""
 
     def advance(self, batches: list[Batch], running: list[int]) -> Metrics:
-        """Trains runs for a step and returns the metrics of the step.
-
-        Args:
-          batches: the batch of each run, a dict of arrays, finished runs included.
-          running: the numbers of the runs that have not ended; the state of the remaining runs does
-            not change.
-
-        Returns:
-          The sums and counts of metrics by name; for several runs side by side with an axis over
-          the runs.
-        """
+        """Trains the runs `running` for a step and returns its metrics; the rest stays."""
 
     def evaluate(self) -> tuple[list[dict[str, float]], bool]:
-        """Evaluates all runs on the evaluation data.
-
-        Returns:
-          For each run the metrics by name, with the metrics of `task.summarise`; and True if the
-          evaluation was compiled by this call.
-        """
+        """Returns the metrics of each run, and True if this call compiled the evaluation."""
 
     def learning_rates(self) -> dict[str, np.ndarray]:
-        """Returns the learning rates of the last update by name, such as "learning_rate".
-
-        A rate is a scalar array or, for several runs, an array with a number per run. The dict is
-        empty if the optimizer stores no rate.
-        """
+        """Returns the learning rates of the last update by name; {} if there are none."""
 
     def state_for_callbacks(self) -> TrainState:
         """Returns the train state on the devices, without an axis over devices."""
 
     def data_state(self) -> Any:
-        """Returns the position in the training data for a checkpoint, as a JSON value.
-
-        It is None for data that are read by the number of a step.
-        """
+        """Returns the position in the training data as JSON; None if they are read by step."""
 
     def keep_best(self, numbers: list[int]) -> None:
         """Stores the present parameters of the runs with these numbers as their best ones."""
 
     def fetch_carry(self) -> Carry:
-        """Returns the carried state of a `StatefulTask` as NumPy arrays; None for other tasks.
-
-        All processes must call it.
-        """
+        """Returns the carried state as NumPy arrays or None; all processes must call it."""
 
     def fetch(self, carry: Carry, records: list[Record]) -> tuple[TrainState, Params]:
-        """Returns the train state and the best parameters as NumPy arrays.
-
-        For a task with a model state the latter are {"params": ..., "model_state": ...}. For
-        several runs the arrays have a leading axis over the runs. Before the first evaluation of a
-        run its best parameters are the last ones.
-
-        Args:
-          carry: the carried state, a tree of NumPy arrays or None, as from `fetch_carry`.
-          records: the progress of each run.
+        """Returns the train state and the best parameters (`best_of`) as NumPy arrays. Before the
+        first evaluation of a run its best parameters are the last ones.
         """
 
     def to_record(self, step: int, records: list[Record], pending: Metrics) -> Line:
-        """Returns the progress of the runs for the JSON record of a checkpoint.
-
-        It is a dict of the fields of the `Record` of a single run. For several runs it is {"lanes":
-        a dict per run, "step": `step`, "pending": sums and counts by name}.
-
-        Args:
-          step: the number of steps so far.
-          records: the progress of each run.
-          pending: a `Ratio` (a sum and a count) of each metric by name since the last line of
-            metrics.jsonl.
-        """
+        """Returns the progress for the record of a checkpoint, see `Restored.run`."""
 
     def compilations(self) -> int:
         """Returns the number of step functions that were compiled for this run so far."""
@@ -184,24 +131,7 @@ class Engine(Protocol):
 
 @dataclasses.dataclass
 class TrainingRun:
-    """The variables of the training loop.
-
-    Attributes:
-      engine: the `Engine` with the arrays of the run, or of several runs side by side.
-      work: the `Workdir` with the training options, the log and the checkpoints.
-      meter: the `Meter` of the metrics since the last line of metrics.jsonl.
-      shared: the `Shared` settings, metadata and digests that all checkpoints of the run record.
-      step: the number of steps so far.
-      resumed: True if the run continues from a checkpoint.
-      stop_when: maps the number of steps so far to True if the run ends there, before `num_steps`;
-        None ends no run early.
-      callbacks: functions (step, state, metrics) that are called after each step that is logged or
-        evaluated.
-      shapes: a set of the shapes of the batches so far, because each new shape is compiled.
-      reach: a `Reach`, which searches for parameters that no gradient reaches, until the first line
-        of a new run; then None.
-      seen: a `Seen`, the hashes of the batches since the processes of the run last compared them.
-    """
+    """The variables of the training loop."""
 
     engine: Engine
     work: Workdir
@@ -279,12 +209,6 @@ def train(run: TrainingRun, signals: Signals) -> int | None:
 
 
 def _evaluates(run: TrainingRun, at_end: bool) -> bool:
-    """Returns True if the runs are evaluated after this step, and have not been at this step.
-
-    `run` are the variables of the training loop. The runs are evaluated at multiples of
-    `eval_every` and, with `at_end` True, after the last step; without evaluation data they never
-    are.
-    """
     if run.engine.eval_data is None or not (at_end or run.step % run.work.config.eval_every == 0):
         return False
     histories = [run.meter.records[number].history for number in run.meter.running()]
@@ -341,11 +265,7 @@ def _step(run: TrainingRun, batches: list[Batch]) -> None:
 
 
 def _evaluate(run: TrainingRun) -> dict[str, float]:
-    """Evaluates the runs, writes the lines of metrics.jsonl, and stores the best parameters.
-
-    `run` are the variables of the loop. It returns the metrics by name with the prefix "eval_"; for
-    several runs their means.
-    """
+    """Evaluates the runs, logs them and stores the best parameters; returns mean metrics."""
     work, meter, step = run.work, run.meter, run.step
     work.view.phase("evaluate")
     work.event("evaluate", step)
@@ -386,22 +306,12 @@ def _decide(run: TrainingRun, at_end: bool) -> None:
 
 
 def _should_stop(run: TrainingRun, signals: Signals) -> bool:
-    """Returns True if a signal such as SIGTERM or Ctrl-C came and the run stops after this step.
-
-    `run` are the variables of the loop, and `signals` is the context that records signals.
-    Several processes agree on it, and only at the steps where they log; at other steps it is False.
-    """
     if run.work.several and run.step % run.work.config.log_every:
         return False
     return _find_signal(run, signals) is not None
 
 
 def _find_signal(run: TrainingRun, signals: Signals) -> int | None:
-    """Returns the number of a signal that came to any of the processes; None without a signal.
-
-    `run` are the variables of the loop, and `signals` is the context that records signals.
-    All processes must call it at the same point, because all of them stop together.
-    """
     if not run.work.several:
         return signals.received
     return max_over_processes(signals.received or 0) or None
@@ -432,10 +342,7 @@ def _save(run: TrainingRun) -> None:
 
 
 def report_finished(run: TrainingRun) -> None:
-    """Prints a notice if all runs of the workdir have ended, because no step will be trained.
-
-    `run` are the variables of the loop before training.
-    """
+    """Prints a notice if all runs of the workdir have ended, because no step will be trained."""
     if run.over and run.resumed and run.work.reports:
         config, last = run.work.config, max(record.step for record in run.meter.records)
         longer = ", or a larger num_steps to continue it"
@@ -448,12 +355,7 @@ def report_finished(run: TrainingRun) -> None:
 
 
 def results_of(run: TrainingRun, number: int | None) -> list[FitResult]:
-    """Returns a list with the `FitResult` of each run; all processes must call it.
-
-    Args:
-      run: the variables of the loop after training.
-      number: the number of the signal that stopped the runs, or None.
-    """
+    """Returns a list with the `FitResult` of each run; all processes must call it."""
     engine, records = run.engine, run.meter.records
     trees = engine.fetch(engine.fetch_carry(), records)
     lanes = [trees]

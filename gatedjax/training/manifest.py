@@ -70,12 +70,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def _walk(folder: Path) -> tuple[dict[str, int], list[str], list[Path]]:
-    """Walks through a folder without following links.
-
-    Returns:
-      The sizes in bytes of the plain files by relative path; a line for each link and each entry of
-      another kind; and the folder and its subfolders.
-    """
+    """Returns the size of each file by path, a line per link or other entry, and the folders."""
     sizes, problems, folders = {}, [], [folder]
     if folder.is_symlink():
         return {}, ["the folder is a link"], []
@@ -102,17 +97,7 @@ def _render(content: dict[str, Any]) -> bytes:
 
 
 def write(folder: Path, step: int, leaves: dict[str, dict[str, np.ndarray]]) -> None:
-    """Hashes the files of a complete step and writes the manifest into its folder.
-
-    Args:
-      folder: the folder of the step. Its files are synced to disk before the manifest.
-      step: the number of the step.
-      leaves: {"state": ..., "best": ...}, for each of the two trees its arrays by dotted name, such
-        as "params.w".
-
-    Raises:
-      OSError: if the folder has links or other entries that are no plain files.
-    """
+    """Hashes and syncs the files of a complete step, and writes the manifest into its folder."""
     sizes, problems, folders = _walk(folder)
     if problems:
         raise OSError(f"the manifest of {folder} cannot be written: {'; '.join(problems)}")
@@ -144,18 +129,7 @@ def write(folder: Path, step: int, leaves: dict[str, dict[str, np.ndarray]]) -> 
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Reads the manifest of a step, and checks its digest and its form.
-
-    The manifest is a dict with "step", "time", "files" (size and hash of each file by path) and
-    "leaves" (description and hash of each array), see `CheckpointStore.manifest`, and also "format"
-    and "digest".
-
-    Args:
-      folder: the folder of the step.
-
-    Raises:
-      CheckpointDamaged: if the manifest is missing or was changed.
-    """
+    """Reads the manifest of a step; raises CheckpointDamaged if its digest or form is wrong."""
     path = folder / NAME
     if folder.is_symlink():
         raise CheckpointDamaged(folder, ["the folder is a link"])
@@ -180,12 +154,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _find_faults(content: dict[str, Any], folder: Path) -> list[str]:
-    """Returns a list with a line for each fault in the form of a manifest with a correct digest.
-
-    Args:
-      content: the manifest, the dict in its JSON file, with "step", "time", "files" and "leaves".
-      folder: the folder of the step.
-    """
+    """Returns a list with a line for each fault in the form of a manifest with a correct digest."""
     if content.get("format") != _FORMAT:
         return [f"{NAME} has format {content.get('format')!r}, wanted {_FORMAT}"]
     if folder.name.isdecimal() and content.get("step") != int(folder.name):
@@ -219,10 +188,7 @@ def _find_faults(content: dict[str, Any], folder: Path) -> list[str]:
 
 
 def empty_array(entry: str) -> np.ndarray | None:
-    """Returns an array of size 0 for its description `entry`, such as "float32[0, 3]".
-
-    It returns None if the array has elements or the description is wrong.
-    """
+    """Returns an array of size 0 for its description `entry`, such as "float32[0, 3]"."""
     dtype, _, shape = entry.partition("[")
     if not re.fullmatch(r"(\d{1,9}, ){0,63}\d{1,9}\]", shape):
         return None
@@ -234,10 +200,6 @@ def empty_array(entry: str) -> np.ndarray | None:
 
 
 def _count_bytes(entry: str) -> int:
-    """Returns the size in bytes of the array that `entry`, such as "float32[3, 4]", describes.
-
-    It returns 0 if `entry` is not such a description.
-    """
     dtype, _, shape = entry.partition("[")
     if not re.fullmatch(r"(\d{1,18}(, \d{1,18}){0,63})?\]", shape):
         return 0  # a later comparison of the shapes refuses such an entry
@@ -248,11 +210,8 @@ def _count_bytes(entry: str) -> int:
 
 
 def find_excess(content: dict[str, Any]) -> str | None:
-    """Returns a message if the arrays in a manifest are too large for its files; else None.
-
-    `content` is the manifest, a dict with "files", {path: {"size": bytes, "sha256": hash}}, and
-    "leaves", {item: {name of an array: [description such as "float32[3, 4]", hash]}}. The limit for
-    the bytes of the arrays is `ROOM` (64 MiB) + `PACKED` (100) times the bytes of the files.
+    """Returns a message if the arrays in a manifest are too large for its files; else None. The
+    limit is `ROOM` + `PACKED` times the bytes of the files.
     """
     arrays = [entry for entries in content["leaves"].values() for entry in entries.values()]
     declared = sum(_count_bytes(entry[0]) for entry in arrays)
@@ -266,10 +225,7 @@ def find_excess(content: dict[str, Any]) -> str | None:
 
 
 def is_complete(folder: Path) -> bool:
-    """Returns True if the folder of a step has a good manifest and files with the sizes in it.
-
-    The contents of the files are not checked; `verify` checks their hashes.
-    """
+    """Returns True if the folder of a step has a good manifest and files with the sizes in it."""
     try:
         return not _sizes(folder, read_manifest(folder)["files"])
     except (CheckpointDamaged, FileNotFoundError):
@@ -277,11 +233,7 @@ def is_complete(folder: Path) -> bool:
 
 
 def _sizes(folder: Path, files: dict[str, Any]) -> list[str]:
-    """Returns a line for each file that is missing, extra or of another size than in `files`.
-
-    `folder` is that of a checkpoint, and `files` maps relative paths to {"size", "sha256"}, as in
-    the manifest.
-    """
+    """Returns a line for each file that is missing, extra or of another size than in `files`."""
     sizes, problems, _ = _walk(folder)
     sizes.pop(NAME, None)
     problems += [f"{name} is missing" for name in sorted(files.keys() - sizes.keys())]
@@ -295,18 +247,8 @@ def _sizes(folder: Path, files: dict[str, Any]) -> list[str]:
 
 
 def verify(folder: Path, below: str = "") -> dict[str, Any]:
-    """Checks the hashes of the files of a step and returns its manifest.
-
-    The manifest is a dict with "step", "time", "files" and "leaves" (arrays), see `read_manifest`.
-
-    Args:
-      folder: the folder of the step, a checkpoint.
-      below: a folder in the step, as "record/"; only files in it are hashed. The names and sizes of
-        all files are checked.
-
-    Raises:
-      CheckpointDamaged: if files are missing, extra or changed; the message lists them.
-      OSError: if a file cannot be read, for example without permission.
+    """Returns the manifest of a step after checking the hashes of its files, or only `below` a
+    folder.
     """
     manifest = read_manifest(folder)
     problems = _sizes(folder, manifest["files"])

@@ -85,11 +85,7 @@ def merge(a: Metrics, b: Metrics) -> Metrics:
 
 
 def to_json(metrics: Mapping[str, Ratio]) -> dict[str, list]:
-    """Returns a dict {name: [total, count]} of metrics for JSON.
-
-    JSON represents the float32 values exactly. Total and count are floats, or lists of floats for
-    metrics of several runs side by side.
-    """
+    """Returns {name: [total, count]} for JSON, which represents the float32 values exactly."""
     return {
         name: [np.asarray(ratio.total).tolist(), np.asarray(ratio.count).tolist()]
         for name, ratio in jax.device_get(dict(metrics)).items()
@@ -97,10 +93,7 @@ def to_json(metrics: Mapping[str, Ratio]) -> dict[str, list]:
 
 
 def from_json(saved: Mapping[str, list]) -> Metrics:
-    """Returns metrics by name from `saved`, a result of `to_json`, a dict {name: [total, count]}.
-
-    The total and the count of each `Ratio` are float32 arrays, scalars for a single run.
-    """
+    """Returns the metrics, with float32 arrays, of a result of `to_json`."""
     return {
         name: Ratio(total=jnp.array(total, jnp.float32), count=jnp.array(count, jnp.float32))
         for name, (total, count) in saved.items()

@@ -29,18 +29,7 @@ from gatedjax.training.task import AnyTask, Batch, Carry, call_evaluate
 
 
 def pad_rows(batch: Batch, multiple: int) -> Batch:
-    """Adds filler rows (zeros, example_id -1, weight 0) to a batch.
-
-    Args:
-      batch: a dict of arrays with the same number of rows, among them "weight".
-      multiple: the number of rows becomes a multiple of this integer.
-
-    Returns:
-      The batch with filler rows at its end.
-
-    Raises:
-      ValueError: if the batch has no "weight".
-    """
+    """Adds filler rows (zeros, example_id -1, weight 0) up to a multiple of the number of rows."""
     if "weight" not in batch:
         raise ValueError(f"batch must have 'weight' (1 = example, 0 = filler), got {sorted(batch)}")
     rows = len(batch["weight"])
@@ -212,13 +201,8 @@ class Parallel:
         return TrainState(whole, whole, whole, carry=self._split, model_state=whole)
 
     def _gather(self, params: Any) -> Any:
-        """Returns parameters that are whole along the batch axes, for a loss or an evaluation.
-
-        `params` is a tree of arrays that may be split over the devices, inside a compiled function.
-        Each device computes other rows of the batch, so it needs whole parameters. Without this
-        request the compiler may gather a kernel in each step of a recurrence. The gradient is split
-        like the parameters.
-        """
+        """Returns parameters that are whole along the batch axes, for a loss or an evaluation."""
+        # Otherwise the compiler may gather a kernel in each step of a recurrence.
         split = self.param_shardings(params)
         whole = without_axes(split, self._batch_axes)
         constrain = jax.lax.with_sharding_constraint
@@ -481,13 +465,7 @@ def _copy_rule(path: str, array: Any) -> PartitionSpec:
 def _jit_for(
     function: Callable[..., Any], out_shardings: Callable[..., Any], **options: Any
 ) -> Callable[..., Any]:
-    """Returns a compiled function, whose out_shardings depend on the arguments of the first call.
-
-    Args:
-      function: the function.
-      out_shardings: maps the arguments of `function` to the shardings of its results.
-      **options: further options of `jax.jit`.
-    """
+    """Returns a compiled function; its first arguments determine its out_shardings."""
     compiled: list[Any] = []
 
     @functools.wraps(function)

@@ -14,12 +14,7 @@ SHOWN = ("loss", "accuracy", "density")
 
 
 def format_metrics(metrics: dict[str, Any]) -> str:
-    """Returns the most important metrics as text, such as "loss 0.5000, 12.0 steps/s, padding 3%".
-
-    Args:
-      metrics: metrics and speeds by name. "loss", "accuracy", "density", the speeds (steps/s,
-        tokens/s) and the share of padding are shown; missing and None values are left out.
-    """
+    """Returns the most important metrics as text, as "loss 0.5000, 12.0 steps/s, padding 3%"."""
     parts = [f"{name} {metrics[name]:.4f}" for name in SHOWN if metrics.get(name) is not None]
     for name, unit in (("steps_per_s", "steps/s"), ("tokens_per_s", "tokens/s")):
         if metrics.get(name):
@@ -31,13 +26,7 @@ def format_metrics(metrics: dict[str, Any]) -> str:
 
 
 class ProgressView:
-    """The progress display of a run.
-
-    Args:
-      total: the number of steps of the run.
-      start: the step from which the run starts.
-      enabled: False prints only notices.
-    """
+    """The progress display of a run."""
 
     def __init__(self, total: int, start: int, enabled: bool) -> None:
         self._enabled = enabled
@@ -63,10 +52,7 @@ class ProgressView:
             self._bar.start()
 
     def phase(self, name: str) -> None:
-        """Shows the name of the present phase on the bar.
-
-        `name` is "train", "compile", "evaluate" or "save".
-        """
+        """Shows the name of the present phase on the bar."""
         if self._bar is not None:
             self._bar.update(self._task, description=name)
 
@@ -78,30 +64,19 @@ class ProgressView:
             self._bar.update(self._task, completed=step, left=clock)
 
     def once(self, seconds: float, steps: int = 0) -> None:
-        """Excludes time that does not recur, such as compilation, from the estimate.
-
-        Args:
-          seconds: the time in seconds.
-          steps: the number of steps in this time.
-        """
+        """Excludes time that does not recur, such as compilation, from the estimate."""
         # Moving the start forward removes the time from the mean time of a step.
         self._start += seconds
         self._first += steps
 
     def _seconds_left(self, step: int) -> float | None:
-        """Returns the estimated seconds from `step` to the end; None before the first step."""
         done = step - self._first
         if done < 1:
             return None
         return (time.monotonic() - self._start) / done * (self._total - step)
 
     def log(self, step: int, metrics: dict[str, Any]) -> None:
-        """Shows the metrics of the last interval, on the bar or as a line.
-
-        Args:
-          step: the number of steps so far.
-          metrics: the metrics of the interval by name, as floats.
-        """
+        """Shows the metrics of the last interval, on the bar or as a line."""
         note = format_metrics(metrics)
         if self._bar is not None:
             self._bar.update(self._task, note=note)

@@ -56,26 +56,7 @@ from gatedjax.training.task import AnyTask, Batch, Carry, frozen_parameters
 
 
 class _Single:
-    """The arrays of a run, spread over the devices of a `Parallel`, and its compiled step.
-
-    It has the methods of the protocol `Engine`, which the training loop calls.
-
-    Args:
-      task: the task, a model with its loss (see `Task`).
-      tx: the Optax chain, a `GradientTransformation`.
-      data: the batches of training.
-      eval_data: the batches of an evaluation pass, or None.
-      config: the training options.
-      parallel: the devices.
-      initial: a `Restored` with the train state and the best parameters at the start.
-      rates: a `LearningRates`, which finds the learning rates in the state of the chain.
-      point: maps (params, opt_state) to the parameters to evaluate.
-
-    Attributes:
-      state: the train state on the devices.
-      best_params: the parameters of the best evaluation so far.
-      eval_data: the batches of an evaluation pass, or None.
-    """
+    """The `Engine` of a single run, spread over the devices of a `Parallel`."""
 
     def __init__(
         self,
@@ -103,15 +84,9 @@ class _Single:
             self.point, self.point_on_host = parallel.on_params(point), jax.jit(point)
 
     def batches(self, start: int) -> Iterator[list[Batch]]:
-        """Yields for each step, from `start` on, a list with its single batch, a dict of arrays."""
         return ([batch] for batch in self.data.read(start, self.config.num_steps))
 
     def advance(self, batches: list[Batch], running: list[int]) -> Metrics:
-        """Trains for a step, and returns the metrics of the step: a sum and a count by name.
-
-        `batches` has the single batch of the step, a dict of arrays. `running`, the numbers of the
-        runs that have not ended, is not used, because there is a single run.
-        """
         if self.parallel.is_one_device:
             batch = pad_rows(batches[0], self.parallel.accumulate)
             self.state, metrics = self.train_step(self.state, batch, self.seed_key)
@@ -121,12 +96,6 @@ class _Single:
         return self.parallel.local(metrics)
 
     def evaluate(self) -> tuple[list[dict[str, float]], bool]:
-        """Evaluates the present parameters on the evaluation data.
-
-        Returns:
-          A list with the dict of the metrics by name; and True if the evaluation was compiled by
-          this call.
-        """
         traces = self.parallel.traces
         params, state = self.point(self.state.params, self.state.opt_state), self.state.model_state
         metrics, _ = run_evaluation(
@@ -135,57 +104,28 @@ class _Single:
         return [metrics], self.parallel.traces > traces
 
     def learning_rates(self) -> dict[str, np.ndarray]:
-        """Returns the learning rates of the last update, scalar arrays by name.
-
-        The names are like "learning_rate"; the dict is empty if the optimizer stores no rate.
-        """
         return self.rates.read(self._without_devices(self.state.opt_state))
 
     def state_for_callbacks(self) -> TrainState:
-        """Returns the train state on the devices, without an axis over devices."""
         state = self._without_devices(dataclasses.replace(self.state, carry=None))
         return dataclasses.replace(state, carry=self.state.carry)
 
     def _without_devices(self, tree: Any) -> Any:
-        """Returns a tree of arrays without the first axis, that over devices, which "pmap" adds.
-
-        The part of the first device of the process is taken. With other kinds of parallelism `tree`
-        is returned unchanged.
-        """
         if self.parallel.kind != "pmap":
             return tree
         return jax.tree.map(lambda x: x.addressable_data(0).reshape(x.shape[1:]), tree)
 
     def data_state(self) -> Any:
-        """Returns the position in the training data for a checkpoint, as a JSON value.
-
-        It is None for data that are read by the number of a step.
-        """
         return self.data.state()
 
     def keep_best(self, numbers: list[int]) -> None:
-        """Stores the present parameters as the best ones, in the memory of the host.
-
-        `numbers`, the numbers of the runs, is not used, because there is a single run.
-        """
         params = self.point(self.state.params, self.state.opt_state)
         self.best_params = self.parallel.host(best_of(params, self.state.model_state))
 
     def fetch_carry(self) -> Carry:
-        """Returns the carried state of a `StatefulTask` as NumPy arrays; None for other tasks.
-
-        All processes must call it.
-        """
         return self.parallel.fetch_carry(self.state.carry, len(self.data.first["weight"]))
 
     def fetch(self, carry: Carry, records: list[Record]) -> tuple[TrainState, Params]:
-        """Returns the train state and the best parameters as NumPy arrays.
-
-        Args:
-          carry: the carried state, a tree of NumPy arrays or None, as from `fetch_carry`.
-          records: a list with the progress of the run. Before its first evaluation the best
-            parameters are the present ones.
-        """
         state = self.parallel.fetch(self.state, carry)
         if records[0].best_metrics:
             return state, self.best_params
@@ -193,18 +133,10 @@ class _Single:
         return state, best_of(params, state.model_state)
 
     def to_record(self, step: int, records: list[Record], pending: Metrics) -> Line:
-        """Returns the fields of the `Record` of the run as a dict, for the JSON of a checkpoint.
-
-        Args:
-          step: the number of steps so far, which is not used, because the record has it.
-          records: a list with the progress of the run; its `pending` is set.
-          pending: a sum and a count of each metric by name since the last line of metrics.jsonl.
-        """
         records[0].pending = to_json(pending)
         return dataclasses.asdict(records[0])
 
     def compilations(self) -> int:
-        """Returns the number of step functions that were compiled for this run so far."""
         return self.parallel.traces - self.traces_before
 
 
@@ -220,22 +152,7 @@ def _begin(
     eval_params: Callable[[Any, Any], Any] | None,
     params: Any,
 ) -> TrainingRun:
-    """Checks the arguments of `fit`, then restores the run or initialises it.
-
-    It returns a `TrainingRun`, the variables of the training loop, from which `train` starts.
-
-    Args:
-      task: the task to train.
-      data: the batches of training.
-      eval_data: the batches of an evaluation pass, or None.
-      work: the work folder with the training options.
-      settings: values that a checkpoint must share with the run, as a mapping or a dataclass.
-      metadata: values that are recorded and not compared, as a mapping or a dataclass.
-      parallel: the devices.
-      optimizer: an Optax transformation in place of the configured one, or None.
-      eval_params: maps (params, opt_state) to the parameters to evaluate; None for the default.
-      params: the parameters to start from; None starts from the result of `task.init`.
-    """
+    """Checks the arguments of `fit`, then restores the run or initialises it."""
     config, frozen = work.config, frozen_parameters(task)
     tx = make_optimizer(config.optimizer, config.num_steps, frozen=frozen)
     if optimizer is not None:
@@ -297,11 +214,6 @@ def _begin(
 def _describe_state(
     task: AnyTask, tx: optax.GradientTransformation, key: jax.Array, first: Batch, params: Any
 ) -> TrainState:
-    """Returns the shapes and dtypes of the train state before the first step.
-
-    The values of the batch `first` are known here, so that the checks of the task see them. The
-    arguments are those of `init_state`.
-    """
     state: TrainState = jax.eval_shape(
         lambda key, params: init_state(task, tx, key, first, params), key, params
     )
@@ -311,16 +223,8 @@ def _describe_state(
 def _make_init(
     task: AnyTask, tx: optax.GradientTransformation, first: Batch
 ) -> Callable[[jax.Array, Any], TrainState]:
-    """Returns a function of (key, params), compiled, that makes the first train state.
-
-    The first batch depends on the seed. It is an argument of the program, so that runs with other
-    seeds share the program. If the task computes with the values of the batch in Python, the batch
-    is a constant of the program.
-
-    Args:
-      task: the task, which initialises the parameters.
-      tx: the Optax chain.
-      first: a batch of training.
+    """Returns the compiled `init_state`. The first batch, which depends on the seed, is an
+    argument, so that runs with other seeds share the program.
     """
     with_batch = SharedProgram(
         lambda key, batch, params: init_state(task, tx, key, batch, params), None, "init"
@@ -340,10 +244,6 @@ def _make_init(
 
 
 def _warn_of_other_batches(step: int) -> None:
-    """Warns that a run continues at `step` with other batches than an unbroken run.
-
-    `step` is the number of steps so far. The data were given with repeatable=False.
-    """
     warnings.warn(
         f"the run continues from step {step} with the next batches that train_data give, because "
         "repeatable=False: its result differs from that of an unbroken run, and examples may be "
@@ -376,12 +276,9 @@ def fit(
 ) -> FitResult:
     """Trains a task, and continues from the newest checkpoint in workdir with the same bits.
 
-    A checkpoint is matched to a run by the settings, by digests of the lowered `task.init`,
-    `task.loss` (with its gradient) and `task.evaluate`, and by the first batches. An edited task
-    and other data therefore need another workdir. The digests take the time of lowering these
-    functions, without compilation. If workdir has a finished run, a line on standard error reports
-    it, and the result of that run is returned. Without a workdir no file is written, and a run that
-    is stopped cannot continue.
+    A checkpoint belongs to a run by its settings, by digests of the task's lowered functions, and
+    by the first batches, so that an edited task needs another workdir. The result of a finished run
+    is returned without training. See the page "Training" for details.
 
         >>> from gatedjax.training import Ratio
         >>> class Scale:
@@ -391,95 +288,36 @@ def fit(
         ...         errors = batch["weight"] * (params["w"] * batch["x"] - 2) ** 2
         ...         return errors.sum(), {"loss": Ratio.of(errors, batch["weight"])}
         >>> batch = {"x": np.ones(2, np.float32), "weight": np.ones(2, np.float32)}
-        >>> quiet = TrainConfig(progress=False)
-        >>> result = fit(Scale(), [batch], config=quiet, steps=1, optimizer=optax.sgd(0.25))
-        >>> result.steps, float(result.best_params["w"])
-        (1, 1.0)
+        >>> float(fit(Scale(), [batch], steps=1, optimizer=optax.sgd(0.25)).best_params["w"])
+        1.0
 
     Args:
       task: the task to train, see `Task`.
-      train_data: the batches of training, of one of these kinds. `train_data[step]` is the batch
-        of a step and must depend only on the step, as in a list or a `grain.MapDataset`; if there
-        is a method `train_data.iterate(start, stop)`, it must yield the same batches, and may
-        prepare them in advance. Or the iterator of the data has `get_state` and `set_state`, as in
-        a `grain.IterDataset` or a `grain.DataLoader`; checkpoints save its state. Or, with
-        repeatable=False, any other iterable of batches: an iterator, which ends the run if it ends
-        before the last step, or a loader, which is iterated again for each epoch.
-      eval_data: the batches of an evaluation pass, which is iterated for each evaluation, or read
-        by index up to its length if it has no `__iter__`; None for a run without evaluations.
+      train_data: batches: `train_data[step]`, an iterator with `get_state` and `set_state` as in
+        grain, or with repeatable=False any other iterable.
+      eval_data: the batches of an evaluation pass, or None.
       config: the training options (default: `TrainConfig()`).
-      workdir: the folder for metrics.jsonl, config.json, environment.json and checkpoints/; None
-        writes no files.
+      workdir: the folder for checkpoints and metrics.jsonl; None writes no files.
       steps: the number of updates, in place of `config.num_steps`.
-      params: the parameters to start from, with the names, shapes and dtypes of the result of
-        `task.init`, which is then not computed. A run that continues from a checkpoint must be
-        given the same parameters.
-      settings: values that a checkpoint must share with this run, such as the configuration of the
-        network and the digest of the vocabulary, as a mapping or a dataclass of values that JSON
-        can represent. The training options are added as "train"; entries of a given "train" replace
-        them. A setting with the name "init", "loss", "evaluate", "train_data" or "eval_data" is
-        compared in place of the digest, for example if the loss is rewritten during a run.
-      metadata: values that are recorded in config.json and in all checkpoints and not compared,
-        such as the name of an experiment, as a mapping or a dataclass of values that JSON can
-        represent.
-      parallel: the devices (default: `make_parallel` with the options in config). Its `accumulate`
-        must be that of config. Pass the same object to `evaluate` to share its compiled steps.
-      on_event: called with ("step" | "evaluate" | "save" | "saved" | "compiled", step). "saved"
-        comes when the checkpoint is complete on disk, some steps after "save". "compiled" comes
-        after a step or an evaluation that compiled a program; the time since the event before it is
-        mostly compilation.
+      params: the parameters to start from, in place of the result of `task.init`.
+      settings: a mapping or dataclass of values that a checkpoint must share with this run.
+      metadata: a mapping or dataclass of values that are recorded and not compared.
+      on_event: called with ("step" | "evaluate" | "save" | "saved" | "compiled", step).
       on_log: called with each line of metrics.jsonl as a dict, for other trackers.
-      callbacks: functions (step, state, metrics), called after each step that is logged or
-        evaluated, before the checkpoint of the step is saved. `state` is the `TrainState` on the
-        devices. The next step donates its buffers: a callback may read or compute with them, and
-        must copy the arrays that it stores, for example by `jax.device_get`. `metrics` are floats
-        by name: the line of training in metrics.jsonl, and the metrics of an evaluation with the
-        prefix "eval_". After a step that is only logged or only evaluated it has only these. With
-        several processes each of them calls its callbacks.
-      optimizer: an Optax transformation in place of `config.optimizer`, which must then be the
-        default. It is compared by a digest of its lowered program for these parameters, so that
-        another learning rate is refused; with `settings["optimizer"]` that value is compared
-        instead. If it accepts `value=`, `grad=` or `value_fn=`, it receives them, see
-        `make_train_step`.
-      eval_params: maps (params, opt_state) to the parameters that are evaluated and saved as the
-        best ones. It is compared by a digest. The default is `gatedjax.training.eval_params`,
-        which finds moving averages and schedule-free optimizers of Optax.
-      repeatable: False for data that give other batches when they are read again. A run that
-        continues from a checkpoint then goes on with the next batches that the data give, and
-        warns that its result differs from that of an unbroken run.
-      raise_on_signal: True raises `StoppedBySignal` after a signal instead of returning, so that
-        the program does not go on after Ctrl-C or SIGTERM as if the run had ended.
-      stop_when: called after each step with the number of steps so far. If it returns True, the run
-        is logged, evaluated and saved, and ends, for example because the time is up. It requires a
-        single process.
+      callbacks: functions (step, state, metrics), called after steps that are logged or evaluated.
+      parallel: the devices (default: `make_parallel` with the options in config).
+      optimizer: an Optax transformation in place of `config.optimizer`.
+      eval_params: maps (params, opt_state) to the parameters to evaluate and to save as the best.
+      repeatable: False for data that give other batches when they are read again.
+      raise_on_signal: raises `StoppedBySignal` after SIGTERM or Ctrl-C instead of returning.
+      stop_when: called with the number of steps; True ends the run after this step.
 
     Returns:
-      The result. After SIGTERM or Ctrl-C the run is saved, if it has a workdir, and `stopped` is
-      "signal". A program that continues must check it, or set raise_on_signal.
+      The result. After SIGTERM or Ctrl-C the run is saved, and `stopped` is "signal".
 
     Raises:
-      TypeError, ValueError: before files are written, for a task, data or configuration that cannot
-        work: a missing method, metrics that are no `Ratio`, no metric "loss", an evaluation without
-        the metric `best_metric`, too few batches, batches without rows, an iterator as evaluation
-        data, an iterator as training data without repeatable=False, other names or shapes in
-        `params` or numbers there that are not finite, or an optimizer that requires other arguments
-        than fit passes. After the first step, for a loss that is a mean, not a sum. At the first
-        line of metrics.jsonl, for parameters that no gradient has reached, unless the task has them
-        in `frozen` or the optimizer does not update them.
-      StoppedBySignal: with raise_on_signal, after the run was saved.
-      ProcessMismatch: on all of several processes, if their settings, packages, tasks or data
-        differ; before the first step, or at the next checkpoint if batches or parameters differ
-        later.
-      WorkdirLost: if workdir was removed or replaced during the run.
+      TypeError, ValueError: before files are written, if an argument cannot work.
       CheckpointMismatch: if workdir belongs to another run; the message lists the differences.
-      CheckpointNotSaved: soon after a checkpoint could not be written, for example because the disk
-        is full.
-      WorkdirBusy: if another run is writing into workdir.
-      FileExistsError: if workdir has a config.json, environment.json or metrics.jsonl that no run
-        wrote.
-      RuntimeError: if there are checkpoints and none can be read. A damaged checkpoint is moved to
-        checkpoints-bad/ with a RuntimeWarning, and the newest good checkpoint is used.
-      NonFiniteError: after more than `config.max_skipped` skipped updates in a row.
     """
     config = config_with_steps(config, steps)
     optimizer = check_optimizer(optimizer, config)

@@ -53,23 +53,14 @@ class TrainState:
 
 
 def best_of(params: Any, model_state: Any) -> Any:
-    """Returns the tree in which checkpoints save the best parameters of a run.
-
-    It is `params`, or {"params": ..., "model_state": ...} if the model state has arrays. Both
-    arguments are trees of arrays; `model_state` is None for a task that has none.
-    """
+    """Returns the best parameters for a checkpoint: `params`, or a dict with a model state."""
     if not jax.tree.leaves(model_state):
         return params
     return {"params": params, "model_state": model_state}
 
 
 def split_best(best: Any, model_state: Any) -> tuple[Any, Any]:
-    """Splits a result of `best_of` into (params, model_state).
-
-    Args:
-      best: the result of `best_of`: parameters, or {"params": ..., "model_state": ...}.
-      model_state: the model state of any step. If it has arrays, `best` is such a dict.
-    """
+    """Splits a result of `best_of` into (params, model_state)."""
     if not jax.tree.leaves(model_state):
         return best, model_state
     return best["params"], best["model_state"]
@@ -138,27 +129,15 @@ def init_state(
 
 
 def init_carry(task: AnyTask, batch: Batch) -> Carry:
-    """Returns the carried state before the first batch; None if the task has no carried state.
-
-    It is a tree of arrays [B, ...], the result of `task.init_carry`. The shapes of `batch`, a batch
-    of training, determine its shapes.
-    """
+    """Returns the carried state before the first batch; None if the task has no carried state."""
     return task.init_carry(batch) if is_stateful(task) else None  # type: ignore[union-attr]
 
 
 def _with_carry(
     task: Any, check_loss: bool, gather: Callable[[Any], Any] | None
 ) -> Callable[..., Any]:
-    """Returns the loss of a task of any kind as a function with the same interface for all kinds.
-
-    It maps (params, batch, rngs, carry, model_state) to (loss, (metrics, (carry, model_state))).
-
-    Args:
-      task: the task, a model with its loss (see `Task`).
-      check_loss: True adds the entry `MEAN_LOSS` to the metrics, a `Ratio` with total 1 if the loss
-        is a mean over the rows.
-      gather: maps parameters that are split over devices to the whole parameters that the task
-        receives; None changes nothing.
+    """Returns the loss of a task of any kind, (params, batch, rngs, carry, model_state) to (loss,
+    (metrics, (carry, model_state))). `gather` makes split parameters whole.
     """
 
     def loss(params: Any, batch: Batch, rngs: Any, carry: Carry, model_state: Any) -> Any:
@@ -173,16 +152,9 @@ def _with_carry(
 
 
 def _is_mean(total: jax.Array, loss: Ratio, rows: int) -> Ratio:
-    """Returns a `Ratio` with total 1 if a loss is a mean over the rows, else with total 0.
-
-    A loss should be the sum over the rows, which is the total of its metric "loss". It counts as a
-    mean if it differs from this total, but equals it after multiplication by the count of the
-    metric or by the number of rows.
-
-    Args:
-      total: the loss that a task returned, a scalar.
-      loss: its metric "loss".
-      rows: the number B of rows of the batch.
+    """Returns a `Ratio` with total 1 if a loss is a mean over the rows, else with total 0. A loss
+    must be the sum over the rows, metrics["loss"].total; a mean equals it only after multiplication
+    by the number of rows.
     """
     # With a single row the mean equals the sum, so a total that equals the sum is never refused.
     # The tolerances cover the rounding of float32 sums.
@@ -195,19 +167,7 @@ def _is_mean(total: jax.Array, loss: Ratio, rows: int) -> Ratio:
 
 
 def refuse_mean_loss(metrics: Metrics, fresh: bool) -> Metrics:
-    """Returns the metrics of a step without the entry `MEAN_LOSS`, after checking it.
-
-    The entry is a `Ratio` with total 1 if the loss that a task returned is a mean over the rows of
-    the batch. A step that was built with check_loss=True adds it.
-
-    Args:
-      metrics: the metrics of a step, `Ratio`s by name, perhaps with a leading axis over several
-        runs side by side.
-      fresh: True for the first step of a run, the only one for which the entry is checked.
-
-    Raises:
-      ValueError: if the loss is a mean, not a sum.
-    """
+    """Returns the metrics without `MEAN_LOSS`; raises ValueError if a fresh run has a mean loss."""
     if fresh and np.any(jax.device_get(metrics[MEAN_LOSS].total)):
         raise ValueError(
             "loss must be the sum over the rows of the batch, got their mean: at step 0 it is "
@@ -225,24 +185,7 @@ def _summed_gradients(
     model_state: Any,
     parts: int,
 ) -> Any:
-    """Computes the loss summed over the rows of a batch, and its gradient, in parts of the batch.
-
-    Args:
-      loss: maps (params, batch, rngs, carry, model_state) to (loss, (metrics, (carry,
-        model_state))).
-      params: the parameters, a tree of arrays.
-      batch: a batch with B rows, a dict of arrays [B, ...].
-      rngs: a PRNG key for each stream, by name.
-      carry: the carried state, or None.
-      model_state: the model state, or None.
-      parts: the number of parts, which must divide B.
-
-    Returns:
-      ((loss, (metrics, (carry, model_state))), grads), with the structure of `params` for `grads`.
-      Loss, metrics and gradients are sums over the parts, and the carry has the rows of all parts
-      in their order. All parts have the same `rngs`, and with more than one part the model state
-      is None.
-    """
+    """Returns ((loss, (metrics, (carry, model_state))), grads), summed over `parts` of a batch."""
     grad_fn = jax.value_and_grad(loss, has_aux=True)
     if parts == 1:
         return grad_fn(params, batch, rngs, carry, model_state)
@@ -276,10 +219,7 @@ def _summed_gradients(
 
 
 def refuse_parts(task: Any, accumulate: int) -> None:
-    """Raises ValueError if `accumulate`, the number of parts of a batch, is above 1 for this task.
-
-    Only a task with a model state is refused, because its state depends on the whole batch.
-    """
+    """Raises ValueError for several parts of a batch if a task has a model state."""
     if accumulate > 1 and has_model_state(task):
         raise ValueError(
             f"accumulate must be 1 for {type(task).__name__}, which has a model state: that is of "
@@ -288,15 +228,6 @@ def refuse_parts(task: Any, accumulate: int) -> None:
 
 
 def _own_rows(tree: Any, axis_name: str) -> Any:
-    """Returns the rows of this device from arrays with the rows of all devices of a mapped axis.
-
-    Args:
-      tree: a tree of arrays [devices x rows per device, ...].
-      axis_name: the name of the axis of `jax.pmap`, inside which the function is called.
-
-    Returns:
-      The tree with arrays [rows per device, ...].
-    """
     devices, index = jax.lax.axis_size(axis_name), jax.lax.axis_index(axis_name)
 
     def take_rows(value: jax.Array) -> jax.Array:
@@ -307,15 +238,7 @@ def _own_rows(tree: Any, axis_name: str) -> Any:
 
 
 def _mean_loss(compute: Callable[[Any], Any]) -> Callable[[Any], jax.Array]:
-    """Returns the mean loss as a function from parameters to a scalar, for `value_fn=` of Optax.
-
-    The gradient is defined explicitly, because JAX would derive another gradient from a sum over
-    the devices of `jax.pmap`.
-
-    Args:
-      compute: maps parameters to the mean loss and its gradient, over all devices.
-    """
-
+    # JAX would derive another gradient from a sum over the devices of `jax.pmap`.
     @jax.custom_vjp
     def mean_loss(params: Any) -> jax.Array:
         return compute(params)[0]
@@ -328,13 +251,11 @@ def _mean_loss(compute: Callable[[Any], Any]) -> Callable[[Any], jax.Array]:
 
 
 def _all_finite(tree: Any) -> jax.Array:
-    """Returns True, as a scalar array, if all numbers in the arrays of `tree` are finite."""
     leaves = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]
     return functools.reduce(jnp.logical_and, leaves, jnp.array(True))
 
 
 def _any_nan(tree: Any) -> jax.Array:
-    """Returns True, as a scalar array, if any number in the arrays of `tree` is NaN."""
     leaves = [jnp.any(jnp.isnan(leaf)) for leaf in jax.tree.leaves(tree)]
     return functools.reduce(jnp.logical_or, leaves, jnp.array(False))
 

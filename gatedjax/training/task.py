@@ -221,89 +221,45 @@ class ModelStateTask(Protocol):
 
 
 class TrainedTask(Protocol):
-    """A task without an evaluation, for runs without evaluation data.
-
-    It has the methods `init` and `loss` of a `Task`.
-    """
+    """A task without an evaluation, for runs without evaluation data."""
 
     def init(self, key: jax.Array, batch: Batch) -> Any:
-        """Returns the initial parameters, a tree of arrays.
-
-        `key` is a PRNG key, and `batch` has the names, shapes and dtypes of the batches in
-        training.
-        """
+        """Returns the initial parameters, a tree of arrays."""
 
     def loss(
         self, params: Any, batch: Batch, rngs: dict[str, jax.Array]
     ) -> tuple[jax.Array, dict[str, Ratio]]:
-        """Returns (loss, metrics), with the loss summed over rows of weight 1, a scalar.
-
-        The metrics are `Ratio`s by name and must include "loss". `params` are the parameters,
-        `batch` is a dict of arrays [B, ...], and `rngs` has a PRNG key for each of the streams
-        "dropout" and "gate".
-        """
+        """Returns (loss, metrics), see `Task.loss`."""
 
 
 class TrainedStatefulTask(Protocol):
-    """A `StatefulTask` without an evaluation, for runs without evaluation data.
-
-    It has the methods `init`, `init_carry` and `loss`, and carries a state from batch to batch.
-    """
+    """A `StatefulTask` without an evaluation, for runs without evaluation data."""
 
     def init(self, key: jax.Array, batch: Batch) -> Any:
-        """Returns the initial parameters, a tree of arrays.
-
-        `key` is a PRNG key, and `batch` has the names, shapes and dtypes of the batches in
-        training.
-        """
+        """Returns the initial parameters, a tree of arrays."""
 
     def init_carry(self, batch: Batch) -> Carry:
-        """Returns the carried state before the first batch, a tree of arrays [B, ...].
-
-        `batch` is a dict of arrays with the shapes of the batches in training.
-        """
+        """Returns the carried state before the first batch, a tree of arrays [B, ...]."""
 
     def loss(
         self, params: Any, batch: Batch, rngs: dict[str, jax.Array], carry: Carry
     ) -> tuple[jax.Array, tuple[dict[str, Ratio], Carry]]:
-        """Returns (loss, (metrics, new carry)), with the loss summed over rows of weight 1.
-
-        `carry` is the state that the rows of the last batch passed on, a tree of arrays [B, ...],
-        and the new carry is that for the next batch. The metrics are `Ratio`s by name and must
-        include "loss". `params` are the parameters, `batch` is a dict of arrays, and `rngs` has a
-        PRNG key for each of the streams "dropout" and "gate".
-        """
+        """Returns (loss, (metrics, new carry)), see `StatefulTask.loss`."""
 
 
 class TrainedModelStateTask(Protocol):
-    """A `ModelStateTask` without an evaluation, for runs without evaluation data.
-
-    It has the methods `init`, `init_model_state` and `loss`, which returns the next model state.
-    """
+    """A `ModelStateTask` without an evaluation, for runs without evaluation data."""
 
     def init(self, key: jax.Array, batch: Batch) -> Any:
-        """Returns the initial parameters, a tree of arrays.
-
-        `key` is a PRNG key, and `batch` has the names, shapes and dtypes of the batches in
-        training.
-        """
+        """Returns the initial parameters, a tree of arrays."""
 
     def init_model_state(self, key: jax.Array, batch: Batch) -> Any:
-        """Returns the model state before the first step, a tree of arrays.
-
-        `key` is a PRNG key, and `batch` has the names, shapes and dtypes of the batches in
-        training.
-        """
+        """Returns the model state before the first step, a tree of arrays."""
 
     def loss(
         self, params: Any, batch: Batch, rngs: dict[str, jax.Array], model_state: Any
     ) -> tuple[jax.Array, tuple[dict[str, Ratio], Any]]:
-        """Returns (loss, (metrics, new model state)), with the loss summed over rows of weight 1.
-
-        The new model state has the structure, shapes and dtypes of `model_state`. The metrics are
-        `Ratio`s by name and must include "loss". `params` are the parameters, `batch` is a dict of
-        arrays, and `rngs` has a PRNG key for each of the streams "dropout" and "gate".
-        """
+        """Returns (loss, (metrics, new model state)), see `ModelStateTask.loss`."""
 
 
 AnyTask = (
@@ -316,43 +272,24 @@ LaneTask = Task | ModelStateTask | TrainedTask | TrainedModelStateTask
 
 
 def is_stateful(task: Any) -> bool:
-    """Returns True if a task carries a state of its rows from batch to batch.
-
-    Such a task has the method `init_carry`, see `StatefulTask`.
-    """
+    """Returns True if a task carries a state of its rows from batch to batch."""
     return hasattr(task, "init_carry")
 
 
 def has_model_state(task: Any) -> bool:
-    """Returns True if the loss of a task takes and returns a model state.
-
-    Such a task has the method `init_model_state`, see `ModelStateTask`.
-    """
+    """Returns True if the loss of a task takes and returns a model state."""
     return hasattr(task, "init_model_state")
 
 
 def has_summary(task: Any) -> bool:
-    """Returns True if a task has the method `summarise`.
-
-    It computes metrics from all predictions of an evaluation pass, see `SummaryTask`.
-    """
+    """Returns True if a task has the method `summarise`."""
     return hasattr(task, "summarise")
 
 
 def call_summarise(
     task: Any, predictions: dict[str, np.ndarray], names: Collection[str]
 ) -> dict[str, float]:
-    """Returns the metrics of `task.summarise` as floats; {} for a task without that method.
-
-    Args:
-      task: the task, a model with its loss (see `Task`).
-      predictions: the predictions of a whole evaluation pass by name.
-      names: the names of the metrics that `evaluate` returned.
-
-    Raises:
-      TypeError: if the result is no dict of numbers.
-      ValueError: if a metric has the name of another entry of metrics.jsonl.
-    """
+    """Returns the metrics of `task.summarise` as floats; {} for a task without that method."""
     if not has_summary(task):
         return {}
     summary = task.summarise(predictions)
@@ -381,21 +318,8 @@ def call_loss(
     carry: Carry = None,
     model_state: Any = None,
 ) -> tuple[jax.Array, dict[str, Ratio], Carry, Any]:
-    """Calls the loss of a task of any kind; returns (loss, metrics, carry, model_state).
-
-    The loss is a scalar, and the metrics are `Ratio`s by name. For a task without a carry or
-    without a model state the argument of that name is returned.
-
-    Args:
-      task: the task, with or without a carried state and a model state.
-      params: the parameters, a tree of arrays.
-      batch: a batch, a dict of arrays [B, ...].
-      rngs: a PRNG key for each stream, by name.
-      carry: the carried state, or None.
-      model_state: the model state, or None.
-
-    Raises:
-      TypeError: if the result of the loss is not of the form for this kind of task.
+    """Calls the loss of a task of any kind; returns (loss, metrics, carry, model_state). A state
+    that the task does not have is returned as it came.
     """
     extra = _extra(task, carry, model_state)
     names = ", ".join(["metrics", *extra])
@@ -414,7 +338,6 @@ def call_loss(
 
 
 def _describe_types(value: Any) -> str:
-    """Returns the type of a value, and the types of the items of a tuple: "(Array, dict)"."""
     if isinstance(value, tuple):
         return f"({', '.join(map(_describe_types, value))})"
     return "Array" if isinstance(value, jax.Array) else type(value).__name__
@@ -423,21 +346,7 @@ def _describe_types(value: Any) -> str:
 def call_evaluate(
     task: Any, params: Any, batch: Batch, carry: Carry = None, model_state: Any = None
 ) -> tuple[dict[str, Ratio], dict[str, jax.Array], Carry]:
-    """Calls `evaluate` of a task of any kind; returns (metrics, predictions, carry).
-
-    The metrics are `Ratio`s by name, and the predictions arrays [B, ...] by name. For a task
-    without a carry the argument `carry` is returned.
-
-    Args:
-      task: the task, with or without a carried state and a model state.
-      params: the parameters, a tree of arrays.
-      batch: a batch, a dict of arrays [B, ...].
-      carry: the carried state, or None.
-      model_state: the model state, or None.
-
-    Raises:
-      TypeError: if the result is not of the form for this kind of task.
-    """
+    """Calls `evaluate` of a task of any kind; returns (metrics, predictions, carry)."""
     result = task.evaluate(params, batch, *_extra(task, carry, model_state).values())
     names = ("metrics", "predictions", "carry")[: 3 if is_stateful(task) else 2]
     if not isinstance(result, tuple) or len(result) != len(names):
@@ -447,11 +356,6 @@ def call_evaluate(
 
 
 def _extra(task: Any, carry: Carry, model_state: Any) -> dict[str, Any]:
-    """Returns a dict of the states that the loss of a task takes after `rngs`, by name.
-
-    The dict has `carry` as "carry" if the task has a carried state (`StatefulTask`), and
-    `model_state` as "model_state" if it has a model state (`ModelStateTask`), in this order.
-    """
     return ({"carry": carry} if is_stateful(task) else {}) | (
         {"model_state": model_state} if has_model_state(task) else {}
     )

@@ -1,48 +1,31 @@
 """A declared set is loaded, checked, prepared and opened without a line of code elsewhere."""
 
+import dataclasses
 import pickle
+import re
 
 import pytest
 
 from gatedjax import data
 from gatedjax.data.account import _check
-from gatedjax.data.files._lines import LineError
-from gatedjax.data.files._places import Files
 from gatedjax.data.sets import _cloze
 from gatedjax.data.sets._all import SETS
-from gatedjax.data.sets._declaration import DataSet, TfdsForm, by_lines, eagerly
+from tests.conftest import ROOT
 from tests.data._same import assert_same_set
 
-CLASSES = ("sport", "world")
+
+def _example_of_the_page():
+    """The data set that docs/extending.md declares, from the code of the page."""
+    text = (ROOT / "docs" / "extending.md").read_text("utf-8")
+    (code,) = (block for block in re.findall(r"```\n(.*?)```", text, re.S) if "DECLARED" in block)
+    scope: dict = {}
+    exec(compile(code, "extending.md", "exec"), scope)
+    (declared,) = scope["DECLARED"]
+    # a test leaves nothing behind in TFDS
+    return dataclasses.replace(declared, tfds=dataclasses.replace(declared.tfds, registered=False))
 
 
-def parse(line):
-    section, tab, headline = line.partition("\t")
-    if not tab or section not in CLASSES:
-        raise LineError(f"unknown section {section!r}")
-    return CLASSES.index(section), headline
-
-
-def example(row, example_id):
-    return {"tokens": row.content.split(), "label": row.label, "example_id": example_id}
-
-
-TOY = DataSet(
-    name="toy_headlines",
-    official={"train": 21, "test": 3},
-    where="https://example.org",
-    files=Files({"train": "train.tsv", "test": "test.tsv"}, tops=("headlines", "")),
-    read_rows=by_lines(parse),
-    examples=eagerly(example),
-    classes=CLASSES,
-    tfds=TfdsForm(
-        description="Headlines of two sections.",
-        registered=False,  # a test leaves nothing behind in TFDS
-        features={"text": str, "label": CLASSES},
-        record=lambda row: {"text": row.content, "label": row.label},
-        row=lambda record: (int(record["label"]), record["text"].decode()),
-    ),
-)
+TOY = _example_of_the_page()
 
 
 @pytest.fixture
@@ -50,7 +33,7 @@ def raw(tmp_path, monkeypatch):
     monkeypatch.setitem(SETS, TOY.name, TOY)
     folder = tmp_path / "raw" / "headlines"
     folder.mkdir(parents=True)
-    lines = [f"{CLASSES[i % 2]}\ttext {i}\n" for i in range(20)]
+    lines = [f"{TOY.classes[i % 2]}\ttext {i}\n" for i in range(20)]
     (folder / "train.tsv").write_text("".join([*lines, "music\tnew record\n"]), "utf-8")
     (folder / "test.tsv").write_text("".join(lines[:3]), "utf-8")
     return folder.parent
@@ -62,9 +45,11 @@ def test_it_is_loaded_with_a_held_out_part_and_an_account(raw):
     )
     assert [len(part) for part in (train, held, test)] == [18, 2, 3]
     assert (train.report.lines, train.report.used) == (21, 20)
-    assert [(q.line, q.reason) for q in train.quarantine] == [(21, "unknown section 'music'")]
+    assert [(q.line, q.reason) for q in train.quarantine] == [
+        (21, "section 'music' is not in sport, world")
+    ]
     assert test.info.substitute is None
-    assert test[2] == {"tokens": ["text", "2"], "label": 0, "example_id": 200_000_002}
+    assert test[2] == {"tokens": ("text", "2"), "label": 0, "example_id": 200_000_002}
 
 
 def test_it_is_checked(raw):

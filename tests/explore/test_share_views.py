@@ -157,9 +157,7 @@ def test_grades_are_listed_in_their_order(fitted):
 def test_of_many_grades_the_most_probable_are_listed_and_the_median_is_predicted():
     probabilities = np.full((1, 12), 0.03)
     probabilities[0, [0, 3, 5, 8]] = 0.02, 0.4, 0.04, 0.3
-    reading = Readings(
-        probabilities, [np.ones(1, bool)], np.zeros(1), np.zeros(1), np.zeros((1, 1))
-    )
+    reading = Readings.of_outputs(probabilities, np.zeros((1, 1)))
     target = OrdinalTarget(tuple(range(12)))
     model = types.SimpleNamespace(kind="ordinal", target=target, classes=target.classes)
     entries = _describe_prediction(model, reading, (0,))
@@ -225,10 +223,13 @@ def test_without_an_encoder_the_texts_of_a_file_are_offered(folder, contextual):
     assert shown.answer({"text": "9"})["words"] == 0
     assert UNMEASURED[1:] in one["note"]
     assert render_states_leak(contextual.report_["leak"]) in one["note"]
-    for text, note in {"4": "Choose a text", "-1": "Choose a text", "3": "no token"}.items():
+    for text, note in {"4": "Choose a text", "-1": "Choose a text"}.items():
         answer = shown.answer({"text": text})
         assert answer["models"] == [None]
         assert note in answer["notes"][0]
+    # A text without a token has the frequencies of the classes.
+    (empty,) = shown.answer({"text": "3"})["models"]
+    assert empty["probabilities"] == model.pooling.prior.tolist()
 
 
 def test_what_does_not_fit_is_refused(folder, contextual, fitted):

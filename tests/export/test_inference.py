@@ -1,10 +1,15 @@
 """GA-Net's inference as a file gives the logits of the model, at any batch size."""
 
+import functools
+import re
+
 import jax
 import numpy as np
 import pytest
 
 from gatedjax import export
+from gatedjax import functional as F
+from gatedjax.functional import _directions, _gru, _lstm, _rau, _recurrence
 from gatedjax.models import GANet, GANetConfig
 from tests._grouped import grouped
 from tests.tolerances import F32
@@ -134,3 +139,56 @@ def test_containers_become_dicts_and_tuples():
     assert set(got) == {"list", "scalar"}
     assert isinstance(got["list"], tuple)
     assert got["list"][1].shape == (4,)
+
+
+# B = 2 rows and H = 3 units: on a CPU states are [H, B], on an accelerator [B, H]
+WEIGHTS = {
+    F.lstm: F.LSTMWeights(np.ones((5, 12), "f"), np.ones((3, 12), "f"), np.ones(12, "f")),
+    F.gru: F.GRUWeights(np.ones((5, 9), "f"), np.ones((3, 9), "f"), np.ones(9, "f")),
+    F.rau: F.RAUWeights(np.ones((5, 15), "f"), np.ones((3, 15), "f"), np.ones(15, "f")),
+}
+
+
+def _products(program):
+    """The number of loops, and the shapes of all products, of a program."""
+    text = str(program.mlir_module())
+    return text.count("stablehlo.while"), set(re.findall(r"dot_general.* : (.*) loc", text))
+
+
+def _forced(monkeypatch, platform, apply, *arguments):
+    """What JAX exports for the layout of a platform that is named in each call."""
+    with monkeypatch.context() as patch:
+        for module in (_lstm, _gru, _rau):
+            form = functools.partial(_recurrence.form_for, backend=platform)
+            patch.setattr(module, "form_for", form)
+        patch.setattr(_directions, "shares_loop", lambda: platform != "cpu")
+        # a new function, because the trace of another layout is kept with the old one
+        return jax.export.export(jax.jit(lambda *a: apply(*a)), platforms=[platform])(*arguments)
+
+
+@pytest.mark.parametrize("unroll", WEIGHTS, ids=lambda unroll: unroll.__name__)
+@pytest.mark.parametrize("both_directions", [False, True])
+def test_each_platform_has_its_own_layout(unroll, both_directions, monkeypatch):
+    fields = {k: v for k, v in WEIGHTS[unroll]._asdict().items() if v is not None}
+    arguments = fields, {"x": np.ones((2, 4, 5), np.float32)}
+
+    def plain(params, batch):
+        weights = type(WEIGHTS[unroll])(**params)
+        if both_directions:
+            return F.bidirectional(unroll, weights, weights, batch["x"])[1]
+        return unroll(weights, batch["x"])[1]
+
+    apply = jax.jit(plain)
+    wanted = {name: _forced(monkeypatch, name, plain, *arguments) for name in ("cpu", "cuda")}
+    assert _products(wanted["cpu"]) != _products(wanted["cuda"])
+    here = apply(*arguments)  # its trace, in the layout of this CPU, is not taken for the others
+    write = functools.partial(export.export_inference, apply, *arguments, batch=None)
+    for platform in ("cpu", "cuda", "tpu"):
+        got = jax.export.deserialize(bytearray(write(platforms=[platform])))
+        like = wanted["cpu" if platform == "cpu" else "cuda"]
+        assert _products(got) == _products(like)
+    data = write()  # for all of them
+    (loops, shapes), (more_loops, more_shapes) = map(_products, wanted.values())
+    both = loops + more_loops, shapes | more_shapes
+    assert _products(jax.export.deserialize(bytearray(data))) == both
+    np.testing.assert_array_equal(export.load_inference(data)(*arguments), here)

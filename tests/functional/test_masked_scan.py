@@ -191,6 +191,67 @@ def test_bidirectional_passes_options_and_pairs_of_carries_on():
         F.bidirectional(F.gru, weights, weights, xs, initial=F.LSTMState(ahead, back))
 
 
+def normed(weights, h, x):
+    """A step with infinite derivatives where x, h, x W + h or x W - h is 0 or constant."""
+    a = x @ weights + h
+    h = a / jnp.linalg.norm(a, axis=-1, keepdims=True) + jnp.std(x, axis=-1, keepdims=True)
+    return x @ weights, h + jnp.linalg.norm(x @ weights - h, axis=-1, keepdims=True)
+
+
+def alone(step, weights, h, xs, mask, reverse):
+    """The sum of squares of all results, by a loop over rows and real steps."""
+    total = 0.0
+    for row in range(len(xs)):
+        carry, places = h[row][None], np.flatnonzero(mask[row])
+        for t in places[::-1] if reverse else places:
+            carry, y = step(weights, carry, xs[row, t][None])
+            total += jnp.sum(y**2)
+        total += jnp.sum(carry**2)
+    return total
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_padding_gives_no_nan_to_gradients_where_a_step_has_no_derivative_at_zero(reverse, x64):
+    mask = np.array([[1, 1, 1, 1], [0, 0, 0, 0], [0, 1, 1, 0], [0, 0, 1, 0]], bool)
+    weights, xs = RNG.normal(size=(3, 3)), RNG.normal(size=(4, 4, 3))
+    start = RNG.normal(size=(4, 3)) * np.array([1, 0, 1, 0])[:, None]
+
+    def ours(weights, start, xs, mask):
+        step = functools.partial(normed, weights)
+        carry, ys = F.masked_scan(step, start, xs, mask, reverse=reverse)
+        return jnp.sum(carry**2) + jnp.sum(ys**2)
+
+    spoilt = np.where(mask[..., None], xs, np.nan)
+    gradient = jax.jit(jax.grad(ours, (0, 1, 2)))
+    want = jax.grad(lambda *given: alone(normed, *given, mask, reverse), (0, 1, 2))
+    chex.assert_trees_all_close(
+        gradient(weights, start, spoilt, mask), want(weights, start, xs), **F64
+    )
+    # forward mode too, and a batch without any real step
+    tangents = jax.jvp(lambda w: ours(w, start, spoilt, mask), (weights,), (weights,))[1]
+    np.testing.assert_allclose(tangents, np.vdot(want(weights, start, xs)[0], weights), rtol=1e-9)
+    empty = gradient(weights, start, np.full_like(xs, np.nan), np.zeros_like(mask))
+    chex.assert_trees_all_equal(empty, (np.zeros((3, 3)), 2 * start, np.zeros_like(xs)))
+
+
+def test_padding_runs_on_the_carry_of_a_reset_where_the_initial_one_is_never_used(x64):
+    def step(weights, h, x):  # no derivative at h = 0
+        return x @ weights, jnp.linalg.norm(h @ weights, axis=-1)
+
+    resets = np.zeros_like(RESETS)
+    resets[np.arange(B), MASK.argmax(1)] = True  # every row starts with a carry of ones
+    weights, xs, ones = RNG.normal(size=(2, 2)), XS["values"], np.ones((B, 2))
+
+    def ours(weights):
+        options = {"resets": resets, "reset_to": ones}
+        run = functools.partial(step, weights)
+        carry, ys = F.masked_scan(run, np.zeros((B, 2)), xs, MASK, **options)
+        return jnp.sum(carry**2) + jnp.sum(ys**2)
+
+    want = jax.grad(lambda weights: alone(step, weights, ones, xs, MASK, False))(weights)
+    np.testing.assert_allclose(jax.grad(ours)(weights), want, **F64)
+
+
 @pytest.mark.parametrize("name", ["lstm_step", "gru_step", "rau_step"])
 def test_a_step_is_the_body_of_a_scan_and_its_output_has_the_dtype_of_the_input(name):
     call = calls()[name]

@@ -135,7 +135,22 @@ def test_an_estimator_whose_class_is_no_dataclass_has_a_row():
 
     found = gates.report(jnp.sum, jnp.zeros(2), [Score()], key=jax.random.key(0), draws=4)
     assert found.rows[0].title == "Score"
-    assert "| Score     | yes" in str(found)
+
+
+def test_what_an_estimator_does_not_state_is_not_listed_as_unbiased():
+    class Half(gates.ByValues):  # its mean is half the gradient
+        def gradient(self, logits, noise, patterns, values):
+            return values[0] * (patterns[0] - jax.nn.sigmoid(logits)) / 2
+
+    class Stated(Half):
+        unbiased = False
+
+    own = [Half(), Stated(), gates.Reinforce(), gates.SoftGumbel(0.5)]
+    found = gates.report(jnp.sum, jnp.zeros(2), own, key=jax.random.key(0), draws=4)
+    listed = [line.split("|")[2].strip() for line in str(found).splitlines()[2:]]
+    assert listed == ["not stated", "no", "yes", "no"]
+    assert [row["unbiased"] for row in found.records()] == [None, False, True, False]
+    assert all(isinstance(one.unbiased, bool) for one in ESTIMATORS)  # the library states its own
 
 
 def test_the_oracle_is_the_truth_of_the_report(x64):

@@ -70,6 +70,8 @@ def naive_counts(lexicon, words):
 
 def naive_logits(lexicon, words):
     """The equation of `Lexicon`, feature by feature, of the words that are open."""
+    if not any(word in lexicon.words for word in words):
+        return np.log(lexicon.prior)
     counts = naive_counts(lexicon, words)
     values = {c: float(lexicon.scale[c]) * (1 + math.log(n)) for c, n in counts.items()}
     length = math.sqrt(sum(v * v for v in values.values())) or 1.0
@@ -168,13 +170,17 @@ def test_texts_are_read_with_the_bits_of_a_loop(num_classes, monkeypatch):
     for lexicon in lexicons(num_classes)[::2]:
         monkeypatch.setattr("gatedjax.lexicon._lexicon.PART", 10**6)
         reading = lexicon.read(texts)
-        for words, is_open, chosen in zip(texts, reading.is_open, reading.chosen, strict=True):
-            assert chosen or is_open.tolist() == [naive_gate(lexicon, word) for word in words]
+        for words, is_open, is_prior in zip(texts, reading.is_open, reading.is_prior, strict=True):
+            gates = [naive_gate(lexicon, word) for word in words]
+            read_words = set(itertools.compress(words, gates))
+            assert is_prior == read_words.isdisjoint(lexicon.words)
+            assert is_open.tolist() == [gate and not is_prior for gate in gates]
         scores = [
             naive_bits(lexicon, list(itertools.compress(words, is_open)))
             for words, is_open in zip(texts, reading.is_open, strict=True)
         ]
         logits = lexicon.head.add_bias(np.array(scores), lexicon.bias.astype(float))
+        logits[reading.is_prior] = np.log(lexicon.prior)
         np.testing.assert_array_equal(reading.logits, logits)
         monkeypatch.setattr("gatedjax.lexicon._lexicon.PART", 20)
         monkeypatch.setattr("gatedjax.lexicon._features.PART", 7)
@@ -318,20 +324,6 @@ def test_shares_sum_to_the_logits(num_classes):
             expected = naive_logits(lexicon, list(itertools.compress(words, is_open)))
             np.testing.assert_allclose(total, expected, atol=1e-12)
             assert not shares.words[~is_open].any()
-
-
-def test_a_text_without_an_open_word_opens_its_best_word_or_none():
-    lexicon = lexicons()[-1]
-    closed = [w for w, g in zip(lexicon.words, lexicon.is_open, strict=True) if not g]
-    spare = [w for w in lexicon.words[: len(lexicon.counts)] if w in closed]
-    reading = lexicon.read([[spare[0], spare[1], spare[0]], ["qqqq"], []])
-    assert reading.chosen.tolist() == [True, False, False]
-    assert reading.is_empty.tolist() == [False, True, True]
-    weights = lexicon.scale[:, None] * lexicon.weights
-    best = max(spare[:2], key=lambda word: abs(weights[lexicon.words.index(word)]).max())
-    words = [spare[0], spare[1], spare[0]]
-    assert reading.is_open[0].tolist() == [word == best for word in words]
-    np.testing.assert_array_equal(reading.probabilities[1], reading.probabilities[2])
 
 
 def test_open_words_fit_into_the_density_and_stay_closed():

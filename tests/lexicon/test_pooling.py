@@ -5,7 +5,7 @@ import pytest
 from scipy.special import softmax
 
 from gatedjax.lexicon import GatedPooling, fit_pooling
-from gatedjax.lexicon._pooling import _compute_gains, find_cut
+from gatedjax.lexicon._pooling import MADE_OPEN, _compute_gains, find_cut
 
 
 def draw_texts(seed=0, count=60, width=5, dtype=np.float64):
@@ -30,6 +30,7 @@ def draw_pooling(num_classes, width=6, seed=0):
         0.3,
         rng.normal(size=(width, columns)).astype(np.float32),
         rng.normal(size=columns).astype(np.float32),
+        rng.dirichlet(np.ones(num_classes)),
         0.5,
         1.7,
     )
@@ -37,10 +38,12 @@ def draw_pooling(num_classes, width=6, seed=0):
 
 def read_slowly(pooling, vectors):
     """The equations of the docstring, token by token."""
+    if not len(vectors):
+        return [], pooling.prior
     logits = [sum(float(u) * float(h) for u, h in zip(pooling.gate, row, strict=True))
               for row in vectors]  # fmt: skip
     opened = [i for i, z in enumerate(logits) if z - pooling.cut > 0]
-    if not opened and len(vectors):
+    if not opened:
         opened = [max(range(len(vectors)), key=lambda i: logits[i])]
     scores = pooling.bias.astype(float).tolist()
     for column in range(len(scores)):
@@ -69,7 +72,8 @@ def test_the_prediction_is_that_of_the_equations(num_classes, dtype):
         logits = shares.bias + shares.words.sum(0)
         np.testing.assert_allclose(softmax(logits), probabilities, rtol=1e-12)
         assert not shares.words[~readings.is_open[row]].any()
-    assert readings.is_empty.tolist() == [False, False, False, True, False]
+    assert readings.is_prior.tolist() == [False, False, False, True, False]
+    np.testing.assert_array_equal(readings.probabilities[3], pooling.prior)
 
 
 @pytest.mark.parametrize("width", [1, 3, 6, 8, 9, 33, 200])
@@ -93,7 +97,7 @@ def test_a_text_without_an_open_token_opens_the_likeliest():
     vectors = -np.outer([3.0, 1.0, 2.0], pooling.gate)
     readings = pooling.read([vectors])
     assert readings.is_open[0].tolist() == [False, True, False]
-    assert readings.chosen.tolist() == [True]
+    assert readings.notes == [MADE_OPEN]
 
 
 def test_the_fit_finds_the_tokens_with_the_class_at_the_density():

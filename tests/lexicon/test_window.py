@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gatedjax.lexicon import WindowLexicon, fit_lexicon, measure_window_leak
+from gatedjax.lexicon._lexicon import NOTHING_KNOWN, NOTHING_READ
 from gatedjax.lexicon._window import find_neighbours
 from tests.lexicon.test_lexicon import LABELS, TEXTS
 
@@ -57,16 +58,26 @@ def test_the_reader_reads_the_open_words_and_no_other_to_the_last_bit(lexicon):
     np.testing.assert_array_equal(
         readings.probabilities, lexicon.reader.read(selected).probabilities
     )
-    assert [bool(gates.any()) for gates in readings.is_open] == [bool(text) for text in texts]
-    np.testing.assert_array_equal(readings.is_empty, [not text for text in texts])
+    seen = {word for text in TEXTS for word in text}
+    for text, gates, known, prior in zip(
+        texts, readings.is_open, readings.is_known, readings.is_prior, strict=True
+    ):
+        open_words = set(itertools.compress(text, score_loop(lexicon, text) > 0))
+        assert prior == open_words.isdisjoint(seen)
+        assert set(itertools.compress(text, gates)) == (set() if prior else open_words)
+        assert known.tolist() == [word in seen for word in text]
+    assert 0 < readings.is_prior.sum() < len(texts)
 
 
-def test_a_text_without_an_open_word_opens_the_one_of_the_largest_score(lexicon):
+def test_a_text_without_an_open_word_gets_the_prior(lexicon):
     closed = WindowLexicon(lexicon.words, lexicon.gates, 100.0, lexicon.reader, 0.3)
-    readings = closed.read(TEXTS[:4])
-    assert readings.chosen.all()
-    for text, gates in zip(TEXTS, readings.is_open, strict=False):
-        assert np.flatnonzero(gates) == [np.argmax(score_loop(closed, text))]
+    readings = closed.read([*TEXTS[:2], ["xqx"], []])
+    np.testing.assert_array_equal(readings.probabilities, [lexicon.reader.prior] * 4)
+    assert not np.concatenate(readings.is_open).any()
+    assert readings.notes == [NOTHING_READ] * 2 + [NOTHING_KNOWN] * 2
+    shares = closed.share(TEXTS[0])
+    assert not shares.words.any()
+    np.testing.assert_array_equal(shares.bias, np.log(lexicon.reader.prior))
 
 
 def test_a_text_has_the_same_bits_in_every_batch(lexicon):

@@ -5,9 +5,11 @@ import itertools
 
 import jax
 import numpy as np
+from flax import nnx
 
 from gatedjax import functional as F
 from gatedjax import nn as gnn
+from gatedjax import nnx as gnnx
 from tests.refusals import each_row, refused
 
 NAN, INF = float("nan"), float("inf")
@@ -183,6 +185,23 @@ TABLE |= {
             selective(given={"source": XS[:, :4], "source_mask": OF_FLAX[..., :4]}),
             "source_mask|(3, 4)|pair_mask",
         ),
+    ],
+    "streams of NNX": [
+        *(
+            (lambda k=kind, o=option: k(6, 4, **o, rngs=nnx.Rngs(params=0)), "rngs|dropout|params")
+            for kind in (gnnx.LSTM, gnnx.GRU, gnnx.RAU)
+            for option in ({"dropout": 0.5, "num_layers": 2}, {"recurrent_dropout": 0.5})
+        ),
+        *(
+            (lambda o=option: gnnx.SelectiveSelfAttention(2, 6, **o), parts)
+            for option, parts in (
+                ({"rngs": nnx.Rngs(params=0)}, "rngs|gate|params"),
+                ({"dropout": 0.5, "rngs": nnx.Rngs(params=0)}, "gate=1, dropout=1"),
+                ({"dropout": 0.5, "rngs": nnx.Rngs(params=0, gate=1)}, "dropout=1"),
+            )
+        ),
+        (lambda: gnnx.TokenScore(6, rngs=nnx.Rngs(dropout=0)), "rngs|params=1|dropout"),
+        (lambda: gnnx.LSTMCell(6, 4, rngs=nnx.Rngs()), "rngs|params=1|none"),
     ],
     # where a mask of Flax's attention is given, the message names the argument for pairs
     "functions of pairs": [

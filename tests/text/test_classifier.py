@@ -123,7 +123,7 @@ def test_what_it_cannot_use_is_refused(fitted):
         ({"model": "gannet"}, "Did you mean 'ganet'"),
         ({"network": {"hiden": 3}}, "Did you mean 'hidden'"),
         ({"training": {"optimizer.rate": 3}}, "names of options of OptimizerConfig, got 'rate'"),
-        ({"density": 2.0}, r"must be in \(0, 1\)"),
+        ({"density": 2.0}, r"must be in \(0, 1\]"),
     ):
         with pytest.raises(ValueError, match=message):
             TextClassifier(**{"model": "ganet"} | bad).fit(X, Y)

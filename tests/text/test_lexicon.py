@@ -20,6 +20,7 @@ from gatedjax import TextClassifier
 from gatedjax.__main__ import main
 from gatedjax.analysis import faithfulness
 from gatedjax.export import BadFile
+from gatedjax.lexicon._lexicon import NOTHING_KNOWN
 from gatedjax.text import _lexicon_training, _target_class
 from gatedjax.text._calibration import choose_temperature, fit_temperature
 from gatedjax.text._lexicon_explanation import find_examples
@@ -37,7 +38,7 @@ from tests.conftest import ROOT
 from tests.text._own import TEXTS, write_csv
 
 X, Y = map(list, zip(*TEXTS, strict=True))
-QUERIES = ["a dull old film", "warm and new, here", "xyzzy"]
+QUERIES = ["a dull old film", "warm and new, here", "xyzzy", ""]
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +61,7 @@ def test_it_is_the_default_and_learns(fitted):
     assert fitted.score(X, Y) == 1.0
     predictions = fitted.predict(QUERIES)
     assert [p.label for p in predictions][:2] == ["bad", "good"]
-    assert "dull" in predictions[0].kept
+    assert "warm" in predictions[1].kept
     probabilities = fitted.predict_proba(QUERIES)
     assert probabilities.dtype == np.float32
     np.testing.assert_allclose(probabilities.sum(1), 1, rtol=1e-6)
@@ -82,8 +83,8 @@ def test_a_text_of_which_nothing_is_read_says_so():
     model = TextClassifier(density=0.3).fit(X, Y)
     (prediction,) = model.predict(["xyzzy"])
     assert (prediction.kept, prediction.density) == ([], 0)
-    assert prediction.to_json()["note"] == "nothing of this text was read"
-    assert "nothing of this text" in model.explain("xyzzy").render().lower()
+    assert prediction.to_json()["note"] == NOTHING_KNOWN
+    assert NOTHING_KNOWN in model.explain("xyzzy").render().lower()
 
 
 def test_it_has_the_interface_of_scikit_learn(fitted):
@@ -135,7 +136,7 @@ def test_the_smallest_stage_near_the_best_is_chosen():
         ({"embeddings": "a.txt"}, "embeddings must be None for a lexicon"),
         ({"network": {"hidden": 4}}, "network must be None for a lexicon"),
         ({"max_len": 10}, "max_len must be 400 for a lexicon"),
-        ({"density": 1.5}, r"density must be in \(0, 1\)"),
+        ({"density": 1.5}, r"density must be in \(0, 1\]"),
         ({"density": 0.001}, "density must leave a word open, got 0.001"),
         ({"model": "lexikon"}, "Did you mean 'lexicon'"),
         ({"class_weight": "even"}, "class_weight must be 'balanced' or None, got 'even'"),
@@ -159,7 +160,7 @@ def test_words_of_one_class_or_none_known_are_refused_or_read(fitted):
 
 
 def test_the_parts_of_an_explanation_sum_to_the_scores(fitted):
-    explanation = fitted.explain("a dull old film, now dull")
+    explanation = fitted.explain("a warm old film, now warm")
     reasons = explanation.reasons
     totals = np.array(reasons.bias) + np.sum(reasons.words, 0)
     totals = totals + sum(np.array(parts) for *_, parts in reasons.pairs)
@@ -172,7 +173,7 @@ def test_the_parts_of_an_explanation_sum_to_the_scores(fitted):
         assert is_open or not any(parts)
         assert is_open or change.probability == explanation.probability
     shown = explanation.render()
-    assert "| dull" in shown
+    assert "| warm" in shown
     assert "bit by bit" in shown
     assert "Open word or pair" in explanation.html()
     assert explanation.to_json()["reasons"]["classes"] == ["bad", "good"]
@@ -184,9 +185,10 @@ def test_the_report_compares_accuracies_and_counts_equal_answers(folder, capsys)
     assert {"test", "kind"} == set(report["baseline"]) == set(report["character_baseline"])
     assert (folder / "curve.svg").read_text().startswith("<svg")
     assert main(["evaluate", str(folder), str(folder.parent / "films.csv")]) == 0
-    first, second, *_ = capsys.readouterr().out.splitlines()
+    first, second, third, *_ = capsys.readouterr().out.splitlines()
     assert first.startswith("48 texts: accuracy 1.0000 from ")
-    assert second == "the same answer from the open words alone: yes, bit by bit (48 texts)"
+    assert second.endswith("because no known word is read: 0 of 48 texts")
+    assert third == "the same answer from the open words alone: yes, bit by bit (48 texts)"
     assert render_equal({"texts": 5, "equal": 3}).endswith("NO, for 2 of 5 texts")
 
 
@@ -240,7 +242,9 @@ def test_the_commands_predict_and_explain_it(folder, capsys):
     assert (line["label"], "dull" in line["kept"]) == ("bad", True)
     assert main(["predict", str(folder), "a dull old film", "", "--reasons"]) == 0
     line, empty = map(json.loads, capsys.readouterr().out.splitlines())
-    assert (line["classes"], list(empty)) == (["bad", "good"], ["error"])
+    assert (line["classes"], empty["reasons"]) == (["bad", "good"], [])
+    assert (empty["probability"], empty["note"]) == (0.5, NOTHING_KNOWN)
+    np.testing.assert_allclose(empty["bias"], np.log([0.5, 0.5]), atol=1e-6)
     assert line["reasons"][0]["words"].split()[0] in line["kept"]
     effects = [abs(entry["parts"][0] - entry["parts"][1]) for entry in line["reasons"]]
     assert effects == sorted(effects, reverse=True)
@@ -251,7 +255,7 @@ def test_the_commands_predict_and_explain_it(folder, capsys):
     assert main(["explain", str(folder)]) == 0
     shown = capsys.readouterr().out
     assert "bad: " in shown
-    assert "| dull" in shown
+    assert "| warm" in shown
     assert main(["explain", str(folder), "--json"]) == 0
     listing = json.loads(capsys.readouterr().out)
     counts = {w["word"]: w["count"] for c in listing["classes"] for w in c["words"]}
@@ -470,13 +474,13 @@ def test_examples_are_short_extracts_of_the_shortest_texts():
 
 
 def test_a_prediction_below_the_limit_has_no_label(folder, capsys):
-    args = ["predict", str(folder), "a dull old film", "qqq", ""]
+    args = ["predict", str(folder), "a dull old film", "qqq"]
     assert main(args) == 0
     plain = list(map(json.loads, capsys.readouterr().out.splitlines()))
     limit = (plain[0]["probability"] + plain[1]["probability"]) / 2
     assert main([*args, "--abstain", str(limit)]) == 0
-    sure, unsure, empty = map(json.loads, capsys.readouterr().out.splitlines())
-    assert (sure, empty) == (plain[0], plain[2])
+    sure, unsure = map(json.loads, capsys.readouterr().out.splitlines())
+    assert sure == plain[0]
     assert unsure["label"] is None
     assert unsure["probability"] == plain[1]["probability"]
     assert unsure["note"].endswith(f"the most probable is {plain[1]['label']}")

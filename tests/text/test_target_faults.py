@@ -41,9 +41,10 @@ def run(args, code=None):
 
 def readings_of(*probabilities):
     rows = np.array(probabilities)
-    empty = np.zeros(len(rows), bool)
     gates = [np.array([True])] * len(rows)
-    return Readings(rows, gates, rows.argmax(1), empty, np.log(rows))
+    return Readings.of_outputs(rows, np.log(rows))._replace(
+        is_open=gates, is_known=gates, notes=[""] * len(rows)
+    )
 
 
 def test_the_most_probable_class_is_part_of_a_prediction():
@@ -51,11 +52,11 @@ def test_the_most_probable_class_is_part_of_a_prediction():
     # The median is 2, and 3 is more probable.
     readings = readings_of([0.35, 0.2, 0.45], [0.2, 0.6, 0.2])
     assert grades.kind == ORDINAL
-    first, second = (grades.predict(readings, row, ["a"], "") for row in (0, 1))
+    first, second = (grades.predict(readings, row, ["a"]) for row in (0, 1))
     assert (first.label, first.probability, first.most_probable) == ("2", 0.2, ("3", 0.45))
     assert (second.label, second.most_probable) == ("2", None)
     classes = ClassTarget(("ham", "spam")).with_threshold({"spam": 0.3})
-    prediction = classes.predict(readings_of([0.6, 0.4]), 0, ["a"], "")
+    prediction = classes.predict(readings_of([0.6, 0.4]), 0, ["a"])
     assert (prediction.label, prediction.most_probable) == ("spam", ("ham", 0.6))
     assert "most_probable" not in prediction.to_json()
 
@@ -70,7 +71,7 @@ def test_a_label_with_an_underscore_is_no_number(tmp_path, capsys):
 
 def test_abstain_asks_the_most_probable_class(tmp_path, capsys):
     write_csv(tmp_path / "films.csv", TEXTS)
-    run(["train", tmp_path / "films.csv", "--out", tmp_path / "model"])
+    run(["train", tmp_path / "films.csv", "--out", tmp_path / "model", "--density", 0.4])
     texts, limit = ["dull film"], 0.6
     capsys.readouterr()
     run(["predict", tmp_path / "model", *texts])

@@ -48,7 +48,9 @@ def test_three_classes_and_rare_words():
     (lexicon,) = fit_window(texts, labels, 3, [0.3])
     readings = lexicon.read([*texts, ["never"], ["c", "seen"]])
     assert (readings.probabilities[: len(texts)].argmax(1) == labels).mean() > 0.9
-    assert readings.probabilities[-1].argmax() == 2
+    # A word that is closed in all training texts is known, and a word of another text is not.
+    assert [is_known.tolist() for is_known in readings.is_known[-2:]] == [[False], [True, False]]
+    assert all(is_known.all() for is_known in readings.is_known[: len(texts)])
 
 
 @pytest.mark.parametrize(

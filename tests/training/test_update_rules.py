@@ -1,10 +1,13 @@
 """Rules of one update that no whole run shows: how an average begins, and a norm that overflows."""
 
+import chex
 import jax
 import numpy as np
 import optax
+import pytest
 
-from gatedjax.training import params_ema
+from gatedjax.training import OptimizerConfig, make_optimizer, params_ema
+from gatedjax.training._rates import LearningRates
 from gatedjax.training.step import init_state, make_train_step
 from tests.training._tiny import Data, Tiny
 
@@ -38,3 +41,32 @@ def test_an_update_is_skipped_where_the_norm_of_a_finite_gradient_overflows():
     assert metrics["skipped"].total == 1
     assert new.step == 1
     np.testing.assert_array_equal(new.params["w"], state.params["w"])
+
+
+SCHEDULES = [
+    (name, schedule)
+    for name in ("adam", "adamw", "adadelta", "adagrad", "sgd")
+    for schedule in ("constant", "cosine", "linear", "rsqrt", "staircase")
+]
+
+
+@pytest.mark.parametrize(("name", "schedule"), SCHEDULES)
+def test_strict_promotion_changes_no_update_and_no_rate(name, schedule):
+    config = OptimizerConfig(
+        name=name, schedule=schedule, warmup_steps=2, decay_begin=1, decay_every=2,
+        clip_norm=0.5, ema_decay=0.9,
+        reset_moments=schedule == "staircase" and name in ("adam", "adamw"),
+    )  # fmt: skip
+    params = {"w": np.arange(3, dtype=np.float32)}
+
+    def updates(promotion):
+        with jax.numpy_dtype_promotion(promotion):
+            tx, found = make_optimizer(config, 6), []
+            update, state = jax.jit(tx.update), tx.init(params)
+            rates = LearningRates(tx, config, 6)
+            for _ in range(6):
+                change, state = update(params, state, params)
+                found.append((change, rates.read(state)))
+        return found
+
+    chex.assert_trees_all_equal(updates("strict"), updates("standard"))

@@ -25,23 +25,8 @@ from gatedjax.data.tfds import _prepared
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FileAccount(ReadReport):
-    """The account of the lines of a raw file, or of the texts or images of a part.
-
-    All lines are accounted for: lines = used + number set aside + sum of skipped.
-
-    Attributes:
-      part: the official part, such as "train".
-      file: the name of its file, for messages.
-      official: the published number of lines; None if no number is published.
-      unit: the plural noun for the counted items, such as "lines".
-      missing: True if the file does not exist (`error` names its address).
-      error: the reason why the file could not be read, or None.
-      lines: number of lines that were read.
-      used: number of lines that give examples.
-      quarantine: a `Quarantined` for each line that was set aside, with its number and the reason.
-      skipped: lines that were left out on purpose: reason -> count.
-      spans: the account of the spans of trees, a `SpanCounts`; None if the examples are not spans.
-      notes: unusual lines that are used: reason -> count.
+    """The account of the lines of a raw file, or of the texts or images of a part: lines = used +
+    number set aside + sum of skipped.
     """
 
     part: str
@@ -53,10 +38,7 @@ class FileAccount(ReadReport):
 
     @property
     def problem(self) -> str | None:
-        """The first fault of the account as a message; None if there is none.
-
-        Faults are an error, lost lines or spans, and a file without usable lines.
-        """
+        """The first fault of the account as a message; None if there is none."""
         total = self.used + sum(self.skipped.values()) + len(self.quarantine)
         # The error comes first, because the counts of a file that could not be read have no
         # meaning.
@@ -75,16 +57,7 @@ class FileAccount(ReadReport):
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """The report of `check` about a data set.
-
-    Attributes:
-      name: the name of the data set.
-      origin: a description of the place of its files.
-      files: a tuple with the `FileAccount` of each official part, which counts its lines.
-      splits: a tuple with the `SplitTexts` of each split, the statistics of its texts.
-      overlaps: a tuple with the `Overlap` of each pair of splits, the texts that both have.
-      conflicting: the number of distinct texts with more than one label in the data set.
-    """
+    """The report of `check` about a data set; `conflicting` counts texts with several labels."""
 
     name: str
     origin: str
@@ -111,21 +84,8 @@ def check(
     data_dir: str | Path | None = None,
     examples: int = 3,
 ) -> Report:
-    """Reads all lines of a data set and reports on them, without downloading or writing.
-
-    Args:
-      name: a name that `load` accepts.
-      manual_dir: folder with the raw files; None reads the prepared set.
-      data_dir: TFDS folder, for a prepared set; used if manual_dir is not given or lacks the files.
-        None is the default folder of TFDS.
-      examples: the largest number of texts to list for each pair of splits that share texts.
-
-    Returns:
-      The report. If some files are missing or unreadable, they are in `problems`.
-
-    Raises:
-      ValueError: for an unknown name.
-      FileNotFoundError: if there are no files to read.
+    """Reads all lines of a data set and reports on them, without downloading or writing. A raw file
+    that is missing or damaged is one of the `problems` of the report, and no error.
     """
     declared, options = resolve(name)
     if isinstance(declared, Embedded):
@@ -159,29 +119,11 @@ def check(
 
 
 def _of_id(places: Mapping[int, str], first: int, ids_per_row: int, example_id: int) -> str:
-    """Returns the location, such as "FILE:LINE", of the example with the id `example_id`.
-
-    A row is a line (or file) of an official part of the data set. `places` maps the index of a row
-    to its location. `first` is the first example id of the part, and row i has the `ids_per_row`
-    ids from `first` + i * `ids_per_row` on, because a line may give several examples.
-    """
     return places[(example_id - first) // ids_per_row]
 
 
 class _Reader:
-    """A reader of parts of a data set: raw files if manual_dir has any, else the prepared set.
-
-    Args:
-      declared: a `DataSet`, the declaration of the data set.
-      manual_dir: folder with the raw files; None reads the prepared set.
-      data_dir: TFDS folder of the prepared set; None is TFDS's own folder.
-
-    Raises:
-      FileNotFoundError: if there is no such folder, or neither raw files nor a prepared set.
-
-    Attributes:
-      origin: a description of the place of the files.
-    """
+    """A reader of parts of a data set: raw files if manual_dir has any, else the prepared set."""
 
     def __init__(
         self, declared: DataSet, manual_dir: str | Path | None, data_dir: str | Path | None
@@ -203,10 +145,6 @@ class _Reader:
             )
 
     def _find(self, part: str) -> bool:
-        """Returns True if manual_dir has the raw file of a part, also if the file is damaged.
-
-        `part` is the name of an official part, such as "train".
-        """
         try:
             return self._declared.files.find(self._folder, part)[0] is not None
         except ValueError:  # a damaged archive, whose fault `read_part` reports
@@ -225,11 +163,7 @@ class _Reader:
         )
 
     def read_part(self, part: str) -> tuple[FileAccount, FileRows]:
-        """Reads an official part such as "train".
-
-        Returns the account of its lines and the rows, which are the well-formed lines. If the part
-        cannot be read, the field `error` of the account is the reason, and there are no rows.
-        """
+        """Returns the account and the rows of a part; no rows if the account has an `error`."""
         declared, file_name = self._declared, f"{self._name}, {part}"
         rows, lines, missing, error = FileRows((), ()), 0, False, None
         # The lines of a prepared set cannot be counted again, because its raw files may be gone.
@@ -271,11 +205,6 @@ class _Reader:
         return account, rows if error is None else FileRows((), ())
 
     def place(self, account: FileAccount, row: FileRow) -> str:
-        """Returns the location of the text of `row`, a parsed line of the part of `account`.
-
-        The location is the file if each text is a file, else "NAME:LINE" with the line from 1. NAME
-        is the name of the raw file in `account`, or "SET, PART" for a prepared set.
-        """
         if row.file:
             return row.file
         name = Path(account.file).name if self._raw else account.file
@@ -283,12 +212,7 @@ class _Reader:
 
 
 def _recount(path: AnyPath, rows: FileRows, declared: DataSet) -> int:
-    """Returns the number of lines of a raw file, counted independently of the reader.
-
-    `path` is the file of a part of the data set `declared`, and `rows` the lines that its reader
-    parsed or set aside. If the texts of the part are files and not lines, it returns the count of
-    the reader. Raises ValueError if `rows` has a line twice, as a row or set aside.
-    """
+    """Returns the number of lines of a raw file, counted independently of the reader."""
     # Rows of these sets are not lines, so that their numbers cannot be compared with line numbers.
     if not declared.by_line:
         return declared.count(path)
@@ -307,11 +231,7 @@ def _recount(path: AnyPath, rows: FileRows, declared: DataSet) -> int:
 
 
 def _check_embedded(declared: Embedded, examples: int) -> Report:
-    """Returns the report on a data set without files, such as the generated set "polarity".
-
-    `declared` is the declaration of the data set, with its name, splits and examples. `examples` is
-    the largest number of texts to list for each pair of splits that share texts.
-    """
+    """Returns the report on a data set without files, such as the generated set "polarity"."""
     accounts, texts = [], {}
     for split, size in declared.sizes.items():
         source = declared.source(split)
@@ -332,12 +252,7 @@ def _report(
     classes: Sequence[str],
     examples: int,
 ) -> Report:
-    """Returns the report for the accounts of all parts and the texts of each split.
-
-    `texts` is split -> its texts. `name` is the name of the data set, and `origin` describes the
-    place of its files. `classes` are the names of the classes, and `examples` is the number of
-    common texts to list per pair of splits.
-    """
+    """Returns the report for the accounts of all parts and the texts of each split."""
     # A split without texts is left out, because its lengths would have no quantiles.
     splits = [split for split in ("train", "validation", "test") if texts.get(split)]
     pairs = [("train", "validation"), ("train", "test"), ("validation", "test")]

@@ -14,65 +14,36 @@ QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 
 @dataclasses.dataclass(frozen=True)
 class SplitTexts:
-    """Statistics of the n texts of a split.
-
-    Attributes:
-      split: the name of the split.
-      lengths: int [n], the number of tokens per text.
-      class_counts: class name -> number of texts.
-      empty: the number of texts without tokens.
-      repeated: the number of texts that occurred earlier in the split.
-      conflicting: the number of distinct texts with more than one label in the split.
-    """
+    """Statistics of the n texts of a split."""
 
     split: str
-    lengths: np.ndarray
+    lengths: np.ndarray  # int [n], in tokens
     class_counts: dict[str, int]
     empty: int
-    repeated: int
-    conflicting: int
+    repeated: int  # texts that occurred before in the split
+    conflicting: int  # distinct texts with more than one label
 
     def length_quantiles(self) -> list[int]:
-        """Returns the 0, 5, 25, 50, 75, 95, 99 and 100 % quantiles of the lengths, in tokens.
-
-        Each quantile is the length of a text. `QUANTILES` lists their shares.
-        """
+        """Returns the 0, 5, 25, 50, 75, 95, 99 and 100 % quantiles of the lengths, in tokens."""
         return [int(q) for q in np.quantile(self.lengths, QUANTILES, method="inverted_cdf")]
 
 
 @dataclasses.dataclass(frozen=True)
 class Overlap:
-    """Texts of a split with the same lower-cased tokens as a text of another split.
-
-    Attributes:
-      first: the name of the split in which texts are looked up.
-      second: the name of the split whose texts are counted.
-      count: the number of texts of `second` that are also in `first`.
-      total: the number of texts of `second`.
-      examples: some of the common texts, each as (location in `first`, location in `second`, the
-        text).
-    """
+    """Texts of a split with the same lower-cased tokens as a text of another split."""
 
     first: str
     second: str
-    count: int
-    total: int
-    examples: tuple[tuple[str, str, str], ...]
+    count: int  # texts of `second` that are also in `first`
+    total: int  # texts of `second`
+    examples: tuple[tuple[str, str, str], ...]  # (place in `first`, place in `second`, text)
 
 
 @dataclasses.dataclass(frozen=True)
 class Text:
-    """The fields of a text that are compared and shown.
+    """The fields of a text that are compared and shown."""
 
-    Attributes:
-      key: digest of the lower-cased tokens, which is equal for equal texts.
-      label: the class, as an index.
-      length: the number of tokens.
-      place: the location of the text, for reports.
-      text: the start of the text, for reports.
-    """
-
-    key: bytes
+    key: bytes  # digest of the lower-cased tokens, and of the query of a cloze question
     label: int
     length: int
     place: str
@@ -80,14 +51,7 @@ class Text:
 
 
 def read_texts(examples: Sequence[Example], place: Callable[[int], str]) -> Iterator[Text]:
-    """Converts examples to `Text`s, in order.
-
-    `place` maps an example id to the location of the text for reports. The label of a cloze
-    question is its status: 0 if a token of the answer occurs in the document, 1 if none does, 2 if
-    the answer is no candidate. Its digest includes the query. `examples` are dicts with "tokens",
-    "label" and "example_id", or with "image"; a `Text` has a digest, the label, the length and the
-    location of a text.
-    """
+    """Converts examples to `Text`s; the label of a cloze question is the status of its answer."""
     for index in range(len(examples)):
         example = examples[index]
         if "image" in example:
@@ -108,11 +72,6 @@ def read_texts(examples: Sequence[Example], place: Callable[[int], str]) -> Iter
 
 
 def _image(example: Example, place: Callable[[int], str]) -> Text:
-    """Converts an image to a `Text` for comparisons; its rows of pixels count as tokens.
-
-    `example` has "image", "label" and "example_id". `place` maps an example id to the location of
-    the image for reports.
-    """
     rows, columns = example["image"].shape
     key = hashlib.blake2b(example["image"].tobytes(), digest_size=16).digest()
     description = f"{rows} x {columns} pixels"
@@ -120,10 +79,6 @@ def _image(example: Example, place: Callable[[int], str]) -> Text:
 
 
 def _labels(texts: Sequence[Text]) -> dict[bytes, set[int]]:
-    """Returns the labels of each distinct text: digest of the text -> set of its labels.
-
-    Texts without tokens are left out.
-    """
     labels = collections.defaultdict(set)
     for text in texts:
         if text.length:  # empty texts do not count as repetitions
@@ -132,19 +87,12 @@ def _labels(texts: Sequence[Text]) -> dict[bytes, set[int]]:
 
 
 def conflicting(texts: Sequence[Text]) -> int:
-    """Returns the number of distinct texts that occur with more than one label in `texts`.
-
-    Texts without tokens are left out.
-    """
+    """Returns the number of distinct texts that occur with more than one label in `texts`."""
     return sum(len(labels) > 1 for labels in _labels(texts).values())
 
 
 def describe(split: str, texts: Sequence[Text], classes: Sequence[str]) -> SplitTexts:
-    """Computes the statistics of the texts of the split with the name `split`.
-
-    `classes` are the names of the classes, in the order of the labels. The statistics are lengths
-    in tokens, texts per class, and numbers of empty, repeated and conflicting texts.
-    """
+    """Computes the statistics of the texts of the split with the name `split`."""
     counts = collections.Counter(text.label for text in texts)
     # Empty texts are counted separately, because each of them would repeat the first.
     full = [text for text in texts if text.length]
@@ -159,12 +107,7 @@ def describe(split: str, texts: Sequence[Text], classes: Sequence[str]) -> Split
 
 
 def compare(a: str, b: str, texts: Mapping[str, Sequence[Text]], examples: int) -> Overlap:
-    """Counts the texts of split `b` that are also in split `a`.
-
-    `texts` maps the names of the splits to their texts. The result has the number of common texts,
-    the number of texts of `b`, and at most `examples` of the common texts. Texts without tokens are
-    not compared.
-    """
+    """Counts the texts of split `b` that are also in split `a`."""
     # Texts are compared by their digests, which take less memory than the texts.
     first: dict[bytes, Text] = {}
     for text in texts[a]:

@@ -86,33 +86,19 @@ def plan_cloze_shapes(
 
 
 def _through(edges: tuple[int, ...], longest: int) -> tuple[int, ...]:
-    """Returns padded lengths, in ascending order, of which the last is at least `longest`.
-
-    They are the ascending lengths `edges`, of which only the last may be increased.
-    """
     return (*edges[:-1], max(edges[-1], longest))
 
 
 def _candidates(encoded: EncodedCloze, row: int) -> int:
-    """Returns the number of candidates of the question at position `row` in `encoded`."""
     return int(encoded.candidates[row])
 
 
 def _positions(encoded: EncodedCloze, row: int) -> int:
-    """Returns how often the most frequent candidate of a question occurs in its document.
-
-    The result is at least 1, also if no candidate occurs. `row` is the position of the question in
-    `encoded`.
-    """
     where = encoded.occurrences[row][:, 0]
     return int(np.bincount(where).max()) if len(where) else 1
 
 
 def _words(encoded: EncodedCloze, row: int) -> int:
-    """Returns the number of distinct words in the document and query of a question.
-
-    `row` is the position of the question in `encoded`.
-    """
     return len(np.unique(np.concatenate([encoded.documents[row], encoded.queries[row]])))
 
 
@@ -123,11 +109,7 @@ NEEDS = {"candidates": _candidates, "positions": _positions, "words": _words}
 def _measure_shapes(
     parts: Sequence[EncodedCloze], shapes: list[tuple[int, int]]
 ) -> tuple[ClozeShape, ...]:
-    """Returns shapes with room for the candidates, occurrences and words of all questions.
-
-    `shapes` are the pairs (N, Q) of padded document and query lengths, and each question is in the
-    bucket of the smallest pair that fits. `parts` are the questions of each part of the data set.
-    """
+    """Returns shapes with room for the candidates, occurrences and words of all questions."""
     plain = [ClozeShape(size, width, 1, 1, 1) for size, width in shapes]
     most = np.ones((len(shapes), len(NEEDS)), int)
     for part in parts:
@@ -140,11 +122,7 @@ def _measure_shapes(
 
 
 def _buckets(encoded: EncodedCloze, shapes: Sequence[ClozeShape]) -> np.ndarray:
-    """Returns int [n]: for each question the index of the smallest shape that fits it.
-
-    `encoded` are n questions. `shapes` are in the order of document, then query length. Raises
-    ValueError for a question that fits into no shape.
-    """
+    """Returns int [n]: for each question the index of the smallest shape that fits it."""
     sizes = np.array([(shape.document, shape.query) for shape in shapes])
     edges = np.unique(sizes[:, 0])
     documents, queries = encoded.document_lengths, encoded.query_lengths
@@ -322,22 +300,10 @@ class ClozeBatches(PlannedBatches):
                     )
 
     def _dense(self, shape: ClozeShape) -> bool:
-        """Returns True if batches of this shape have the mask "occurrence" [B, N, K].
-
-        It is True where one of the N tokens of a document belongs to one of the K candidates of a
-        question. If the method returns False, the batches have "candidate_positions" [B, K, P], the
-        at most P positions of these tokens for each candidate.
-        """
         return self.batch_size * shape.document * shape.candidates <= self.dense_cells
 
     def _occurrence(self, rows: np.ndarray, shape: ClozeShape) -> Batch:
-        """Returns {"occurrence": bool [B, N, K]} or {"candidate_positions": int32 [B, K, P]}.
-
-        The first is True where a token of the document belongs to a candidate, and is used unless
-        it is larger than `dense_cells`; the second has the positions of these tokens. `rows` are
-        the positions of the B questions. N (tokens of a document), K (candidates) and P
-        (occurrences) are the sizes in `shape`.
-        """
+        """Returns {"occurrence": bool [B, N, K]} or {"candidate_positions": int32 [B, K, P]}."""
         size, k = self.batch_size, shape.candidates
         # The mask is the simplest form, but its size grows with the document and the candidates.
         if self._dense(shape):
@@ -358,13 +324,7 @@ class ClozeBatches(PlannedBatches):
     def _words(
         self, documents: list[np.ndarray], queries: list[np.ndarray], shape: ClozeShape
     ) -> Batch:
-        """Returns the arrays of a batch about the characters of words, {} without characters.
-
-        The keys are "word_characters" [B, W, 10] and "word_lengths" [B, W], the distinct words of
-        each question, and "document_words" [B, N] and "query_words" [B, Q], indices into these
-        words. `documents` and `queries` are the ids of each of B questions; W, N and Q are the
-        sizes in `shape`.
-        """
+        """Returns the arrays of a batch about the characters of words, {} without characters."""
         if self.characters is None:
             return {}
         ids, lengths = self.characters

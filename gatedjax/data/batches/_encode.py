@@ -45,11 +45,6 @@ class Encoded:
         return len(self.ids)
 
     def _window(self, index: int, values: Sequence[T]) -> tuple[T, ...]:
-        """Returns the values of the tokens that remain after truncation.
-
-        `values` has a value for each token of the whole text at position `index`, such as its
-        words.
-        """
         start = int(self.starts[index])
         return tuple(values[start : start + int(self.lengths[index])])
 

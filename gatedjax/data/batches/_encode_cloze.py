@@ -14,12 +14,7 @@ BEGIN, END = "@begin", "@end"
 
 
 class _Words(Source):
-    """Cloze questions as texts, for counts of words.
-
-    Construct it with a sequence of questions, dicts with "tokens" (the document) and "query", and
-    their `SourceInfo`. An iteration yields a dict {"tokens": tuple of words} for each question: the
-    tokens of the document, "@begin", the tokens of the query, and "@end".
-    """
+    """Cloze questions as texts, for counts of words."""
 
     def __iter__(self) -> Iterator[Example]:
         for example in super().__iter__():
@@ -27,10 +22,7 @@ class _Words(Source):
 
 
 def add_markers(example: Example) -> tuple[str, ...]:
-    """Returns the tokens of a question's query between the words "@begin" and "@end".
-
-    `example` is a dict with the tuple of words "query".
-    """
+    """Returns the tokens of a question's query between the words "@begin" and "@end"."""
     return (BEGIN, *example["query"], END)
 
 
@@ -154,16 +146,7 @@ class EncodedCloze:
 
 
 def occurrences(document: Sequence[str], candidates: Sequence[tuple[str, ...]]) -> np.ndarray:
-    """Finds the tokens of a document that are equal to a token of a candidate.
-
-    Args:
-      document: the tokens of the document.
-      candidates: the tokens of each candidate.
-
-    Returns:
-      int32 [m, 2]: (index of the candidate, position in the document), sorted by candidate. A token
-      that two candidates share appears twice.
-    """
+    """Returns int32 [m, 2], sorted: (candidate, position) of a document's tokens in candidates."""
     of_token: dict[str, list[int]] = {}
     for i, candidate in enumerate(candidates):
         # A candidate may have a token twice, but an occurrence counts once for it.
@@ -174,16 +157,7 @@ def occurrences(document: Sequence[str], candidates: Sequence[tuple[str, ...]]) 
 
 
 def whole_occurrences(document: Sequence[str], candidates: Sequence[tuple[str, ...]]) -> np.ndarray:
-    """Finds the places in a document where all tokens of a candidate follow each other.
-
-    Args:
-      document: the tokens of the document.
-      candidates: the tokens of each candidate.
-
-    Returns:
-      int32 [m, 2]: (index of the candidate, position in the document) of each token of each place,
-      sorted. For a candidate of a single token the rows are those of `occurrences`.
-    """
+    """Returns the `occurrences` at which all tokens of a candidate follow each other."""
     places = set()
     for i, candidate in enumerate(candidates):
         for start in find_phrase(document, candidate):

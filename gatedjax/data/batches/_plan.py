@@ -13,20 +13,12 @@ import numpy as np
 from gatedjax._utils.filler import FILLER_ID
 from gatedjax.data.batches._buckets import plan_buckets
 
+# Name -> array with a row for each example; "weight" [B] is 0 at the filler rows of B rows.
 Batch = dict[str, np.ndarray]
 
 
 class StepBatches(abc.ABC):
-    """A sequence of batches by step: endless training, or a pass of `steps_per_epoch` steps.
-
-    A batch is a dict of arrays: name -> array with B rows, a row per example. `batches[step]` is
-    the batch of a step, from 0. The class is abstract: a subclass, such as `Batches`, defines
-    `__getitem__` and sets the attributes.
-
-    Attributes:
-      steps_per_epoch: the number of batches of an epoch.
-      one_pass: True if the batches end after an epoch.
-    """
+    """A sequence of batches by step: endless training, or a pass of `steps_per_epoch` steps."""
 
     steps_per_epoch: int
     one_pass: bool = False
@@ -43,10 +35,6 @@ class StepBatches(abc.ABC):
         return step // self.steps_per_epoch
 
     def _position(self, step: int) -> tuple[int, int]:
-        """Returns (epoch, index of the step in the epoch), both from 0.
-
-        Raises IndexError if the step is negative or beyond the end of a pass.
-        """
         # This accepts integers of NumPy and refuses floats.
         step = operator.index(step)
         if step < 0 or (self.one_pass and step >= self.steps_per_epoch):
@@ -107,15 +95,7 @@ class StepBatches(abc.ABC):
 
 
 class _Range:
-    """The batches of the steps from `start` to `stop` - 1 as a random-access source of Grain.
-
-    The entry at index i is the batch of the step `start` + i.
-
-    Args:
-      batches: batches by step, a `StepBatches`.
-      start: the first step.
-      stop: the step after the last.
-    """
+    """The batches of the steps from `start` to `stop` - 1 as a random-access source of Grain."""
 
     def __init__(self, batches: StepBatches, start: int, stop: int) -> None:
         self._batches, self._start, self._count = batches, start, stop - start
@@ -131,39 +111,20 @@ class _Range:
 
 
 class PlannedBatches(StepBatches):
-    """Batches with examples of a single bucket each, a base class of batches by step.
-
-    A subclass defines `__getitem__`, which makes the batch of a step from the examples at the
-    positions `rows(step)`. A bucket is a group of examples that are padded to the same shape, so
-    that a program is compiled only once for each bucket.
-
-    Each epoch permutes the examples, fills the batches of each bucket in that order and permutes
-    the batches. The sequence of shapes does not depend on the seed. The last batch of a bucket may
-    have fewer examples than rows.
-
-    Args:
-      bucket: int [n], the bucket, from 0, of each of n examples.
-      rows_of: rows per batch in each bucket; a bucket may be empty.
-      seed: seed of the order.
-      shuffle: False keeps the order of the examples within a bucket, in all epochs.
-      one_pass: True ends the batches after an epoch.
-      mixed: False keeps the batches in the order in which they were filled.
-
-    Attributes:
-      rows_of: rows per batch in each bucket.
-      steps_per_epoch: the number of batches of an epoch.
-      seed, shuffle, one_pass: the arguments of these names.
+    """Batches with examples of a single bucket each, a base class of batches by step. A bucket has
+    the examples that are padded to the same shape, so that it costs a single compilation. The last
+    batch of a bucket may have fewer examples than rows.
     """
 
     def __init__(
         self,
-        bucket: np.ndarray,
+        bucket: np.ndarray,  # int [n], the bucket of each example
         rows_of: Sequence[int],
         *,
         seed: int,
-        shuffle: bool,
+        shuffle: bool,  # False keeps the order of the examples within a bucket, in all epochs
         one_pass: bool,
-        mixed: bool = True,
+        mixed: bool = True,  # False keeps the order in which the batches are filled
     ) -> None:
         self.seed, self.shuffle, self.one_pass, self._mixed = seed, shuffle, one_pass, mixed
         self._bucket = bucket
@@ -177,10 +138,7 @@ class PlannedBatches(StepBatches):
         self._plan = functools.lru_cache(maxsize=2)(self._make_plan)
 
     def _make_plan(self, epoch: int) -> list[np.ndarray]:
-        """Returns the batches of an epoch in order, each an int array of positions of examples.
-
-        `epoch` is the number of the epoch, from 0.
-        """
+        """Returns the batches of an epoch in order, each an int array of positions of examples."""
         order = np.arange(len(self._bucket))
         if self.shuffle:
             # Seed and epoch determine the order, so that a continued run needs no state of a
@@ -211,21 +169,10 @@ class PlannedBatches(StepBatches):
         return self._plan(epoch if self.shuffle else 0)[within]
 
     def _padding(self, real: int, cells: Sequence[int]) -> float:
-        """Returns the share, in [0, 1], of padded cells in an epoch.
-
-        A cell is a position in a row. `real` is the number of cells of all examples that are not
-        padding, and `cells` the padded number of cells of a row in each bucket.
-        """
         padded = int((self._per_bucket * np.array(self.rows_of) * np.array(cells)).sum())
         return 1.0 - real / padded
 
     def _columns(self, rows: np.ndarray, columns: Mapping[str, np.ndarray]) -> Batch:
-        """Returns the batch of the examples at the positions `rows`, filled up to the batch size.
-
-        `columns` maps names to a value for each of n examples, [n], and B is the batch size. The
-        batch has an int32 array [B] for each name, 0 at filler rows (-1 in "example_id"), and
-        "weight", float32 [B]: 1 at real rows, 0 at filler rows.
-        """
         size = self.rows_of[self._bucket[rows[0]]]
         batch: Batch = {}
         for name, values in columns.items():
@@ -244,12 +191,7 @@ def check_sizes(**sizes: int | None) -> None:
 def checked_edges(
     edges: Sequence[int] | None, lengths: np.ndarray, max_buckets: int
 ) -> tuple[int, ...]:
-    """Returns the padded lengths of the buckets, in ascending order.
-
-    They are the given `edges`, or for None at most `max_buckets` edges that `plan_buckets` chooses
-    for the `lengths` [n] of the n texts. Raises ValueError if the edges do not ascend from at least
-    1 or the longest text does not fit.
-    """
+    """Returns `edges`, checked, or at most `max_buckets` padded lengths for texts of `lengths`."""
     if edges is None:
         return plan_buckets(lengths, max_buckets)
     edges = tuple(int(edge) for edge in edges)
@@ -264,10 +206,7 @@ def checked_edges(
 
 
 def pad_rows(rows: Sequence[np.ndarray], shape: tuple[int, int]) -> np.ndarray:
-    """Returns an int32 array of zeros of `shape` with an array of ids at the start of each row.
-
-    There may be fewer arrays than rows; no array may be longer than a row.
-    """
+    """Returns an int32 array of zeros of `shape` with an array of ids at the start of each row."""
     full = np.zeros(shape, np.int32)
     # There may be fewer texts than rows; the other rows are filler.
     for line, row in zip(full, rows, strict=False):

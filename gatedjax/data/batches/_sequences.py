@@ -127,23 +127,13 @@ class SequenceBatches(PlannedBatches):
 
 
 def _rows(max_tokens: int, edge: int) -> int:
-    """Returns the number of rows of length `edge` that fit into `max_tokens` cells.
-
-    It is at least 1, and from 8 on a multiple of 8.
-    """
     rows = max(max_tokens // edge, 1)
     # Below 8 rows the multiple of 8 would be 0.
     return rows // 8 * 8 if rows >= 8 else rows
 
 
 def one_pass(ids: Sequence[np.ndarray], size: int) -> Iterator[tuple[Batch, list[tuple[int, int]]]]:
-    """Yields batches of sequences of ids, at most `size` sequences per batch.
-
-    `ids` has an int array for each sequence. Each item is (batch, rows). The batch has "tokens"
-    int32 [B, T], "lengths" and "example_id" int32 [B], and "weight" float32 [B], 0 at filler rows,
-    for B rows of T ids; `rows` lists (row of the batch, index of its sequence in `ids`) without
-    filler rows.
-    """
+    """Yields (batch, [(row, index of its sequence), ...]) for at most `size` sequences of ids."""
     batches = SequenceBatches(
         {"tokens": ids},
         np.arange(len(ids)),
@@ -158,9 +148,6 @@ def one_pass(ids: Sequence[np.ndarray], size: int) -> Iterator[tuple[Batch, list
 
 
 def real_rows(batch: Batch) -> list[tuple[int, int]]:
-    """Returns (index of the row, example id) for each row of the batch that is not filler.
-
-    `batch` has for each of its B rows "weight" [B], 0 at filler rows, and "example_id" [B].
-    """
+    """Returns (index of the row, example id) for each row of the batch that is not filler."""
     rows = np.flatnonzero(batch["weight"] > 0)
     return [(int(row), int(batch["example_id"][row])) for row in rows]

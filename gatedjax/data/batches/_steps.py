@@ -10,16 +10,7 @@ Batch = dict[str, np.ndarray]
 
 
 class WithStep:
-    """Training batches with the number of their step, from 0, as "step" [B].
-
-    Args:
-      batches: training data for `fit`: batches by step, dicts of arrays with "weight" [B] for B
-        rows.
-
-    Attributes:
-      batches: the argument.
-      one_pass: True if the batches end after an epoch.
-    """
+    """Training batches with the number of their step, from 0, as "step" [B]."""
 
     def __init__(self, batches: Any) -> None:
         self.batches = batches
@@ -36,11 +27,7 @@ class WithStep:
         return self._with(self.batches[step], step)
 
     def iterate(self, start: int = 0, stop: int | None = None) -> Iterator[Batch]:
-        """Yields the batches of the steps from `start` to `stop` - 1, each with its step.
-
-        With `stop` None it yields to the end of a pass, or without end. Batches are prefetched if
-        `batches` has an `iterate` that prefetches.
-        """
+        """Yields the batches of the steps from `start` to `stop` - 1, each with its step."""
         if hasattr(self.batches, "iterate"):
             for step, batch in enumerate(self.batches.iterate(start, stop), start):
                 yield self._with(batch, step)

@@ -27,12 +27,7 @@ _DAMAGED_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError,
 
 @dataclasses.dataclass(frozen=True)
 class ArchivePath:
-    """A member of an archive, the base class of `TarPath` and `ZipPath`, which read its content.
-
-    Attributes:
-      archive: path of the archive.
-      member: name of the member in the archive.
-    """
+    """A member of an archive, the base class of `TarPath` and `ZipPath`, which read its content."""
 
     archive: Path
     member: str
@@ -46,12 +41,7 @@ class ArchivePath:
         return f"{self.archive}/{self.member}"
 
     def read_bytes(self) -> bytes:
-        """Returns the unpacked content of the member.
-
-        Raises:
-          ValueError: if the archive is damaged or has no such member.
-          TooLarge: if it unpacks to more than the limit.
-        """
+        """Returns the unpacked content; raises ValueError without this member, or TooLarge."""
         raise NotImplementedError
 
     def _missing(self) -> ValueError:
@@ -59,20 +49,9 @@ class ArchivePath:
 
 
 class TarPath(ArchivePath):
-    """A member of a tar file, packed or not; a leading "./" of its name does not matter.
-
-    Attributes:
-      archive: path of the tar file.
-      member: name of the member in the tar file.
-    """
+    """A member of a tar file, packed or not; a leading "./" of its name does not matter."""
 
     def read_bytes(self) -> bytes:
-        """Returns the unpacked content of the member.
-
-        Raises:
-          ValueError: if the archive is damaged or has no such member.
-          TooLarge: if it unpacks to more than the limit.
-        """
         contents = members(self.archive, lambda name: name.removeprefix("./") == self.member)
         # Closing the generator leaves the rest of the archive packed.
         with contextlib.closing(contents):
@@ -83,20 +62,9 @@ class TarPath(ArchivePath):
 
 
 class ZipPath(ArchivePath):
-    """A member of a zip file.
-
-    Attributes:
-      archive: path of the zip file.
-      member: name of the member in the zip file.
-    """
+    """A member of a zip file."""
 
     def read_bytes(self) -> bytes:
-        """Returns the unpacked content of the member.
-
-        Raises:
-          ValueError: if the archive is damaged or has no such member.
-          TooLarge: if it unpacks to more than the limit.
-        """
         try:
             with zipfile.ZipFile(self.archive) as unpacked:
                 if self.member not in unpacked.namelist():
@@ -126,21 +94,7 @@ class ZipPath(ArchivePath):
 def members(
     archive: Path, selects: Callable[[str], bool]
 ) -> Generator[tuple[str, bytes | None], None, None]:
-    """Reads the members of a tar file in one pass.
-
-    Args:
-      archive: a tar file, plain or packed.
-      selects: returns True for the names of the members to read.
-
-    Yields:
-      (name, content) of each selected member except folders; the content is None if it is not a
-      regular file.
-
-    Raises:
-      Damaged: if the archive is truncated or damaged.
-      TooLarge: if a member is larger than the limit, or the sum of the members is larger than the
-        allowance of the archive.
-    """
+    """Yields (name, content) of the selected members of a tar file; None for no regular file."""
     largest, allowed = _unpack.limit(), _unpack.allowance(archive)
     size = 0
     try:
@@ -170,10 +124,6 @@ def members(
 
 
 def _open_archive(archive: Path) -> IO[bytes]:
-    """Opens an archive for reading bytes, unpacked by its kind of compression.
-
-    The first bytes of the file `archive` determine the compression. Returns the stream of bytes.
-    """
     with archive.open("rb") as file:
         # The first bytes decide how the archive is packed, because its name may be wrong.
         start = file.read(6)

@@ -31,25 +31,14 @@ _DAMAGED = (
 
 
 def inner_name(path: Path) -> str:
-    """Returns the name of the file that is compressed in a file: "a.csv" for "a.csv.gz".
-
-    For a .zip file it is the name of its only member; folders, hidden files and the additions of
-    macOS do not count. For another file it is its own name.
-
-    Raises:
-      ValueError: if a .zip file is damaged, or does not have a single file.
-    """
+    """Returns the name of the file that is compressed in a file: "a.csv" for "a.csv.gz"."""
     if path.suffix.lower() not in ENDS:
         return path.name
     return _member(path).filename if path.suffix.lower() == ".zip" else path.stem
 
 
 def _member(path: Path) -> zipfile.ZipInfo:
-    """Returns the entry of the only file in the .zip file `path`.
-
-    Folders, hidden files and the additions of macOS do not count. Raises ValueError if there is
-    another number of files, or the file is damaged, encrypted or packed in an unusual way.
-    """
+    """Returns the entry of the only file in the .zip file `path`."""
     try:
         with zipfile.ZipFile(path) as archive:
             infos = archive.infolist()
@@ -82,19 +71,7 @@ def _member(path: Path) -> zipfile.ZipInfo:
 
 @contextlib.contextmanager
 def open_compressed(path: Path) -> Iterator[BinaryIO]:
-    """Opens a file for reading bytes, unpacked if it is .gz, .bz2, .xz, .zst or .zip.
-
-    It is for a `with` block, with the stream of unpacked bytes.
-
-    Args:
-      path: the path of the file.
-
-    Raises:
-      OSError: if the file cannot be opened.
-      ValueError: if a package is missing, or a .zip file does not have a single file.
-      Damaged: if the file is truncated or damaged; the error may come from reading the stream.
-      TooLarge: if more bytes are read from the stream than `allowance` permits.
-    """
+    """Opens a file, unpacked if it is packed (`ENDS`); reading may raise Damaged or TooLarge."""
     ending = path.suffix.lower()
     if ending not in ENDS:
         with path.open("rb") as file:
@@ -118,10 +95,7 @@ def open_compressed(path: Path) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def _unpack(file: IO[bytes], ending: str, path: Path) -> Iterator[IO[bytes]]:
-    """Opens the stream of unpacked bytes of `file`, for a `with` block.
-
-    `ending` is ".gz", ".bz2", ".xz", ".zst" or ".zip", and `path` is the path of the file.
-    """
+    """Opens the stream of unpacked bytes of `file`, for a `with` block."""
     if ending == ".zip":
         member = _member(path)
         with zipfile.ZipFile(file) as archive, archive.open(member) as unpacked:
@@ -141,11 +115,7 @@ def _unpack(file: IO[bytes], ending: str, path: Path) -> Iterator[IO[bytes]]:
 
 
 def _open_zstd(file: IO[bytes], path: Path) -> Any:
-    """Opens a .zst file with Python 3.14, with the package zstandard, or with pyarrow.
-
-    Returns the stream of unpacked bytes of `file`, and raises ValueError if none of these is
-    installed. `path` names the file in the message.
-    """
+    """Opens a .zst file with Python 3.14, with the package zstandard, or with pyarrow."""
     with contextlib.suppress(ImportError):
         # The standard library is tried first, because it needs no package.
         return importlib.import_module("compression.zstd").ZstdFile(file)

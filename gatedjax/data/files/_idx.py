@@ -10,12 +10,7 @@ _IMAGES, _LABELS = 0x0803, 0x0801
 
 
 def _read_idx(path: AnyPath, magic: int, content: str) -> np.ndarray:
-    """Reads an IDX file and returns its bytes as a uint8 array with the shape in its header.
-
-    The file `path` must begin with the magic number `magic`, whose last byte is the number of axes.
-    `content` is a noun for messages, such as "images". Raises ValueError for another or a damaged
-    file.
-    """
+    """Reads an IDX file and returns its bytes as a uint8 array with the shape in its header."""
     data = read_bytes(path)
     if not data:
         raise ValueError(f"{path}: the file is empty; it must be an idx file of {content}")

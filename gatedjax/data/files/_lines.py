@@ -9,15 +9,7 @@ from gatedjax.data.files._source import Quarantined
 
 
 class LineError(ValueError):
-    """Raised for a line that cannot be used.
-
-    Args:
-      reason: the message.
-      line: the line number (from 1) if an example has several lines; 0 if it is not known.
-
-    Attributes:
-      line: the argument.
-    """
+    """Raised for a line that cannot be used; `line` is its number in a block of lines, or 0."""
 
     def __init__(self, reason: str, line: int = 0) -> None:
         super().__init__(reason)
@@ -26,37 +18,22 @@ class LineError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class FileRow:
-    """A well-formed item of a data set: a line, a block of lines, or a file.
+    """A well-formed item of a data set: a line, a block of lines, or a file."""
 
-    Attributes:
-      index: position in the official part, from 0.
-      label: the class, 0 in sets without classes.
-      content: the result of the parser, for example the text or a parse tree.
-      file: the location of the text, a file or "FILE:LINE", if rows are not lines; else "".
-    """
-
-    index: int
-    label: int
-    content: Any
-    file: str = ""
+    index: int  # in the official part, from 0
+    label: int  # 0 in sets without classes
+    content: Any  # the result of the parser, such as a text or a tree
+    file: str = ""  # the place of the text, a file or FILE:LINE, if rows are not lines
 
 
 @dataclasses.dataclass(frozen=True)
 class FileRows:
-    """The well-formed and the malformed lines of an official part of a data set.
+    """The well-formed and the malformed lines of an official part of a data set."""
 
-    Attributes:
-      rows: a `FileRow` for each well-formed line, with its label and content, sorted by their
-        index.
-      quarantine: a `Quarantined` for each line that was set aside, with its number and the reason.
-      counted: the number of lines that the reader counted before parsing; None if it did not count.
-      note: a description of the text if it replaces the official text, else None.
-    """
-
-    rows: tuple[FileRow, ...]
+    rows: tuple[FileRow, ...]  # sorted by their index
     quarantine: tuple[Quarantined, ...]
-    counted: int | None = None
-    note: str | None = None
+    counted: int | None = None  # lines that the reader counted before it parsed them
+    note: str | None = None  # a description of a text that replaces the official text
 
     @property
     def lines(self) -> int:
@@ -69,18 +46,12 @@ class FileRows:
         return len(self.rows) + len(self.quarantine)
 
     def first_aside(self) -> str:
-        """Returns the end of a message: ", first FILE:LINE: REASON" for the first line set aside.
-
-        It is "" if no line was set aside.
-        """
+        """Returns ", first FILE:LINE: REASON" for the first line set aside, or "" without one."""
         return f", first {self.quarantine[0]}" if self.quarantine else ""
 
 
 def decode(data: bytes, encoding: str = "utf-8") -> str:
-    """Returns the text of the bytes of a line or file.
-
-    Raises LineError for bytes that are invalid in the encoding, and for NUL characters.
-    """
+    """Decodes a line or file; raises LineError for invalid bytes and for NUL characters."""
     # NUL is valid UTF-8, but in a text it is the sign of a damaged or binary file.
     if b"\0" in data:
         raise LineError("NUL character")
@@ -93,16 +64,7 @@ def decode(data: bytes, encoding: str = "utf-8") -> str:
 def read_lines(
     path: AnyPath, parse: Callable[[str], tuple[int, Any]], encoding: str = "utf-8"
 ) -> FileRows:
-    r"""Parses a file line by line; "\n" and "\r\n" end a line.
-
-    Args:
-      path: the file, plain or .gz.
-      parse: maps a line to (label, content); raises LineError for a malformed line.
-      encoding: encoding of the file.
-
-    Returns:
-      The well-formed lines as rows, and the malformed lines, set aside with the reason.
-    """
+    """Parses each line of a file; a line for which `parse` raises LineError is set aside."""
     rows, quarantine = [], []
     lines = split_lines(path)
     for index, line in enumerate(lines):
@@ -116,10 +78,7 @@ def read_lines(
 
 
 def check_text(text: str) -> str:
-    """Returns `text`, a line, unchanged.
-
-    Raises LineError for an empty line, or a carriage return inside the line.
-    """
+    """Returns the line `text`; raises LineError if it is empty or has a carriage return inside."""
     if not text.strip():
         raise LineError("empty line")
     if "\r" in text:

@@ -13,14 +13,7 @@ BOM = b"\xef\xbb\xbf"
 
 @dataclasses.dataclass(frozen=True)
 class PairPath:
-    """A pair of files in which line i of the target belongs to line i of the source.
-
-    The methods of a single path, such as `read_bytes`, read the source.
-
-    Attributes:
-      source: path of the source file, for example with sentences to translate.
-      target: path of the target file, for example with their translations or labels.
-    """
+    """A pair of files in which line i of the target belongs to line i of the source."""
 
     source: Path | ArchivePath
     target: Path | ArchivePath
@@ -40,13 +33,7 @@ class PairPath:
 
 @dataclasses.dataclass(frozen=True)
 class PartPath:
-    """The lines of a part in a file that has the lines of all parts.
-
-    Attributes:
-      path: the file, plain or .gz.
-      part: name of the part, for messages.
-      belongs: returns True for a line of the part; the line is bytes, without its end.
-    """
+    """The lines of a part in a file that has the lines of all parts."""
 
     path: Path
     part: str
@@ -70,10 +57,7 @@ AnyPath = Path | ArchivePath | PairPath | PartPath
 
 
 def find(folders: Sequence[Path], name: str) -> Path | None:
-    """Returns the path of the file `name`, plain or with the ending .gz; None if there is none.
-
-    The first of the folders that has the file determines the path.
-    """
+    """Returns the path of the file `name`, plain or with the ending .gz; None if there is none."""
     for folder in folders:
         for path in (folder / name, folder / f"{name}.gz"):
             if path.is_file():
@@ -82,11 +66,7 @@ def find(folders: Sequence[Path], name: str) -> Path | None:
 
 
 def find_pair(folders: Sequence[Path], source: str, target: str) -> PairPath | None:
-    """Returns the paths of the files with the names `source` and `target`, each plain or .gz.
-
-    Each is taken from the first of the folders that has it. Returns None if no folder has any;
-    raises FileNotFoundError if only a single file of the pair exists.
-    """
+    """Returns the pair of files, each plain or .gz; raises an error if only one of them exists."""
     first, second = find(folders, source), find(folders, target)
     if first is not None and second is not None:
         return PairPath(first, second)
@@ -97,10 +77,7 @@ def find_pair(folders: Sequence[Path], source: str, target: str) -> PairPath | N
 
 
 def read_bytes(path: AnyPath) -> bytes:
-    """Returns the content of a file, unpacked if it is .gz, without a byte-order mark.
-
-    `path` is the path of a file or of a member of an archive.
-    """
+    """Returns the content of a file, unpacked if it is .gz, without a byte-order mark."""
     if path.suffix != ".gz":
         data = path.read_bytes()
     else:
@@ -122,8 +99,5 @@ def split_lines(path: AnyPath) -> list[bytes]:
 
 
 def count_lines(path: AnyPath) -> int:
-    """Returns the number of lines of a file, plain or .gz.
-
-    It is counted in another way than in `split_lines`, so that the two counts check each other.
-    """
+    """Returns the number of lines, counted in another way than by `split_lines`, as a check."""
     return sum(1 for _ in io.BytesIO(read_bytes(path)))

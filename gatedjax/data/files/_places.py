@@ -13,72 +13,37 @@ Fetch = Callable[[str], Path]
 
 
 class Places(abc.ABC):
-    """The places of the raw files of a data set, and the base class of the ways to find them.
-
-    The declaration of a data set constructs a subclass such as `Files`. A loader calls `find` for
-    an official part, such as "train", and `download` if the files are missing. A subclass defines
-    `find`, and `download` if there is a download.
-
-    Attributes:
-      url: the address that must answer before a download starts; None if there is no download.
-    """
+    """The places of the raw files of a data set, and the base class of the ways to find them."""
 
     url: str | None
 
     @abc.abstractmethod
     def find(self, manual_dir: Path, part: str) -> tuple[AnyPath | None, str]:
-        """Finds the file of a part below `manual_dir`, the folder with the user's raw files.
-
-        Returns (path, name): the path is None if the file does not exist, and the name describes
-        the wanted file in messages.
-        """
+        """Returns (the file of a part below `manual_dir` or None, the wanted name for messages)."""
 
     def download(self, fetch: Fetch) -> Mapping[str, AnyPath]:
-        """Downloads the files of all parts; `fetch` downloads a URL and returns the local path.
-
-        Returns part -> its file. Raises FileNotFoundError if the data set has no download.
-        """
+        """Downloads the files of all parts; `fetch` downloads a URL and returns the local path."""
         raise FileNotFoundError("it has no download")
 
     def prepared_name(self, part: str, file: str) -> str:
-        """Returns the name of a raw file, such as "train.csv", for reports on a prepared TFDS set.
-
-        `part` is an official part, such as "train", and `file` the path of its raw file. The name
-        is the last component of the path; a subclass may return the official name of the file
-        instead. The report names the file for lines of the part that were set aside.
-        """
+        """Returns the name of a raw file, such as "train.csv", for reports on prepared sets."""
         return Path(file).name
 
 
 @dataclasses.dataclass(frozen=True)
 class Files(Places):
-    """A file for each part, plain or .gz, which may be in a downloaded archive.
+    """A file for each part, plain or .gz, which may be in a downloaded archive."""
 
-    Attributes:
-      names: official part, such as "train" -> name of its file.
-      tops: folders below manual_dir that may have the set; "" is manual_dir itself.
-      inner: folders below `tops` that may have the files.
-      url: address before the name of a file, or of an archive if there are archives; None if there
-        is no download.
-      archives: part -> archive that contains its file.
-      inside: prefix of the names in the archive.
-      missing_format: the text for a missing file in messages, in which {0} becomes its name.
-    """
-
-    names: Mapping[str, str]
-    tops: tuple[str, ...]
-    inner: tuple[str, ...] = ("",)
-    url: str | None = None
-    archives: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    inside: str = ""
+    names: Mapping[str, str]  # part -> name of its file
+    tops: tuple[str, ...]  # folders below manual_dir that may have the set, "" for itself
+    inner: tuple[str, ...] = ("",)  # folders below `tops` that may have the files
+    url: str | None = None  # the address before the name of a file or archive
+    archives: Mapping[str, str] = dataclasses.field(default_factory=dict)  # part -> its archive
+    inside: str = ""  # the prefix of the names in the archive
     missing_format: str = "{0} (or {0}.gz)"
 
     def find(self, manual_dir: Path, part: str) -> tuple[AnyPath | None, str]:
-        """Finds the file of a part below `manual_dir`: unpacked, else in the archive.
-
-        Returns (path, name): the path is None if the file does not exist, and the name describes
-        the wanted file in messages.
-        """
+        """Finds the file of a part below `manual_dir`: unpacked, else in the archive."""
         name = self.names[part]
         tops = [manual_dir / top for top in self.tops]
         path: AnyPath | None = find([top / folder for top in tops for folder in self.inner], name)
@@ -89,10 +54,7 @@ class Files(Places):
         return path, self.missing_format.format(name)
 
     def download(self, fetch: Fetch) -> Mapping[str, AnyPath]:
-        """Downloads all archives, or all files if there are no archives.
-
-        `fetch` downloads a URL and returns the local path. Returns part -> its file.
-        """
+        """Downloads all archives, or all files if there are no archives."""
         names = self.archives or self.names
         paths = {name: fetch(f"{self.url}{name}") for name in dict.fromkeys(names.values())}
         if not self.archives:
@@ -101,10 +63,7 @@ class Files(Places):
         return {part: self._member(paths[name], part) for part, name in names.items()}
 
     def prepared_name(self, part: str, file: str) -> str:
-        """Returns the name in `names`, such as "train.csv", of the file of an official part.
-
-        `part` is the official part, such as "train"; `file`, a path, does not matter.
-        """
+        """Returns the name in `names`, such as "train.csv", of the file of an official part."""
         return self.names[part]
 
     def _member(self, archive: Path, part: str) -> AnyPath:

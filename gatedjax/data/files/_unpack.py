@@ -33,16 +33,7 @@ class TooLarge(ValueError):
 
 
 class Damaged(ValueError):
-    """Raised for a packed file that is truncated or damaged.
-
-    Args:
-      name: name of the file.
-      kind: noun for the kind of the file, such as "archive", for the message.
-      error: the error of the standard library.
-
-    Attributes:
-      reason: the message without the name.
-    """
+    """Raised for a packed file that is truncated or damaged."""
 
     def __init__(self, name: object, kind: str, error: object) -> None:
         self.reason = f"truncated or damaged {kind}: {error}"
@@ -50,10 +41,7 @@ class Damaged(ValueError):
 
 
 def parse_size(text: str) -> int:
-    """Returns the number of bytes of a size such as "1000000", "500MB" or "2GiB".
-
-    Raises ValueError for another text or a size of 0.
-    """
+    """Returns the number of bytes of a size such as "1000000", "500MB" or "2GiB"."""
     match = re.fullmatch(r"(\d{1,15})\s*(?:([KMGT])(i?)B)?", text.strip(), re.ASCII)
     if not match or int(match[1]) == 0:
         raise ValueError(f"a size must be bytes, as in 500MB or 2GiB, got {text!r}")
@@ -62,11 +50,7 @@ def parse_size(text: str) -> int:
 
 
 def limit() -> int:
-    """Returns the largest allowed unpacked size in bytes.
-
-    It is the limit of the current `limit_unpacking` block, else of the environment variable
-    GATEDJAX_UNPACK_LIMIT, else 1 GiB.
-    """
+    """Returns the largest allowed unpacked size in bytes."""
     size = _LIMIT.get()
     if size is not None:
         return size
@@ -79,10 +63,7 @@ def limit() -> int:
 
 @contextlib.contextmanager
 def limit_unpacking(size: int | None) -> Iterator[None]:
-    """Sets the largest allowed unpacked size, in bytes, inside a `with` block.
-
-    None does not change the limit. Raises ValueError for a size below 1.
-    """
+    """Sets the largest allowed unpacked size inside a `with` block; None does not change it."""
     if size is not None and size < 1:
         raise ValueError(f"unpack_limit must be at least 1 byte, got {size}")
     token = _LIMIT.set(_LIMIT.get() if size is None else size)
@@ -93,10 +74,7 @@ def limit_unpacking(size: int | None) -> Iterator[None]:
 
 
 def allowance(path: Path) -> int:
-    """Returns the largest allowed unpacked size, in bytes, of a packed file that is read in pieces.
-
-    It is the result of `limit`, or 32 times the packed size of the file `path` if that is more.
-    """
+    """Returns the largest allowed unpacked size, in bytes, of a file that is read in pieces."""
     return max(limit(), RATIO * path.stat().st_size)
 
 
@@ -109,13 +87,7 @@ def too_large(name: object, allowed: int) -> TooLarge:
 
 
 class _Bounded(io.RawIOBase):
-    """A stream of unpacked bytes that raises TooLarge after a number of bytes.
-
-    Args:
-      file: the unpacked stream.
-      name: name of the packed file, for the message.
-      allowed: largest number of bytes.
-    """
+    """A stream of unpacked bytes that raises TooLarge after a number of bytes."""
 
     def __init__(self, file: IO[bytes], name: object, allowed: int) -> None:
         self._file, self._name, self._allowed = file, name, allowed
@@ -136,29 +108,13 @@ class _Bounded(io.RawIOBase):
 
 
 def bound_size(file: IO[bytes], name: object, allowed: int) -> BinaryIO:
-    """Returns a stream with the same bytes that raises TooLarge after a number of bytes.
-
-    Args:
-      file: the unpacked stream.
-      name: name of the packed file, for the message of TooLarge.
-      allowed: largest number of bytes.
-    """
+    """Returns a stream with the same bytes that raises TooLarge after a number of bytes."""
     return cast(BinaryIO, io.BufferedReader(_Bounded(file, name, allowed)))
 
 
 @contextlib.contextmanager
 def open_gzip(file: IO[bytes], name: object, allowed: int | None = None) -> Iterator[BinaryIO]:
-    """Opens a .gz file for reading, in a `with` block with the unpacked stream.
-
-    Args:
-      file: the packed file, opened for reading bytes.
-      name: name of the file, for messages.
-      allowed: largest number of unpacked bytes; None uses the limit.
-
-    Raises:
-      Damaged: if the file is truncated or damaged; the error may come from reading the stream.
-      TooLarge: if more than the allowed number of bytes is read from the stream.
-    """
+    """Opens a .gz file inside a `with` block; reading may raise `Damaged` or `TooLarge`."""
     try:
         with gzip.GzipFile(fileobj=file) as unpacked:
             yield bound_size(

@@ -12,10 +12,7 @@ File = tuple[str, bytes | None]
 
 
 def files_of(folder: Path, prefix: str = "") -> Iterator[File]:
-    """Yields (name, content) of each entry of a folder.
-
-    The content is bytes, or None for a subfolder. `prefix` is put before each name.
-    """
+    """Yields (name, content) of each entry of a folder."""
     for file in folder.iterdir():
         yield f"{prefix}{file.name}", file.read_bytes() if file.is_file() else None
 
@@ -28,19 +25,7 @@ def read_files(
     noun: str,
     ends: tuple[str, ...],
 ) -> FileRows:
-    """Parses the files of a part; files with other endings are set aside.
-
-    Args:
-      path: path of the folder or archive, for messages.
-      files: (name, content) of each file of the part; the content is None if it is no regular file.
-      parse: maps (name, content) to (label, content of the row); raises LineError for a malformed
-        text.
-      noun: the noun for a text, for messages.
-      ends: the endings of the names of texts.
-
-    Returns:
-      A row for each text, numbered in the order of the names, and the files that were set aside.
-    """
+    """Parses the files of a part; files with other endings are set aside."""
     rows, quarantine = [], []
     # Sorted by name, so that ids do not depend on the order of the archive or the file system.
     ordered = sorted(files, key=lambda file: file[0])
@@ -65,9 +50,6 @@ def read_files(
 
 
 def stamp(path: Path) -> tuple[int, int]:
-    """Returns (time of change in ns, size in bytes) of a file.
-
-    The cached content of a file is valid as long as its stamp is the same.
-    """
+    """Returns (time of change in ns, size in bytes) of a file, a key for its cached content."""
     stat = path.stat()
     return stat.st_mtime_ns, stat.st_size

@@ -19,24 +19,16 @@ _TAG = re.compile(r"<[^<>]{1,200}>")
 
 
 def clean(title: str, description: str) -> str:
-    r"""Joins title and description with a space and undoes the damage of the files.
-
-    In the files a backslash stands for a line break, and the "&" of an HTML entity became a space
-    ("Haiti #39;s"). Backslashes become spaces, entities become characters, and HTML tags are
-    dropped.
-    """
+    """Joins title and description with a space and undoes the damage of the files."""
+    # In the files a backslash stands for a line break, and the "&" of an entity became a space, as
+    # in "Haiti #39;s".
     text = f"{title} {description}".replace("\\", " ")
     text = _NAMED.sub(r"&\1;", _ENTITY.sub(r"&#\1;", text))
     return _TAG.sub(" ", html.unescape(text)).replace("\0", " ").strip()
 
 
 def parse(line: str) -> tuple[int, str]:
-    """Parses a CSV line (class from 1, title, description); returns (class from 0, text).
-
-    The returned class is 0 for World, 1 for Sports, 2 for Business and 3 for Sci/Tech. The text is
-    the title and the description. Raises LineError for another number of columns or an unknown
-    class.
-    """
+    """Parses a CSV line (class from 1, title, description); returns (class from 0, text)."""
     try:
         # Without `strict` a line with an unclosed quote would be accepted.
         (row,) = csv.reader([line], strict=True)

@@ -42,11 +42,7 @@ ALIASES = {
 def _groups(
     places: Iterable[tuple[tuple[str, str, str] | None, str]],
 ) -> dict[str, tuple[str, dict[str, str]]]:
-    """Groups data sets: returns group -> (option, {value of the option: name of the set}).
-
-    A group is a common name of several sets, and the value of its option chooses a set. `places`
-    has ((group, option, value), name) for each data set, or (None, name) for a set without a group.
-    """
+    """Groups data sets: returns group -> (option, {value of the option: name of the set})."""
     groups: dict[str, tuple[str, dict[str, str]]] = {}
     for place, name in places:
         if place is not None:
@@ -73,10 +69,7 @@ def names() -> tuple[str, ...]:
 
 
 def check_known(noun: str, name: object, names: Sequence[str]) -> None:
-    """Raises ValueError if `name` is not in `names`; the message has the most similar known name.
-
-    `noun` names the kind of thing in the message, for example "data set".
-    """
+    """Raises ValueError if `name` is not in `names`; the message has the most similar name."""
     if name in names:
         return
     hint = suggestion(name, names, cutoff=0.4)
@@ -86,14 +79,7 @@ def check_known(noun: str, name: object, names: Sequence[str]) -> None:
 
 
 def resolve(name: str, options: SetOptions | None = None) -> tuple[DataSet | Embedded, SetOptions]:
-    """Returns (declaration of the data set, options) for the name of a set, alias or family.
-
-    An alias is another name of a set, and a family, such as "cbt", a common name of several sets.
-    The declaration is a `DataSet`, which has files, or an `Embedded`, which needs none. Options are
-    option name -> value, for example {"granularity": "binary"}.
-    The returned options have a value for each option of the data set: the given value, else the
-    value of the alias, else the default. Raises ValueError for an unknown name, option or value.
-    """
+    """Returns (declaration, value of each option) for the name of a set, alias or family."""
     check_known("data set", name, names())
     options = dict(options or {})
     if name in FAMILIES:
@@ -122,13 +108,7 @@ def resolve(name: str, options: SetOptions | None = None) -> tuple[DataSet | Emb
 
 
 def resolve_config(name: str, options: dict[str, str]) -> tuple[str, dict[str, str]]:
-    """Returns (data set name, remaining options) for the name of a TFDS builder.
-
-    `options` are option name -> value. If the configurations of the builder are data sets, an
-    option chooses the data set and is removed from the options. Other names and their options are
-    returned unchanged. For example ("senteval_probing", {"task": "bigram_shift"}) gives
-    ("senteval_bigram_shift", {}).
-    """
+    """Chooses the set of a TFDS builder by the option of `CONFIGS`; other names stay unchanged."""
     if name not in CONFIGS:
         return name, options
     option, values = CONFIGS[name]
@@ -140,11 +120,7 @@ def resolve_config(name: str, options: dict[str, str]) -> tuple[str, dict[str, s
 
 
 def not_there(declared: DataSet, part: str, folder: Path, looked_for: str) -> FileNotFoundError:
-    """Returns the error for a missing raw file of a part, or for a missing `folder`.
-
-    `declared` is the declaration of the data set, `part` an official part such as "train", and
-    `looked_for` the name of the missing file for the message.
-    """
+    """Returns the error for a missing raw file of a part, or for a missing `folder`."""
     if not folder.is_dir():
         return FileNotFoundError(f"manual_dir {folder}: there is no such folder")
     return FileNotFoundError(

@@ -45,11 +45,7 @@ Block = list[tuple[int, bytes]]
 
 
 def _blocks(data: bytes) -> Iterator[Block]:
-    """Yields the questions of a file, each as (line number from 1, line) of its lines.
-
-    `data` is the content of the file. A question ends at an empty line, or where a line with the
-    number 1 follows a query.
-    """
+    """Yields the questions of a file, each as (line number from 1, line) of its lines."""
     block: Block = []
     last = f"{SENTENCES + 1} ".encode()
     for number, line in enumerate(data.split(b"\n"), 1):
@@ -67,11 +63,7 @@ def _blocks(data: bytes) -> Iterator[Block]:
 
 
 def _parse(block: Block) -> _cloze.Question:
-    """Returns the question in `block`: document, query, answer and candidates.
-
-    `block` has (line number from 1, line) of each line of the question: 20 sentences, then a line
-    with the query, the answer and the candidates. Raises LineError if it is malformed.
-    """
+    """Returns the question in `block`: document, query, answer and candidates."""
     texts = []
     # The numbers of the lines are checked, because a lost line would shift the query into the
     # document.
@@ -108,12 +100,7 @@ def _parse(block: Block) -> _cloze.Question:
 
 
 def read_rows(path: AnyPath, part: str = "") -> FileRows:
-    """Reads the file of questions `path`; the content of a row is a `Question`.
-
-    The label of a row is the status of the answer: 0 if a token of the answer occurs in the
-    document, 1 if none does, 2 if the answer is no candidate. `part` has no effect. Malformed
-    questions are set aside, in `quarantine` of the result.
-    """
+    """Reads a file of `Question`s; the label of a row is the status of the answer."""
     rows, quarantine = [], []
     blocks = list(_blocks(read_bytes(path)))
     for index, block in enumerate(blocks):
@@ -129,11 +116,6 @@ def read_rows(path: AnyPath, part: str = "") -> FileRows:
 
 
 def _describe_rebuilt(path: AnyPath) -> str | None:
-    """Returns a note on rebuilt questions, or None for official files.
-
-    `path` is the file of the questions. Questions are rebuilt if the folder of the file has a
-    report of their construction, build_report.json or make_cloze.json.
-    """
     if not isinstance(path, Path):
         return None  # a member of the official archive
     beside = (text for name, text in MADE_OF_BOOKS.items() if path.with_name(name).is_file())

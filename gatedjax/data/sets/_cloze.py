@@ -33,23 +33,13 @@ _SPACE = re.compile("[ \t]+")
 
 
 class Question(NamedTuple):
-    """A cloze question: a query about a document, with a placeholder for the answer.
-
-    In all texts tokens are separated by single spaces.
-
-    Attributes:
-      document: the text that is read.
-      query: the sentence with the placeholder "@placeholder".
-      answer: the correct answer.
-      candidates: the possible answers, without repeats.
-      repeated: the number of repeated candidates that were removed.
-    """
+    """A cloze question about a document; in all texts single spaces separate the tokens."""
 
     document: str
     query: str
     answer: str
-    candidates: tuple[str, ...]
-    repeated: int = 0
+    candidates: tuple[str, ...]  # without repetitions
+    repeated: int = 0  # repeated candidates that were removed
 
     @property
     def label(self) -> int:
@@ -58,11 +48,7 @@ class Question(NamedTuple):
 
     @property
     def status(self) -> int:
-        """The status of the answer: 0 (`OCCURS`), 1 (`ABSENT`) or 2 (`FOREIGN`).
-
-        0: a token of the answer is in the document. 1: no token of the answer is in the document.
-        2: the answer is no candidate.
-        """
+        """`OCCURS` if a token of the answer is in the document, `FOREIGN` if it is no candidate."""
         if self.answer not in self.candidates:
             return FOREIGN
         return (
@@ -71,10 +57,7 @@ class Question(NamedTuple):
 
 
 def tokens_of(text: str) -> str:
-    """Returns the text with a single space between tokens, without spaces at its ends.
-
-    In `text` tokens are separated by runs of spaces or tabs.
-    """
+    """Returns the text with a single space between tokens, without spaces at its ends."""
     # Most texts have single spaces. The test avoids a slow substitution for millions of tokens.
     if "\t" in text or "  " in text:
         text = _SPACE.sub(" ", text)
@@ -88,23 +71,9 @@ def question(
     candidates: Sequence[str],
     *,
     placeholder: str = PLACEHOLDER,
-    lines: tuple[int, int, int, int] = (0, 0, 0, 0),
+    lines: tuple[int, int, int, int] = (0, 0, 0, 0),  # of document, query, answer, candidates
 ) -> Question:
-    """Returns a `Question`, given its fields in a file.
-
-    Args:
-      document: tokens between spaces.
-      query: tokens between spaces, among them the placeholder.
-      answer: the tokens of the answer, between spaces.
-      candidates: the tokens of each candidate, between spaces; repeated candidates are merged.
-      placeholder: the token that stands for the answer in this file; it becomes `PLACEHOLDER`.
-      lines: the line numbers of document, query, answer and first candidate in the file, for
-        messages; 0 if they are not known.
-
-    Raises:
-      LineError: if the question cannot be asked or answered, for example for an empty document or a
-        query without the placeholder.
-    """
+    """Makes a `Question`; raises LineError if it cannot be asked or answered."""
     document, query, answer = tokens_of(document), tokens_of(query), tokens_of(answer)
     options = [tokens_of(candidate) for candidate in candidates]
     if not document:
@@ -128,13 +97,7 @@ def question(
 
 
 def example(question: Question, example_id: int) -> Example:
-    """Returns the example, a dict, of a question.
-
-    "tokens" are the tokens of the document, "query" and "answer" are tuples of tokens, "candidates"
-    is a tuple of tuples of tokens. "label" is the index of the answer among the candidates, or -1.
-    "status" is 0 if a token of the answer occurs in the document, 1 if none does, and 2 if the
-    answer is no candidate. "example_id" is the given id.
-    """
+    """Returns the example of a question, with tuples of tokens in place of its texts."""
     return {
         "tokens": _split(question.document),
         "query": _split(question.query),
@@ -151,12 +114,7 @@ def _split(text: str) -> tuple[str, ...]:
 
 
 def _parse_record(record: Record) -> tuple[int, Question, str]:
-    """Returns (status of the answer, question, location in the files) for a TFDS record.
-
-    The status is 0 if a token of the answer occurs in the document, 1 if none does, and 2 if the
-    answer is no candidate. A record has the fields of `Question`, with texts as bytes, and the
-    location "place", a file or "FILE:LINE".
-    """
+    """Returns (status of the answer, question, location in the files) for a TFDS record."""
     question = Question(
         record["document"].decode(),
         record["query"].decode(),
@@ -172,16 +130,7 @@ def _of_row(row: FileRow, example_id: int) -> Example:
 
 
 def cloze_set(*, description: str, **declared: Any) -> DataSet:
-    """Declares a set of cloze questions. Its classes are the status of the answer.
-
-    Args:
-      description: a text about the set, which TFDS shows for the set that it stores.
-      **declared: the fields of `DataSet` that differ between the sets, such as name, files and
-        read_rows.
-
-    Returns:
-      The declaration of the data set.
-    """
+    """Declares a set of cloze questions. Its classes are the status of the answer."""
     return DataSet(
         **declared,
         examples=lazily(_of_row),
@@ -208,11 +157,7 @@ def cloze_set(*, description: str, **declared: Any) -> DataSet:
 
 
 def notes(rows: FileRows) -> Mapping[str, int]:
-    """Counts the unusual questions: reason -> number of questions, without zeros.
-
-    Reasons are, for example, "answer does not occur" and "repeated candidates". A question may have
-    several reasons. The contents of the rows are `Question`s.
-    """
+    """Counts the unusual questions: reason -> number of questions, without zeros."""
     counts: collections.Counter[str] = collections.Counter()
     for row in rows.rows:
         question: Question = row.content

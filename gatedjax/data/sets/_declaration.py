@@ -30,98 +30,50 @@ ReadPart = Callable[[str], FileRows]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TfdsForm:
-    """The TFDS form of a data set that gatedjax builds without TensorFlow: a record per row.
-
-    A row is a `FileRow`, a line or text of the data set with its label and content. A record is a
-    dict with a value for each key of `features`.
-
-    Attributes:
-      description: the description of the data set.
-      config_description: the description of a set that is a configuration of a TFDS builder with
-        several sets; "" for other sets.
-      features: name of a feature -> its type: `str`, `[str]` for several texts, the names of
-        classes, or a NumPy type.
-      record: maps a row to its record.
-      row: maps a result of `record` to (label, content) or (label, content, file) of the row.
-      version: the version of the TFDS data set.
-      registered: True if `tfds.builder(name)` finds it; False if TFDS has another set of that name.
-      complete: True if all parts must exist; False if any part is enough.
-    """
+    """The TFDS form of a data set that gatedjax builds without TensorFlow: a record per row."""
 
     description: str
-    config_description: str = ""
-    features: Mapping[str, object]
+    config_description: str = ""  # of a set that is a configuration of a builder
+    features: Mapping[str, object]  # name -> `str`, `[str]`, names of classes, or a NumPy type
     record: Callable[[FileRow], Record]
-    row: Callable[[Record], tuple]
+    row: Callable[[Record], tuple]  # -> (label, content) or (label, content, file)
     version: str = "1.0.0"
-    registered: bool = True
-    complete: bool = True
+    registered: bool = True  # False if TFDS has another set of that name
+    complete: bool = True  # False if any part is enough
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DataSet:
-    """The declaration of a data set with files: its parts, readers, classes and options.
-
-    A part is an official part, such as "train". A row is a line or text of a part, a `FileRow`.
-
-    Attributes:
-      name: the name for `load`.
-      official: part -> number of lines; None if no number is published.
-      where: the address of the files, for messages.
-      files: a `Places`, which finds and downloads the raw files.
-      read_rows: maps (file, part) to rows; `by_lines` makes such a function from a parser of lines.
-      examples: maps (rows, first id, options) to examples; see `eagerly` and `lazily`.
-      classes: the names of the classes, or a function that maps the options to them.
-      tfds: a `TfdsForm`, the form that TFDS stores; None for a set that TFDS builds.
-      tfds_rows: for a set that TFDS builds, maps (records, part) to rows; else None.
-      aliases: other names of the set -> their options.
-      family: (name of a family of sets, its option, value of the option for this set), or None; the
-        set that is declared first is the default.
-      config: (name of a TFDS builder, its option, value of the option for this set, which is a
-        configuration of the builder), or None; there is no default.
-      options: option -> values, the default first.
-      of_part: maps (part, options) to the options of that part.
-      unit: the plural noun for rows in messages.
-      count: maps a raw file to its number of lines, counted independently of `read_rows`, to check
-        it.
-      by_line: True if row i is line i + 1 of its file.
-      ids_per_row: maps the options to the number of example ids per row; for an id that counts from
-        the first id of its part, id // number is the index of the row.
-      skipped: maps (rows, options) to the counts of well-formed lines that give no example: reason
-        -> count.
-      spans: maps (rows, examples, options) to the `SpanCounts` of examples that are spans of lines;
-        None if they are not.
-      notes: maps rows to the counts of the unusual rows: reason -> count.
-      hold_out: maps the labels [n] of the training part to the positions of its (training,
-        validation) rows; None: a stratified split.
-      source: maps (examples, info, report, reader of parts) to the source that `load` returns.
-    """
+    """The declaration of a data set with files: its parts, readers, classes and options."""
 
     name: str
-    official: Mapping[str, int | None]
-    where: str
+    official: Mapping[str, int | None]  # part -> published number of lines
+    where: str  # the address of the files, for messages
     files: Places
-    read_rows: Callable[[Any, str], FileRows]
-    examples: Callable[[FileRows, int, SetOptions], Examples]
+    read_rows: Callable[[Any, str], FileRows]  # (file, part) -> rows, as of `by_lines`
+    examples: Callable[[FileRows, int, SetOptions], Examples]  # (rows, first id, options)
     classes: tuple[str, ...] | Callable[[SetOptions], tuple[str, ...]]
-    tfds: TfdsForm | None = None
+    tfds: TfdsForm | None = None  # None for a set that TFDS builds, which has `tfds_rows`
     tfds_rows: Callable[[Sequence[Record], str], FileRows] | None = None
 
     aliases: Mapping[str, SetOptions] = dataclasses.field(default_factory=dict)
-    family: tuple[str, str, str] | None = None
-    config: tuple[str, str, str] | None = None
+    family: tuple[str, str, str] | None = None  # (family, its option, value for this set)
+    config: tuple[str, str, str] | None = None  # the same of a TFDS builder, without a default
+    # Option -> its values, the default first.
     options: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     of_part: Callable[[str, SetOptions], SetOptions] = lambda part, options: options
 
     unit: str = "lines"
-    count: Callable[[Any], int] = count_lines
-    by_line: bool = True
-    ids_per_row: Callable[[SetOptions], int] = lambda options: 1
+    count: Callable[[Any], int] = count_lines  # independent of `read_rows`, which it checks
+    by_line: bool = True  # row i is line i + 1 of its file
+    ids_per_row: Callable[[SetOptions], int] = lambda options: 1  # row = (id - first id) // n
+    # Reason -> number of well-formed lines that give no example; of unusual lines in `notes`.
     skipped: Callable[[FileRows, SetOptions], dict[str, int]] = lambda rows, options: {}
     spans: Callable[[FileRows, Examples, SetOptions], SpanCounts | None] = (
         lambda rows, examples, o: None
     )
     notes: Callable[[FileRows], Mapping[str, int]] = lambda rows: {}
+    # Labels [n] -> positions of the (training, validation) rows; None is a stratified split.
     hold_out: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]] | None = None
     source: Callable[[Any, SourceInfo, ReadReport, ReadPart], Source] = (
         lambda examples, info, report, read_part: Source(examples, info, report)
@@ -130,12 +82,7 @@ class DataSet:
     def report(
         self, rows: FileRows, piece: FileRows, examples: Examples, options: SetOptions
     ) -> ReadReport:
-        """Returns the report of an official part with the given `rows`.
-
-        The rows of a part are its parsed lines and the lines that were set aside. `options` is
-        option -> value. `piece` are the rows that belong to the split, and `examples` their
-        examples; the account of spans is about these examples, all other counts are about `rows`.
-        """
+        """Returns the report of a part; only its account of spans is about the rows `piece`."""
         skipped = self.skipped(rows, options)
         return ReadReport(
             lines=rows.lines,
@@ -153,15 +100,7 @@ class DataSet:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Embedded:
-    """A data set that needs no files.
-
-    Attributes:
-      name: the name for `load`.
-      origin: a description of the origin of the data.
-      sizes: split -> number of examples.
-      source: a function that maps the name of a split to a `Source` of its examples.
-      unit: the plural noun for examples in reports.
-    """
+    """A data set that needs no files."""
 
     name: str
     origin: str
@@ -178,12 +117,7 @@ def generate_set(
     *,
     unit: str = "lines",
 ) -> Embedded:
-    """Declares a data set whose examples `make(split, index)` are computed, once per split.
-
-    `name` is the name for `load`, and `unit` the plural noun for examples in reports. `sizes` is
-    split -> number of examples, and `classes` are the names of the classes. The split
-    "train_full" is equal to "train".
-    """
+    """Declares a data set whose examples `make(split, index)` are computed, once per split."""
 
     @functools.cache
     def examples(split: str) -> tuple[Example, ...]:
@@ -205,46 +139,26 @@ ID_BASE = {"train": 0, "validation": 100_000_000, "test": 200_000_000}
 def by_lines(
     parse: Callable[[str], tuple[int, Any]], encoding: str = "utf-8"
 ) -> Callable[[AnyPath, str], FileRows]:
-    """Returns a function that maps (path, part) to rows, in which each line is a row.
-
-    It reads the file at the path. The second argument, the name of the official part of the data
-    set such as "train", is not used, because the lines of all parts have the same form. `parse`
-    maps a line to (label, content) and raises LineError for a malformed line. `encoding` is the
-    encoding of the file.
-    """
+    """Returns a function that maps (path, part) to rows, in which each line is a row."""
     return lambda path, part: read_lines(path, parse, encoding)
 
 
 def eagerly(
     make: Callable[[FileRow, int], Example],
 ) -> Callable[[FileRows, int, SetOptions], Examples]:
-    """Returns a function that maps (rows, first example id, options) to a list of examples.
-
-    `make(row, example_id)` returns an example; the id is the first id plus the index of the row.
-    """
+    """Returns a function that maps (rows, first example id, options) to a list of examples."""
     return lambda rows, base, options: [make(row, base + row.index) for row in rows.rows]
 
 
 def lazily(
     make: Callable[[FileRow, int], Example], *, once: bool = False
 ) -> Callable[[FileRows, int, SetOptions], Examples]:
-    """Returns a function that maps (rows, first id, options) to examples that are made on access.
-
-    The first id is an example id. `make(row, example_id)` returns an example; with `once` each
-    example is made only once.
-    """
+    """Returns a function (rows, first id, options) -> examples made on access, kept if `once`."""
     return lambda rows, base, options: RowExamples(rows, base, make, once=once)
 
 
 class RowExamples(Sequence[Example]):
-    """Examples of rows by position, made on access.
-
-    Args:
-      rows: the rows, lines or texts of an official part, as a `FileRows`.
-      base: the first example id; the id of an example is base + index of its row.
-      make: maps (row, example id) to an example.
-      once: True to store each example when it is first made.
-    """
+    """Examples of rows by position, made on access."""
 
     def __init__(
         self,
@@ -275,11 +189,7 @@ class RowExamples(Sequence[Example]):
 def number_records(
     records: Sequence[Record], content: Callable[[Record], Any], name: str
 ) -> FileRows:
-    """Converts records that TFDS prepared, dicts, to rows, numbered by their position from 0.
-
-    The label of a row is `record["label"]`, and its content the result of `content`. Records for
-    which `content` raises LineError or UnicodeDecodeError are set aside, with the file name `name`.
-    """
+    """Converts records that TFDS prepared, dicts, to rows, numbered by their position from 0."""
     rows, quarantine = [], []
     for index, record in enumerate(records):
         try:

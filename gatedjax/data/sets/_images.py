@@ -104,12 +104,7 @@ class ImageSource(Source):
 
 
 def read_rows(path: Path, part: str) -> FileRows:
-    """Reads the images of a part and, from the same folder, their labels.
-
-    `path` is the file of the images, and `part` is "train" or "test". The content of a row is an
-    image, uint8 [28, 28], and its label a class from 0 to 9. Images with another label are set
-    aside, in `quarantine` of the result.
-    """
+    """Reads the images of a part and, from the same folder, their labels."""
     beside = find([path.parent], LABELS[part])
     if beside is None:
         raise FileNotFoundError(
@@ -128,11 +123,7 @@ def read_rows(path: Path, part: str) -> FileRows:
 
 
 def rows_of(images: Collection[np.ndarray], labels: Iterable[int], name: str) -> FileRows:
-    """Returns a row for each image, with the image as its content and the class as its label.
-
-    `images` are uint8 [28, 28] each, and `labels` their classes, from 0 to 9. Images with another
-    label are set aside, in `quarantine` of the result, with the file name `name`.
-    """
+    """Returns a row for each image, with the image as its content and the class as its label."""
     rows, quarantine = [], []
     for index, (image, value) in enumerate(zip(images, labels, strict=True)):
         try:
@@ -146,11 +137,7 @@ def rows_of(images: Collection[np.ndarray], labels: Iterable[int], name: str) ->
 
 
 def hold_out(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Divides the n images of the training part; returns their positions (training, validation).
-
-    Both are int arrays. Validation is the last twelfth of the part: 5,000 of 60,000. Of the labels
-    [n] only the number is used.
-    """
+    """Holds out the last twelfth, 5,000 of 60,000; returns positions (training, validation)."""
     # A very small part still has an image for validation.
     count = max(min(1, len(labels)), len(labels) // 12)
     # The validation images are not drawn at random, so that all programs hold out the same images.
@@ -158,11 +145,7 @@ def hold_out(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def examples(rows: FileRows, base: int, options: SetOptions) -> Columns:
-    """Stacks the images of rows into a sequence of examples.
-
-    The content of a row is an image, uint8 [28, 28], and its label the class. The id of an example
-    is `base` plus the index of its row. `options` has no effect.
-    """
+    """Stacks the images of rows into a sequence of examples."""
     return Columns(
         np.array([row.content for row in rows.rows], np.uint8).reshape(-1, *SIZE),
         np.array([row.label for row in rows.rows], np.int32),
@@ -171,22 +154,12 @@ def examples(rows: FileRows, base: int, options: SetOptions) -> Columns:
 
 
 def source(columns: Columns, info: SourceInfo, report: ReadReport, _: object) -> ImageSource:
-    """Returns a source of the images, labels and ids in `columns`.
-
-    `info` has the name, the split and the classes, and `report` the counts of images. The last
-    argument is ignored.
-    """
+    """Returns a source of the images, labels and ids in `columns`."""
     return ImageSource(columns.images, columns.labels, columns.example_ids, info, report)
 
 
 def read_records(name: str, records: Sequence[Record], part: str) -> FileRows:
-    """Returns the images of a part that TFDS prepared as rows, in the order of the official files.
-
-    `records` are the records of TFDS, dicts with "image" and "label", and `name` is the name of the
-    data set. The content of a row is an image, uint8 [28, 28], and its label a class from 0 to 9.
-    The splits depend on the order. TFDS stores examples by the hash of their key, which here is the
-    position in the file. Raises ValueError if the order cannot be restored.
-    """
+    """Returns the images of a prepared TFDS part as rows, in the order of the official files."""
     from tensorflow_datasets.core import hashing
 
     # The k-th record of TFDS is the image with the k-th smallest hash, so that sorting the hashes
@@ -205,16 +178,7 @@ def read_records(name: str, records: Sequence[Record], part: str) -> FileRows:
 
 
 def digits(split: str) -> ImageSource:
-    """Returns a split of scikit-learn's digits: 1,797 images of 8 x 8 pixels from 0 to 16.
-
-    There are no official parts. The images are divided at random, stratified by class, in the same
-    way in all runs: "test" has a fifth (359), "train_full" the remaining 1,438 images, "validation"
-    a tenth of these (144) and "train" the rest (1,294). The class of an image is its digit. Its id
-    is its position in scikit-learn's order, plus 200,000,000 in "test".
-
-    Raises:
-      ImportError: if scikit-learn is not installed.
-    """
+    """Returns a split of scikit-learn's digits: 1,797 images of 8 x 8 pixels from 0 to 16."""
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:

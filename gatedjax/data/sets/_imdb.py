@@ -22,11 +22,7 @@ _MEMBER = re.compile(r"(?:^|/)(train|test)/(neg|pos)/[^/]+$")
 
 @dataclasses.dataclass(frozen=True)
 class _Folders(Places):
-    """The place of the reviews: the archive or the unpacked folder, which contain both parts.
-
-    Attributes:
-      url: the address that must answer before a download starts.
-    """
+    """The place of the reviews: the archive or the unpacked folder, which contain both parts."""
 
     url: str | None = "https://ai.stanford.edu"
 
@@ -47,11 +43,7 @@ def _is_listed(name: str) -> bool:
 
 
 def _folder_files(path: Path) -> Iterator[File]:
-    """Yields (name, content) of each file below `path`, an unpacked folder of reviews.
-
-    The name is relative to the folder, such as "train/neg/0_3.txt", and the content is bytes; it is
-    None for a subfolder.
-    """
+    """Yields (name, content) of each file below `path`, an unpacked folder of reviews."""
     for part in ("train", "test"):
         folders = [path / part / label for label in CLASSES]
         missing = [folder for folder in folders if not folder.is_dir()]
@@ -67,12 +59,7 @@ def _folder_files(path: Path) -> Iterator[File]:
 # would fill the memory.
 @functools.lru_cache(maxsize=1)
 def _read_all(path: Path, _stamp: tuple[int, int]) -> dict[str, FileRows]:
-    """Reads both parts in a single pass, so that an archive is unpacked once.
-
-    `path` is the archive or the folder. `_stamp` is its time of change and size, the key of the
-    cache. Returns {"train": rows, "test": rows}; the content of a row is the text of a review, and
-    its label 0 (negative) or 1 (positive).
-    """
+    """Reads both parts in a single pass, so that an archive is unpacked once."""
     parts: dict[str, list[File]] = {"train": [], "test": []}
     for name, data in members(path, _is_listed) if path.is_file() else _folder_files(path):
         match = _MEMBER.search(name)
@@ -85,22 +72,13 @@ def _read_all(path: Path, _stamp: tuple[int, int]) -> dict[str, FileRows]:
 
 
 def _parse(name: str, data: bytes) -> tuple[int, str]:
-    """Returns (0 for "neg" or 1 for "pos", text) of a review.
-
-    `name` is the path of the file, such as "train/neg/0_3.txt", and `data` its content.
-    """
     match = _MEMBER.search(name)
     assert match is not None
     return CLASSES.index(match[2]), decode(data.removeprefix(BOM)).strip()
 
 
 def read_rows(path: Path, part: str) -> FileRows:
-    """Reads a part from the archive or folder `path`; the content of a row is a review.
-
-    `part` is "train" or "test". The label of a row is 0 for a negative and 1 for a positive review.
-    Rows are numbered in the order of the file names. Files that are no reviews are set aside, in
-    `quarantine` of the result.
-    """
+    """Reads a part from the archive or folder `path`; the content of a row is a review."""
     # The stamp changes when the file changes, so that the cache does not return an old content.
     return _read_all(path.resolve(), stamp(path))[part]
 

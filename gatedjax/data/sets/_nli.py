@@ -42,12 +42,7 @@ _SNLI_URL = "https://nlp.stanford.edu/projects/snli/snli_1.0.zip"
 
 
 def parse_sick(line: str) -> tuple[int, tuple[str, str] | None]:
-    """Parses a line of SICK; returns (class, (first sentence, second sentence)).
-
-    The class is 0 for entailment, 1 for neutral and 2 for contradiction. The line with the names of
-    the columns, the first line of a file, gives (0, None). Raises LineError for another number of
-    columns, an empty sentence or an unknown label.
-    """
+    """Parses a line of SICK; returns (class, (first sentence, second sentence))."""
     columns = line.split("\t")
     # The header gets a content of None, and `read_sick` leaves it out, so that the line numbers do
     # not change.
@@ -64,11 +59,7 @@ def parse_sick(line: str) -> tuple[int, tuple[str, str] | None]:
 
 
 def parse_snli(line: str) -> tuple[int, tuple[str, str]]:
-    """Parses a JSON line of SNLI; returns (class, (first sentence, second sentence)).
-
-    The class is 0 for entailment, 1 for neutral, 2 for contradiction, and -1 (`NO_LABEL`) for a
-    pair without a gold label. Raises LineError for a malformed line.
-    """
+    """Parses a JSON line of SNLI; returns (class, (first sentence, second sentence))."""
     try:
         data = json.loads(line)
         label, first, second = data["gold_label"], data["sentence1"], data["sentence2"]
@@ -86,49 +77,30 @@ def parse_snli(line: str) -> tuple[int, tuple[str, str]]:
 
 
 def read_sick(path: AnyPath, part: str) -> FileRows:
-    """Reads a file of SICK without its header, the line with the names of the columns.
-
-    The content of a row is (first sentence, second sentence), and its label the class: 0 for
-    entailment, 1 for neutral, 2 for contradiction. `part` has no effect. Malformed lines are set
-    aside, in `quarantine` of the result.
-    """
+    """Reads a file of SICK without its header, the line with the names of the columns."""
     rows = read_lines(path, parse_sick)
     pairs = tuple(row for row in rows.rows if row.content is not None)
     return FileRows(pairs, rows.quarantine, counted=rows.lines - (len(rows.rows) - len(pairs)))
 
 
 def count_sick(path: AnyPath) -> int:
-    """Returns the number of lines of a file of SICK below its header, the first line.
-
-    They are counted independently of `read_sick`.
-    """
+    """Returns the number of lines below the header, counted independently of `read_sick`."""
     header = read_bytes(path).startswith(_SICK_COLUMNS[0].encode())
     return count_lines(path) - header
 
 
 def _sentences(record: Record) -> tuple[str, str]:
-    """Returns the first and the second sentence, "premise" and "hypothesis", in a TFDS record."""
     return record["premise"].decode(), record["hypothesis"].decode()
 
 
 def count_skipped(rows: FileRows, options: SetOptions) -> dict[str, int]:
-    """Counts the pairs without a gold label, which give no example: reason -> count.
-
-    `rows` are the pairs of a part. The dict is empty if there is no such pair. `options` has no
-    effect.
-    """
+    """Counts the pairs without a gold label, which give no example: reason -> count."""
     count = sum(row.label == NO_LABEL for row in rows.rows)
     return {"no gold label": count} if count else {}
 
 
 def examples(rows: FileRows, base: int, options: SetOptions) -> list[Example]:
-    """Returns the examples of pairs; pairs without a gold label give none.
-
-    "tokens" are the tokens of the first sentence, "hypothesis" the tokens of the second. Ids are
-    `base` plus the index of the row. `rows` are the pairs of a part; the content of a row is (first
-    sentence, second sentence), and its label the class, -1 without a gold label. `options` has no
-    effect.
-    """
+    """Returns the examples of pairs; pairs without a gold label give none."""
     return [
         {
             "tokens": tokenize(row.content[0]),

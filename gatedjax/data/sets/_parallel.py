@@ -29,36 +29,19 @@ _SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg>")
 
 @dataclasses.dataclass(frozen=True)
 class Corpus(Places):
-    """The locations of the files of a parallel corpus; "{}" in a name stands for the language.
-
-    Attributes:
-      languages: the source and the target language.
-      files: part -> names; the first existing name is used.
-      folders: folders below manual_dir that may contain the files; manual_dir may contain them too.
-      official: lines per part; None if no number is published.
-      where: the address, for messages.
-      description: a text about the corpus, which TFDS shows for the set that it stores.
-      archive: name of the downloaded archive, and the folder inside it; None if there is
-        no archive.
-      url: the address to which the name of a file or of the archive is appended; None if there is
-        no download.
-    """
+    """The locations of the files of a parallel corpus; "{}" in a name stands for the language."""
 
     languages: tuple[str, str]
-    files: Mapping[str, tuple[str, ...]]
-    folders: tuple[str, ...]
+    files: Mapping[str, tuple[str, ...]]  # part -> names, of which the first that exists is read
+    folders: tuple[str, ...]  # below manual_dir
     official: dict[str, int | None]
     where: str
     description: str
-    archive: tuple[str, str] | None = None
+    archive: tuple[str, str] | None = None  # (name of the download, folder inside it)
     url: str | None = None
 
     def find(self, manual_dir: Path, part: str) -> tuple[PairPath | None, str]:
-        """Finds the source and target file of a part, unpacked below manual_dir or in the archive.
-
-        `manual_dir` is the folder with the raw files, and `part` an official part such as "train".
-        Returns (the pair of files, or None if they do not exist; their names for messages).
-        """
+        """Finds both files of a part, unpacked below `manual_dir` or in the archive."""
         pair = "{{{},{}}}".format(*self.languages)
         looked_for = " or ".join(self.files[part]).replace("{}", pair)
         folders = [*(manual_dir / folder for folder in self.folders), manual_dir]
@@ -71,11 +54,7 @@ class Corpus(Places):
         return None if archive is None else self._inside(archive, part), looked_for
 
     def download(self, fetch: Fetch) -> Mapping[str, AnyPath]:
-        """Downloads the archive, or a packed file for each part and language.
-
-        `fetch` downloads a URL and returns the local path. Returns official part -> source and
-        target file.
-        """
+        """Downloads the archive, or a packed file for each part and language."""
         if self.archive is not None:
             archive = fetch(f"{self.url}{self.archive[0]}")
             return {part: self._inside(archive, part) for part in self.files}
@@ -86,14 +65,10 @@ class Corpus(Places):
         }  # fmt: skip
 
     def prepared_name(self, part: str, file: str) -> str:
-        """Returns the official name, such as "train.en", of the source file of a part.
-
-        `part` is an official part, such as "train"; `file`, a path, does not matter.
-        """
+        """Returns the official name, such as "train.en", of the source file of a part."""
         return self.files[part][0].format(self.languages[0])
 
     def _inside(self, archive: Path, part: str) -> PairPath:
-        """Returns the source and target file of `part`, such as "train", inside an archive."""
         assert self.archive is not None
         name = f"{self.archive[1]}/{self.files[part][0]}"
         return PairPath(*(TarPath(archive, name.format(language)) for language in self.languages))
@@ -153,12 +128,7 @@ CORPORA = {
 
 
 def _lines(path: Path | ArchivePath, kind: str) -> Iterator[tuple[int, str | LineError]]:
-    """Yields (line number from 1, text) of each line of `path` with a sentence.
-
-    An unusable line has a LineError in place of its text. `kind` is "plain" (each line is a
-    sentence), "tags" (lines that begin with "<" are skipped) or "xml" (only lines with <seg> have a
-    sentence).
-    """
+    """Yields (line number, text or LineError) of the lines of `path` that have a sentence."""
     for number, line in enumerate(split_lines(path), start=1):
         if kind == "tags" and line.startswith(b"<"):
             continue
@@ -178,20 +148,12 @@ def _lines(path: Path | ArchivePath, kind: str) -> Iterator[tuple[int, str | Lin
 
 
 def _kind(path: Path | ArchivePath) -> str:
-    """Returns the format of a file of sentences by its name: "xml", "tags" or "plain".
-
-    The names of "xml" files end with .xml, and the names of "tags" files have ".tags." inside.
-    """
     name = PurePosixPath(str(path)).name.removesuffix(".gz")
     return "xml" if name.endswith(".xml") else "tags" if ".tags." in name else "plain"
 
 
 def read_rows(path: PairPath, part: str = "") -> FileRows:
-    """Reads a source and a target file in parallel; a pair with an unusable text is set aside.
-
-    `path` is the pair of files. Returns a row for each pair of sentences, with the content (source
-    text, target text) and the label 0, and the pairs that were set aside. `part` is not used.
-    """
+    """Reads a source and a target file in parallel; a pair with an unusable text is set aside."""
     sides = [list(_lines(side, _kind(side))) for side in (path.source, path.target)]
     # With different numbers of lines it is unknown where the pairs are shifted, so no pair can be
     # trusted.
@@ -216,10 +178,7 @@ def read_rows(path: PairPath, part: str = "") -> FileRows:
 
 
 def count(path: PairPath) -> int:
-    """Returns the number of pairs of sentences, counted independently of `read_rows`.
-
-    The sentences are counted in the source file of the pair of files `path`.
-    """
+    """Returns the number of pairs of sentences, counted independently of `read_rows`."""
     # The count must not share code with the reader that it checks.
     lines = read_bytes(path.source).splitlines(keepends=False)
     kind = _kind(path.source)
@@ -231,12 +190,6 @@ def count(path: PairPath) -> int:
 
 
 def _examples(rows: FileRows, base: int, *, swap: bool = False) -> RowExamples:
-    """Returns the examples of rows, made on access, because a corpus may have millions of rows.
-
-    A row is a pair of sentences, a `FileRow` with the content (source text, target text). The id of
-    its example is `base` plus the index of the row. With `swap` the target text becomes the source
-    ("text" and "tokens"), and the source text becomes the "target".
-    """
     return RowExamples(rows, base, functools.partial(_example, swap=swap))
 
 

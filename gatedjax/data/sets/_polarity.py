@@ -72,37 +72,22 @@ Tree = tuple[str, list]
 
 
 class _Draw:
-    """Random choices of words and constructions for a sentence.
-
-    Args:
-      generator: NumPy's random generator for the choices.
-    """
+    """Random choices of words and constructions for a sentence."""
 
     def __init__(self, generator: np.random.Generator) -> None:
         self._generator = generator
 
     def chance(self, probability: float) -> bool:
-        """Returns True with the given probability, in [0, 1]."""
         return bool(self._generator.random() < probability)
 
     def choose(self, options: Sequence) -> object:
-        """Returns an entry of `options`, all with the same probability."""
         return options[int(self._generator.integers(len(options)))]
 
     def word(self, options: Sequence[str], symbol: str, decides: bool = False) -> Tree:
-        """Returns a tree (symbol, [a random word of `options`]).
-
-        A word in a tree is (word, `decides`), and `decides` is True if it decides the class.
-        `symbol` is the label of the node.
-        """
         return (symbol, [(self.choose(options), decides)])
 
 
 def _make_node(symbol: str, *words: str, decides: bool = False) -> Tree:
-    """Returns a tree (symbol, [(word, decides) for each word]).
-
-    `decides` is True if the words decide the class of the sentence.
-    """
     return (symbol, [(word, decides) for word in words])
 
 
@@ -121,11 +106,7 @@ def _noun_phrase(draw: _Draw) -> Tree:
 
 
 def _clause(draw: _Draw, label: int, decides: bool) -> Tree:
-    """Returns a random clause with the verdict `label`, 0 (negative) or 1 (positive).
-
-    `decides` is True if the clause decides the class of the sentence. A tree is (symbol, [trees, or
-    (word, True if it decides the class)]); `draw` makes the random choices.
-    """
+    """Returns a random clause with the verdict `label`, 0 (negative) or 1 (positive)."""
     negated = draw.chance(0.4)
     verdict = [_make_node("COP", "is")]
     if negated:
@@ -150,11 +131,7 @@ def _aside(draw: _Draw) -> Tree:
 
 
 def _core(draw: _Draw, label: int) -> Tree:
-    """Returns the random clauses of a sentence of class `label`, 0 or 1, as a tree.
-
-    A tree is (symbol, [trees, or (word, True if it decides the class)]); `draw` makes the random
-    choices.
-    """
+    """Returns the random clauses of a sentence of class `label`, 0 or 1, as a tree."""
     # A kind is repeated because each entry is drawn with the same probability.
     kind = draw.choose(("plain", "plain", "but", "although", "although", "but", "and"))
     if kind == "plain":
@@ -169,11 +146,6 @@ def _core(draw: _Draw, label: int) -> Tree:
 
 
 def _sentence(draw: _Draw, label: int) -> Tree:
-    """Returns a random sentence of class `label`, 0 (negative) or 1 (positive), as a tree.
-
-    A tree is (symbol, [trees, or (word, True if it decides the class)]); `draw` makes the random
-    choices.
-    """
     parts = [_aside(draw)] if draw.chance(0.4) else []
     parts.append(_core(draw, label))
     if draw.chance(0.3):
@@ -183,10 +155,6 @@ def _sentence(draw: _Draw, label: int) -> Tree:
 
 
 def _leaves(tree: Tree) -> list[Leaf]:
-    """Returns (word, True if it decides the class) of each word, in the order of the text.
-
-    `tree` is (symbol, [trees, or (word, True if it decides the class)]).
-    """
     leaves: list[Leaf] = []
     for child in tree[1]:
         leaves += _leaves(child) if isinstance(child[1], list) else [child]
@@ -194,19 +162,11 @@ def _leaves(tree: Tree) -> list[Leaf]:
 
 
 def _render_tree(tree: Tree) -> str:
-    """Returns a tree as text in brackets, such as "(NP (DET the) (NOUN film))".
-
-    `tree` is (symbol, [trees, or (word, True if it decides the class)]).
-    """
     inside = [_render_tree(c) if isinstance(c[1], list) else c[0] for c in tree[1]]
     return f"({tree[0]} {' '.join(inside)})"
 
 
 def _home(words: Sequence[str]) -> str:
-    """Returns the split of a text, given its words: "train", "validation" or "test".
-
-    The hash of the text determines the split.
-    """
     # The hash of the text and not the index decides, because different indices may give the same
     # text.
     slot = hashlib.sha256(" ".join(words).encode()).digest()[0] % 8
@@ -214,16 +174,7 @@ def _home(words: Sequence[str]) -> str:
 
 
 def make(split: str, index: int) -> Example:
-    """Makes example `index` of a split, as a pure function of both.
-
-    Args:
-      split: "train", "validation" or "test".
-      index: from 0.
-
-    Returns:
-      A dict: "tokens"; "label", 0 for negative and 1 for positive; "example_id"; "decides", for
-      each token True if it decides the label; and "tree", the bracketed tree.
-    """
+    """Makes example `index` of a split, as a pure function of both."""
     stream = _STREAM[split]
     # Two examples share a draw of the class and get it and its opposite, so that the classes are
     # exactly balanced.

@@ -43,12 +43,7 @@ SHIFTED, KEPT = "I", "O"
 
 @dataclasses.dataclass(frozen=True)
 class _OneFile(Places):
-    """The place of the file of a probing task, which contains all parts.
-
-    Attributes:
-      task: the name of the task.
-      url: the address before the name of the file.
-    """
+    """The place of the file of a probing task, which contains all parts."""
 
     task: str
     url: str | None = URL
@@ -67,24 +62,16 @@ class _OneFile(Places):
 
 
 def _part(path: Path, part: str) -> PartPath:
-    """Returns the lines of a part ("train", "validation" or "test") in the file of all parts.
-
-    `path` is the file. The first column of a line, a mark, is the part that the line belongs to.
-    Lines with an unknown mark belong to "train", where they are set aside.
-    """
     other_marks = tuple(f"{mark}\t".encode() for name, mark in MARKS.items() if name != "train")
     start = f"{MARKS[part]}\t".encode()
+    # Lines with an unknown mark belong to "train", where they are set aside.
     if part == "train":
         return PartPath(path, part, lambda line: not line.startswith(other_marks))
     return PartPath(path, part, lambda line: line.startswith(start))
 
 
 def parse(line: str) -> tuple[int, tuple[str, str]]:
-    """Parses a line (mark of the split, label, sentence); returns (0, (label, sentence)).
-
-    The 0 stands for the class, because classes are numbered when all labels are known. Raises
-    LineError for a malformed line or an unknown mark.
-    """
+    """Parses a line (mark of the split, label, sentence); returns (0, (label, sentence))."""
     columns = line.split("\t")
     if len(columns) != 3:
         raise LineError(f"{len(columns)} columns; wanted split, label, sentence")
@@ -97,12 +84,6 @@ def parse(line: str) -> tuple[int, tuple[str, str]]:
 
 
 def _example(row: FileRow, example_id: int, classes: Sequence[str] = ()) -> Example:
-    """Returns the example, a dict, of a row with the content (label, sentence).
-
-    `classes` are the labels in the order of the classes. "label" is the index of the label in it,
-    or -1 if `classes` is empty, as long as the classes are not known. The other entries are
-    "tokens", "text" and "example_id".
-    """
     name, sentence = row.content
     return {
         "tokens": tuple(sentence.split()),
@@ -113,10 +94,7 @@ def _example(row: FileRow, example_id: int, classes: Sequence[str] = ()) -> Exam
 
 
 def classes_of(rows: Iterable[FileRow]) -> tuple[str, ...]:
-    """Returns the distinct labels of rows with the contents (label, sentence), sorted.
-
-    Numbers come first, in numeric order.
-    """
+    """Returns the distinct labels of rows with the contents (label, sentence), sorted."""
     names = {row.content[0] for row in rows}
     return tuple(sorted(names, key=lambda n: (0, int(n), n) if n.isdigit() else (1, 0, n)))
 
@@ -124,13 +102,7 @@ def classes_of(rows: Iterable[FileRow]) -> tuple[str, ...]:
 def source(
     examples: RowExamples, info: SourceInfo, report: ReadReport, read_part: ReadPart
 ) -> Source:
-    """Returns a source in which classes are numbered by the labels of the training part.
-
-    `examples` are the examples of a split, `info` has its name and the name of the data set, and
-    `report` counts its lines. `read_part` maps the name of an official part, here "train", to its
-    rows. In the rows of `examples` and of `read_part` the content is (label as text, sentence).
-    Raises ValueError for a label that the training part does not have.
-    """
+    """Returns a source in which classes are numbered by the labels of the training part."""
     classes = classes_of(read_part("train").rows)
     for row in examples.rows.rows:
         label, example_id = row.content[0], examples.base + row.index
@@ -223,9 +195,5 @@ def bigram_shift(
 
 
 def _swappable(first: str, second: str) -> bool:
-    """Returns True for two words that may be swapped: both have a letter or digit, and differ.
-
-    `first` and `second` are neighbouring words.
-    """
     words = all(any(c.isalnum() for c in word) for word in (first, second))
     return words and first.lower() != second.lower()

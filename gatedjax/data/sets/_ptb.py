@@ -25,10 +25,7 @@ _SPACE = re.compile("[ \t]+")
 
 
 def parse(line: str) -> tuple[int, tuple[str, ...]]:
-    """Parses a line of words between spaces; returns (0, its words and `<eos>`, a tuple).
-
-    The 0 stands for the class. Raises LineError if `<eos>` is a word of the line.
-    """
+    """Parses a line of words between spaces; returns (0, its words and `<eos>`, a tuple)."""
     words = tuple(word for word in _SPACE.split(line) if word)
     # A written <eos> could not be distinguished from the end of a line.
     if EOS in words:
@@ -37,10 +34,7 @@ def parse(line: str) -> tuple[int, tuple[str, ...]]:
 
 
 def read_rows(path: AnyPath, part: str = "") -> FileRows:
-    """Reads a file of sentences; the content of a row is its tuple of words and `<eos>`.
-
-    The label of a row is 0. `part` has no effect. Raises ValueError for an empty file.
-    """
+    """Reads a file of sentences; the content of a row is its tuple of words and `<eos>`."""
     rows = read_lines(path, parse)
     if not rows.lines and not read_bytes(path):
         raise ValueError(f"{path}: the file is empty; it must have a sentence in each line")
@@ -54,17 +48,7 @@ def _example(row: FileRow, example_id: int) -> Example:
 def stream(
     examples: Sequence[Example], info: SourceInfo, report: ReadReport, read_part: ReadPart
 ) -> Source:
-    """Returns the tokens of a split as a `TokenStream` with the vocabulary of the training part.
-
-    Args:
-      examples: the sentences of the split; "tokens" of each ends with `<eos>`.
-      info: name, split and classes of the split.
-      report: the account of the official part.
-      read_part: maps the name of an official part, here "train", to its rows.
-
-    Raises:
-      ValueError: unless the training part has 10,000 distinct tokens.
-    """
+    """Returns the tokens of a split as a `TokenStream` with the vocabulary of the training part."""
     train = [_example(row, row.index) for row in read_part("train").rows]
     vocabulary = ClosedVocabulary.build([Source(train, info)])
     # Perplexities are comparable only with the published vocabulary, so other versions of the text

@@ -44,14 +44,7 @@ PARTS = {"train": "training", "validation": "validation", "test": "test"}
 
 @dataclasses.dataclass(frozen=True)
 class _Folders(Places):
-    """The places of the folders of a data set, a folder per part, or of an archive of them.
-
-    Attributes:
-      name: the name of the data set.
-      url: the address where users can get the files.
-      tops: folders below manual_dir that may have the folders of the parts.
-      archive: name of the archive with the files; None if there is none.
-    """
+    """The places of the folders of a data set, a folder per part, or of an archive of them."""
 
     name: str
     url: str | None
@@ -80,11 +73,7 @@ class _Folders(Places):
 
 
 def parse(data: bytes) -> _cloze.Question:
-    """Parses the content of a file: document, query, answer and candidates of a question.
-
-    The third, fifth and seventh lines are document, query and answer; the lines from the ninth on
-    are CANDIDATE:NAME. Raises LineError, with the line number, for a malformed file.
-    """
+    """Parses the content of a file: document, query, answer and candidates of a question."""
     # Not splitlines, because a text may contain other line separators.
     text = decode(data.removeprefix(BOM)).replace("\r\n", "\n")
     lines = text.removesuffix("\n").split("\n")
@@ -107,10 +96,6 @@ def parse(data: bytes) -> _cloze.Question:
 
 
 def _content(name: str, data: bytes) -> bytes:
-    """Returns the content of a question file, unpacked if `name` ends with .gz.
-
-    `data` is the content of the file as it is; raises LineError if it is damaged.
-    """
     if not name.endswith(".gz"):
         return data
     try:
@@ -121,10 +106,6 @@ def _content(name: str, data: bytes) -> bytes:
 
 
 def _archive_files(path: Path, part: str) -> Iterator[File]:
-    """Yields (name, content) of each file of a part ("train", ...) in the archive `path`.
-
-    The content is bytes, or None if the member of the archive is no regular file.
-    """
     # Only the folder of a member decides, because an archive may have further folders above it.
     inside = members(path, lambda name: PurePosixPath(name).parent.name == PARTS[part])
     for name, data in inside:
@@ -133,13 +114,6 @@ def _archive_files(path: Path, part: str) -> Iterator[File]:
 
 @functools.lru_cache(maxsize=1)
 def _read_part(path: Path, part: str, _stamp: tuple[int, int]) -> FileRows:
-    """Reads the question files of a part in a folder or archive `path`.
-
-    `part` is "train", "validation" or "test". The content of a row is a `Question`, and its label 0
-    if a token of the answer occurs in the document, 1 if none does, 2 if the answer is no
-    candidate. `_stamp` is the time of change and the size of the path, a key of the cache.
-    """
-
     def row(name: str, data: bytes) -> tuple[int, _cloze.Question]:
         question = parse(_content(f"{path}/{name}", data))
         return question.status, question
@@ -149,14 +123,7 @@ def _read_part(path: Path, part: str, _stamp: tuple[int, int]) -> FileRows:
 
 
 def read_rows(path: Path, part: str) -> FileRows:
-    """Reads a part from its folder or an archive; a row is a file with a question.
-
-    `path` is the folder or the archive, and `part` an official part such as "train". Rows are
-    numbered in the order of the file names, their content is a `Question`, and their label 0 if a
-    token of the answer occurs in the document, 1 if none does, 2 if the answer is no candidate.
-    Malformed files are set aside, in `quarantine` of the result. All rows are in memory: about 4
-    GiB for the training part of Daily Mail.
-    """
+    """Reads a part into memory, about 4 GiB for Daily Mail's training part; a row is a file."""
     return _read_part(path.resolve(), part, stamp(path))
 
 

@@ -29,11 +29,7 @@ SHORTEST, LONGEST = 6, 49
 
 @dataclasses.dataclass(frozen=True)
 class _Pairs(Places):
-    """The places of two files per part: NAME.x with sentences, NAME.y with labels.
-
-    Attributes:
-      url: None, because there is no download.
-    """
+    """The places of two files per part: NAME.x with sentences, NAME.y with labels."""
 
     url: str | None = None
 
@@ -47,14 +43,7 @@ class _Pairs(Places):
 
 
 def check(tokens: Sequence[str], insert: int, original: int) -> None:
-    """Checks the positions of a moved token in a sentence, both from 0.
-
-    `insert` is the position of the moved token in `tokens`, and `original` the position in `tokens`
-    of the token that followed it before the move.
-
-    Raises:
-      LineError: for a position outside the sentence, or if the token was not moved.
-    """
+    """Checks the positions of a moved token in a sentence, both from 0."""
     size = len(tokens)
     for name, value in {"insert": insert, "original": original}.items():
         if not 0 <= value < size:
@@ -65,11 +54,7 @@ def check(tokens: Sequence[str], insert: int, original: int) -> None:
 
 
 def parse_labels(line: str) -> tuple[int, tuple[int, int]]:
-    """Parses a line of NAME.y; returns (0, (insert, original)), with 0 for the class.
-
-    `insert` is the position of the moved token, and `original` the position of the token that
-    followed it before the move, both from 0. Raises LineError unless the line has two numbers.
-    """
+    """Parses a line of NAME.y; returns (0, (insert, original)), with 0 for the class."""
     numbers = line.split()
     # `int` would also accept signs and underscores, which a position does not have.
     if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
@@ -78,12 +63,7 @@ def parse_labels(line: str) -> tuple[int, tuple[int, int]]:
 
 
 def read_rows(path: PairPath, part: str = "") -> FileRows:
-    """Reads a file of sentences and a file of labels; a pair that does not fit is set aside.
-
-    `path` is the pair of files NAME.x and NAME.y. The content of a row is (tokens, insert,
-    original): `insert` is the position of the moved token, and `original` the position of the token
-    that followed it before the move, both from 0. `part` has no effect.
-    """
+    """Reads a file of sentences and a file of labels; a pair that does not fit is set aside."""
     sentences = read_lines(path.source, lambda line: (0, tuple(line.split())))
     labels = read_lines(path.target, parse_labels)
     # With different numbers of lines it is unknown where the pairs are shifted, so no pair can be
@@ -127,32 +107,15 @@ def _of_row(row: FileRow, example_id: int) -> Example:
 
 
 def _parse_record(record: Record) -> tuple[int, tuple[tuple[str, ...], int, int]]:
-    """Returns (0, (tokens, insert, original)) for a TFDS record.
-
-    A record has "text", "insert" and "original". The 0 stands for the class. `insert` is the
-    position of the moved token, and `original` the position of the token that followed it before
-    the move, both from 0.
-    """
     tokens = tuple(record["text"].decode().split())
     return 0, (tokens, int(record["insert"]), int(record["original"]))
 
 
 def move_word(tokens: Sequence[str], out: int, into: int) -> tuple[tuple[str, ...], int, int]:
-    """Moves a token from position `out` to position `into`.
+    """Moves a token from `out` to `into`; returns (tokens, insert, original), see the module.
 
-        >>> move_word(["a", "b", "c", "d"], out=0, into=2)
-        (('b', 'c', 'a', 'd'), 2, 0)
-
-    Args:
-      tokens: a sentence of n tokens.
-      out, into: different numbers from 0 to n - 2.
-
-    Returns:
-      (tokens, insert, original): the new sentence, the position of the moved token in it, and the
-      position in it of the token that followed the moved token before.
-
-    Raises:
-      ValueError: for other numbers.
+    >>> move_word(["a", "b", "c", "d"], out=0, into=2)
+    (('b', 'c', 'a', 'd'), 2, 0)
     """
     words = list(tokens)
     if not (0 <= out < len(words) - 1 and 0 <= into < len(words) - 1 and out != into):

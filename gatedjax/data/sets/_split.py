@@ -14,11 +14,7 @@ SPLIT_SEED = 20_200_820
 def hold_out(
     declared: DataSet, rows: FileRows, fraction: float = HELD_OUT
 ) -> tuple[FileRows, FileRows]:
-    """Divides the rows of an official training part; returns (train rows, validation rows).
-
-    The division is `declared.hold_out` if the data set `declared` has it; else a random share
-    `fraction` of the rows is held out for validation, stratified by class, the same in all runs.
-    """
+    """Divides the rows of an official training part; returns (train rows, validation rows)."""
     labels = np.array([row.label for row in rows.rows], int)
     if declared.hold_out is None:
         parts = stratified_split(labels, fraction, seed=SPLIT_SEED)
@@ -32,25 +28,13 @@ def hold_out(
 def stratified_split(
     labels: np.ndarray, fraction: float = 0.1, *, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Splits indices in two parts with the same proportions of the classes.
-
-    The held-out part has round(n * fraction) examples; after rounding down, the classes with the
-    largest remainders get an example more.
+    """Splits n indices in two parts with the same proportions of the classes, both sorted. The
+    held-out part has round(n * fraction); after rounding down, the classes with the largest
+    remainders get an example more.
 
         >>> train, validation = stratified_split(np.array([0, 0, 1, 1]), 0.5)
         >>> len(train), len(validation)
         (2, 2)
-
-    Args:
-      labels: int [n].
-      fraction: share held out, in (0, 1).
-      seed: seed of the choice of examples.
-
-    Returns:
-      (train, held out): sorted, disjoint and complete indices.
-
-    Raises:
-      ValueError: if `fraction` is outside (0, 1).
     """
     if not 0 < fraction < 1:
         raise ValueError(f"fraction must be in (0, 1), got {fraction}")

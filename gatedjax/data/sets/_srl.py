@@ -40,45 +40,26 @@ _BIT = re.compile(r"(?:\(([^()*\s]+))?\*(\))?")
 
 
 class Predicate(NamedTuple):
-    """A predicate of a sentence. Positions of words are from 0.
-
-    Attributes:
-      first: position of its first word.
-      lemma: its lemma in the file.
-      spans: (first word, word after the last, role) of each argument and of the predicate (role
-        "V"), from left to right.
-    """
+    """A predicate of a sentence. Positions of words are from 0."""
 
     first: int
     lemma: str
-    spans: tuple[tuple[int, int, str], ...]
+    spans: tuple[tuple[int, int, str], ...]  # (first, past the last, role), with its own "V"
 
 
 @dataclasses.dataclass(frozen=True)
 class Sentence:
-    """The columns of a sentence in CoNLL format.
-
-    Attributes:
-      words: the words.
-      tags: the part of speech of each word.
-      parse: the piece of the bracketed tree at each word.
-      predicates: a `Predicate` for each predicate, with its arguments.
-      text: the lines of the sentence.
-    """
+    """The columns of a sentence in CoNLL format."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
-    parse: tuple[str, ...]
+    parse: tuple[str, ...]  # the piece of the bracketed tree at each word
     predicates: tuple[Predicate, ...]
-    text: str
+    text: str  # the lines
 
 
 def spans_of(column: list[str]) -> tuple[tuple[int, int, str], ...]:
-    """Reads a column of brackets, such as ["(V*)", "(A1*", "*)"], an entry per word.
-
-    Returns (first word, word after the last, role) of each span, from left to right. Raises
-    LineError for brackets that do not match.
-    """
+    """Reads the spans of a column of brackets, such as ["(V*)", "(A1*", "*)"]."""
     spans, role, first = [], None, 0
     for place, bit in enumerate(column):
         match = _BIT.fullmatch(bit)
@@ -99,11 +80,7 @@ def spans_of(column: list[str]) -> tuple[tuple[int, int, str], ...]:
 
 
 def bio(spans: tuple[tuple[int, int, str], ...], size: int) -> tuple[str, ...]:
-    """Returns the BIO labels of a sentence of `size` words.
-
-    They are "B-ROLE" at the first word of a span, "I-ROLE" at its other words, and "O" elsewhere.
-    Spans are (first word, word after the last, role).
-    """
+    """Returns the BIO labels of a sentence of `size` words."""
     labels = ["O"] * size
     for first, past, role in spans:
         labels[first:past] = [f"B-{role}"] + [f"I-{role}"] * (past - first - 1)
@@ -111,12 +88,7 @@ def bio(spans: tuple[tuple[int, int, str], ...], size: int) -> tuple[str, ...]:
 
 
 def parse(lines: list[str]) -> Sentence:
-    """Parses the lines of a sentence, a word with its columns per line.
-
-    Returns a `Sentence` with the words, their parts of speech, the pieces of the tree at the words,
-    and the predicates with their arguments. Raises LineError for a malformed sentence; its `line`
-    is the index of the line, from 0.
-    """
+    """Parses the lines of a sentence; the `line` of a LineError is the index of a line, from 0."""
     table = [line.split() for line in lines]
     width = len(table[0])
     for number, columns in enumerate(table):
@@ -156,10 +128,7 @@ def parse(lines: list[str]) -> Sentence:
 
 
 def _blocks(data: bytes) -> Iterator[tuple[int, list[bytes]]]:
-    """Yields (number of the first line, from 1; lines) of each sentence.
-
-    `data` is the content of a file. Lines that start with "#begin" or "#end" belong to no sentence.
-    """
+    """Yields (number of the first line, from 1; lines) of each sentence."""
     block: list[bytes] = []
     first = 1
     # The additional empty line ends the last sentence.
@@ -175,7 +144,6 @@ def _blocks(data: bytes) -> Iterator[tuple[int, list[bytes]]]:
 
 
 def _texts(path: AnyPath) -> Iterator[tuple[str, bytes]]:
-    """Yields (path, content) of the file, or of each "*gold_conll*" file of a folder, sorted."""
     if isinstance(path, Path) and path.is_dir():
         # The order of a file system differs between machines, and example ids follow this order.
         for file in sorted(path.rglob("*gold_conll*")):
@@ -185,11 +153,7 @@ def _texts(path: AnyPath) -> Iterator[tuple[str, bytes]]:
 
 
 def read_rows(path: AnyPath, part: str = "") -> FileRows:
-    """Reads a file or a folder of files; the content of a row is a `Sentence`.
-
-    The label of a row is 0. `part` has no effect. Malformed sentences are set aside, in
-    `quarantine` of the result.
-    """
+    """Reads a file or a folder of files; the content of a row is a `Sentence`."""
     rows: list[FileRow] = []
     quarantine = []
     index = 0
@@ -208,10 +172,7 @@ def read_rows(path: AnyPath, part: str = "") -> FileRows:
 
 
 def count(path: AnyPath) -> int:
-    """Returns the number of sentences of a file or folder, counted independently of `read_rows`.
-
-    It is the number of runs of lines with words.
-    """
+    """Returns the number of sentences of a file or folder, counted independently of `read_rows`."""
     total = 0
     for _, data in _texts(path):
         words = [bool(line.strip()) and not line.startswith((b"#begin", b"#end"))
@@ -222,11 +183,7 @@ def count(path: AnyPath) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class _Places(Places):
-    """The places of the parts: a file for each part, or a folder of files for each part.
-
-    Attributes:
-      url: None, because there is no download.
-    """
+    """The places of the parts: a file for each part, or a folder of files for each part."""
 
     url: str | None = None
 
@@ -247,25 +204,13 @@ class _Places(Places):
 
 
 def count_skipped(rows: FileRows, options: SetOptions) -> dict[str, int]:
-    """Counts the sentences without a predicate, which give no example: reason -> count.
-
-    `rows` have a `Sentence` as content. The dict is empty if there is no such sentence. `options`
-    has no effect.
-    """
+    """Counts the sentences without a predicate, which give no example: reason -> count."""
     without = sum(not row.content.predicates for row in rows.rows)
     return {"no predicate": without} if without else {}
 
 
 def examples(rows: FileRows, base: int, options: SetOptions) -> list[Example]:
-    """Returns an example for each predicate of each sentence.
-
-    `rows` are the sentences, with a `Sentence` as content; `options` has no effect. In an example
-    "labels" are the BIO labels of the words (B-V, I-V at the predicate), "predicate" is the
-    position of its first word, "is_predicate" is 1 at its words and 0 elsewhere, "spans" are (first
-    word, word after the last, role) of its arguments and of itself, "tags" the parts of speech. The
-    example id is `base` + index of the row * `IDS_PER_SENTENCE` (a constant) + number of the
-    predicate, from 0.
-    """
+    """Returns an example for each predicate of each sentence."""
     examples = []
     for row in rows.rows:
         sentence: Sentence = row.content

@@ -36,6 +36,7 @@ Node = tuple[int, int, int, int, int]
 
 The label is the digit that follows the opening bracket.
 """
+# The line, its words, and its nodes in the order of their opening brackets.
 Tree = tuple[str, tuple[str, ...], tuple[Node, ...]]
 
 
@@ -45,14 +46,7 @@ def word(raw: str) -> str:
 
 
 def parse(line: str) -> tuple[int, Tree]:
-    """Parses a line with a bracketed tree, such as "(3 (2 the) (3 film))".
-
-    Returns:
-      (label of the root, (the tree as text, words, nodes)). Labels are 0 (very negative), 1
-      (negative), 2 (neutral), 3 (positive) and 4 (very positive). A node is (label, first word,
-      word after the last, first character, character after the last), and nodes are in the order of
-      their opening brackets.
-    """
+    """Parses a line such as "(3 (2 the) (3 film))"; returns (label of the root, tree)."""
     line = line.strip()
     words: list[str] = []
     nodes: list[list[int]] = []
@@ -102,33 +96,19 @@ def parse(line: str) -> tuple[int, Tree]:
 
 
 def of_part(part: str, options: SetOptions) -> SetOptions:
-    """Returns the options, option -> value, for an official part such as "train".
-
-    The value "train_phrase" of the option "level" becomes "distinct" for "train" and "sentence" for
-    other parts.
-    """
+    """Returns the options of a part, with the level "distinct" or "sentence" for "train_phrase"."""
     if options["level"] != "train_phrase":
         return options
     return {**options, "level": _DISTINCT if part == "train" else "sentence"}
 
 
 def ids_per_line(level: str) -> int:
-    """Returns the number of example ids per line of a file.
-
-    For an id that counts from the first id of its part, id // ids_per_line is the line, from 0.
-    `level` is "sentence" (a line gives an example), or "phrase" or "distinct" (a node gives an
-    example).
-    """
+    """Returns the number of example ids per line of a file."""
     return 1 if level == "sentence" else _MAX_NODES
 
 
 def neutral(rows: FileRows, level: str) -> int:
-    """Returns the number of trees without a polar node, which the binary form leaves out.
-
-    `rows` are the trees, with the content (line, words, nodes), and `level` is "sentence", "phrase"
-    or "distinct". A polar node has a label other than 2 (neutral). At the level "sentence" only the
-    root counts.
-    """
+    """Returns the number of trees without a polar node, which the binary form leaves out."""
 
     def left_out(row: FileRow) -> bool:
         nodes = row.content[2][:1] if level == "sentence" else row.content[2]
@@ -138,27 +118,14 @@ def neutral(rows: FileRows, level: str) -> int:
 
 
 def count_skipped(rows: FileRows, options: SetOptions) -> dict[str, int]:
-    """Counts the neutral trees that the binary form leaves out: {"neutral": count}.
-
-    `rows` are the trees, with the content (line, words, nodes). `options` is option -> value. The
-    dict is empty unless `options["granularity"]` is "binary".
-    """
+    """Counts the neutral trees that the binary form leaves out: {"neutral": count}."""
     if options["granularity"] != "binary":
         return {}
     return {"neutral": neutral(rows, options["level"])}
 
 
 def examples(rows: FileRows, *, base: int, granularity: str, level: str) -> list[Example]:
-    """Returns the examples of trees: "tokens", "label", "example_id" and "tree", its brackets.
-
-    Args:
-      rows: the trees, with the content (line, words, nodes).
-      base: the first id; the id of a node is base + index of the row * ids_per_line(level) + node.
-      granularity: "binary" leaves neutral nodes out and has the classes 0 (negative) and 1
-        (positive); else there are 5 classes, from 0 (very negative) to 4 (very positive).
-      level: "sentence" (roots), "phrase" (all nodes, repeated phrases included) or "distinct" (all
-        nodes without repetitions of words and label).
-    """
+    """Returns the examples of trees: "tokens", "label", "example_id" and "tree", its brackets."""
     examples = []
     seen: set[tuple[tuple[str, ...], int]] = set()
     for row in rows.rows:
@@ -190,13 +157,8 @@ def examples(rows: FileRows, *, base: int, granularity: str, level: str) -> list
 def spans(
     rows: FileRows, examples: Sequence[Example], *, granularity: str, level: str
 ) -> SpanCounts | None:
-    """Counts the labelled spans of trees; returns None for the level "sentence".
-
-    `rows` are the trees, with the content (line, words, nodes), and `examples` their examples. The
-    result has the numbers of all nodes, of examples, and of nodes that were left out by reason.
-    `granularity` is "binary" or "fine", and `level` is "sentence", "phrase" or "distinct". All
-    counts are independent of each other: spans are counted by their brackets (words have none),
-    neutral spans by their labels, repeated spans by their texts.
+    """Counts the labelled spans of trees; returns None for the level "sentence". Brackets, labels
+    and texts are counted separately from `examples`, so that a lost span shows.
     """
     if level == "sentence":
         return None

@@ -6,10 +6,6 @@ from gatedjax.data.text._tokenize import tokenize
 
 
 def text_example(row: FileRow, example_id: int) -> Example:
-    """Returns the example of a row with a text as its content.
-
-    "tokens" are the tokens of the text, "text" is the original text, "label" the class of the row,
-    and "example_id" the given id.
-    """
+    """Returns the example of a row with a text as its content."""
     text: str = row.content
     return {"tokens": tokenize(text), "label": row.label, "example_id": example_id, "text": text}

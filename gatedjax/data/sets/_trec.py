@@ -12,12 +12,7 @@ URL = "https://cogcomp.seas.upenn.edu/Data/QA/QC/"
 
 
 def parse(line: str) -> tuple[int, tuple[str, str]]:
-    """Parses a line "COARSE:fine QUESTION".
-
-    Returns:
-      (class, (fine label, question)). The class is 0 for ABBR, 1 for DESC, 2 for ENTY, 3 for HUM, 4
-      for LOC and 5 for NUM. In the question words are separated by spaces.
-    """
+    """Parses a line "COARSE:fine QUESTION"; returns (class, (fine label, question))."""
     # Any white space separates, because a tab would join the first word to the label.
     label, text = (*line.strip().split(maxsplit=1), "")[:2]
     coarse, colon, fine = label.partition(":")

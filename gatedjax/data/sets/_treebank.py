@@ -17,28 +17,16 @@ _PIECE = re.compile(r"[()]|[^ \t()]+")
 
 
 class Tree(NamedTuple):
-    """A parsed tree. Positions of words are from 0.
-
-    Attributes:
-      words: the words, with brackets unescaped.
-      tags: their parts of speech.
-      constituents: (first word, word after the last, label) of the nodes above the parts of speech,
-        in pre-order.
-      text: the line.
-    """
+    """A parsed tree. Positions of words are from 0."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
-    constituents: tuple[tuple[int, int, str], ...]
-    text: str
+    constituents: tuple[tuple[int, int, str], ...]  # (first, past the last, label), pre-order
+    text: str  # the line
 
 
 def parse(line: str) -> tuple[int, Tree]:
-    """Parses a line with a bracketed tree; returns (0, the tree).
-
-    The 0 stands for the class. A node without a label, such as Penn's outer node, has the label "".
-    Raises LineError for brackets that do not match.
-    """
+    """Parses a line with a bracketed tree; returns (0, the tree)."""
     line = line.strip()
     words: list[str] = []
     tags: list[str] = []

@@ -38,17 +38,7 @@ PLACES += ("library", "office", "pantry", "stable", "tower", "workshop")
 
 
 def make(split: str, index: int) -> Example:
-    """Makes question `index` of a split, as a pure function of both.
-
-    Args:
-      split: "train", "validation" or "test".
-      index: from 0.
-
-    Returns:
-      The example, a dict: "tokens", the words of the document; "query" and "answer", tuples of
-      words; "candidates", a tuple of tuples of words; "label", the index of the answer among the
-      candidates; "status", 0 if a token of the answer occurs in the document; and "example_id".
-    """
+    """Makes question `index` of a split, as a pure function of both."""
     stream = _STREAM[split]
     draw = np.random.default_rng(np.random.SeedSequence([_ROOT_SEED, stream, index]))
     things, holders, places = (

@@ -108,11 +108,6 @@ class BytePairs:
         return [piece.replace(_STAND_IN, _SPACE) for piece in self._pieces(ids)]
 
     def _pieces(self, ids: Iterable[int]) -> list[str]:
-        """Returns the piece of each id as the tokenizer stores it.
-
-        There "▁" only marks beginnings of words, and a "▁" of the text is U+FDD0. `pieces` turns it
-        back. Raises ValueError if an id is not in the vocabulary.
-        """
         ids = list(ids)
         pieces = [self._tokenizer.id_to_token(int(i)) for i in ids]
         if None in pieces:
@@ -207,11 +202,8 @@ class BytePairs:
 
 
 def _inside(text: str) -> str:
-    """Returns the text with each "▁" replaced by U+FDD0, a character that texts do not contain.
-
-    The tokenizer marks words with "▁". U+FDD0 in the text becomes U+FFFD, so the result has the
-    same number of characters.
-    """
+    # The tokenizer marks words with this space, so that one in the text gets a stand-in. The number
+    # of characters stays the same.
     return text.replace(_STAND_IN, "\ufffd").replace(_SPACE, _STAND_IN)
 
 

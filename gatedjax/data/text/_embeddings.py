@@ -53,7 +53,6 @@ class Embeddings:
 
 
 def _check_dim(dim: int, std: float | None) -> None:
-    """Raises ValueError for a width `dim` below 1 or a standard deviation `std` below 0."""
     if dim < 1:
         raise ValueError(f"dim must be at least 1, got {dim}")
     if std is not None and not std >= 0:
@@ -91,11 +90,7 @@ def random_embeddings(
 
 
 def _word_vector(word: str, dim: int, seed: int, std: float | None) -> np.ndarray:
-    """Returns the random vector [dim] of a word, a function of (seed, word).
-
-    Its numbers are uniform in [-0.25, 0.25), or normal with standard deviation `std` if it is
-    given.
-    """
+    """Returns the random vector [dim] of a word, a function of (seed, word)."""
     # Bits of a hash are cheaper than a generator per word and do not depend on NumPy's version.
     size = dim if std is None else 2 * dim
     data = hashlib.shake_256(f"{seed}\0{word}".encode("utf-8", "surrogatepass")).digest(4 * size)
@@ -232,17 +227,6 @@ def load_embeddings(
 def _with_random(
     matrix: np.ndarray, in_file: np.ndarray, vocabulary: Vocabulary, seed: int, std: float | None
 ) -> Embeddings:
-    """Returns the vectors of a file, and random vectors for the words that it lacks.
-
-    Args:
-      matrix: [V, E], the vectors of width E of the words in the order of their ids; rows of missing
-        words are filled here.
-      in_file: bool [V], True for the words that the file has.
-      vocabulary: the V words.
-      seed: the seed of the random vectors, which also depend on the word.
-      std: the standard deviation of normal random numbers; None draws uniform numbers in [-0.25,
-        0.25).
-    """
     # Vectors are drawn only for the words that the file lacks, because a draw per word takes time.
     for row in np.flatnonzero(~in_file).tolist():
         if row != PAD:
@@ -251,22 +235,7 @@ def _with_random(
 
 
 def words_in(path: str | Path, most: int) -> tuple[int, list[str]]:
-    """Reads the width of the vectors in a text file of word vectors, and its first words.
-
-    A line of the file is a word and the numbers of its vector, separated by single spaces. The
-    width is the most frequent width of the first lines, because a word may contain spaces.
-
-    Args:
-      path: the file, plain or .gz, or a model of fastText (.bin).
-      most: the largest number of words to read.
-
-    Returns:
-      (number of values of a vector, words in the order of the file).
-
-    Raises:
-      FileNotFoundError: if the file does not exist.
-      ValueError: for a file without lines or that cannot be read as word vectors.
-    """
+    """Reads the width of the vectors in a text file of word vectors, and its first words."""
     path = Path(path).expanduser()
     if not path.is_file():
         raise FileNotFoundError(f"{path}: there is no such file of word vectors")
@@ -277,6 +246,7 @@ def words_in(path: str | Path, most: int) -> tuple[int, list[str]]:
         allowed = allowance(path)
     lines = (line for _, line in _vectors(path, allowed))
     start = list(itertools.islice(lines, _LOOK))
+    # The most frequent width counts, because a word may contain spaces.
     widths = collections.Counter(map(_width, start))
     # Among equally frequent widths the smallest is chosen, so that the order of the lines has no
     # effect.
@@ -292,11 +262,7 @@ def words_in(path: str | Path, most: int) -> tuple[int, list[str]]:
 
 
 def _vectors(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
-    """Yields (line number from 1, line) of each vector, and checks the counts of the header.
-
-    `path` is a text file of word vectors, plain or .gz. The header, "COUNT WIDTH", may be missing.
-    `allowed` is the largest unpacked size in bytes. Raises ValueError if the counts are wrong.
-    """
+    """Yields (line number from 1, line) of each vector, and checks the counts of the header."""
     lines = _number_lines(path, allowed)
     start = list(itertools.islice(lines, 2))
     header = _HEADER.fullmatch(start[0][1]) if start else None
@@ -327,27 +293,16 @@ def _vectors(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _has_space(line: bytes, width: int) -> bool:
-    """Returns True for a line with a word that contains spaces, then `width` numbers.
-
-    `line` is a line of a text file of word vectors, and `width` the width of the vectors.
-    """
     return line.count(b" ") > width and not _is_number(line.rsplit(b" ", width)[0])
 
 
 def _width(line: bytes) -> int:
-    """Returns how many numbers are at the end of a line, after its first word.
-
-    `line` is a line of a text file of word vectors: a word and its numbers, between spaces.
-    """
     numbers = itertools.takewhile(_is_number, reversed(line.split(b" ")[1:]))
     return sum(1 for _ in numbers)
 
 
 def _number_lines(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
-    """Yields (number from 1, line without its end) of the lines that are not blank.
-
-    `allowed` is the largest unpacked size of a .gz file in bytes.
-    """
+    """Yields (number from 1, line without its end) of the lines that are not blank."""
     with (
         path.open("rb") as raw,
         open_gzip(raw, path, allowed)
@@ -369,7 +324,6 @@ def _number_lines(path: Path, allowed: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _is_number(last_word_part: bytes) -> bool:
-    """Returns True if the text after the last space of `last_word_part`, bytes, is a number."""
     try:
         float(last_word_part.rsplit(b" ", 1)[-1])
     except ValueError:

@@ -21,30 +21,9 @@ _MOST_WIDTH = 1 << 16
 
 
 class FastTextFile:
-    """The word vectors of a binary model of fastText (`.bin`), which stays on disk.
-
-        v(w) = 1/|G| sum_{g in G} e_g
-
-    v(w) is the vector of the word w, and e_g the row of g in the matrix of the file. G has the word
-    itself, if the model has it, and its character n-grams of the lengths minn to maxn with "<"
-    before and ">" after the word. An n-gram has the row number_of_words + (hash mod bucket), where
-    hash is the 32-bit FNV-1a hash of its UTF-8 bytes as signed numbers.
-
-    The layout (little-endian) is: magic number and version; the training arguments; the counts of
-    the dictionary, and its words, each with a zero byte, a count and a kind; a byte that is 1 for a
-    quantised matrix; rows, columns and float32 numbers of the input matrix.
-
-    Args:
-      path: the file.
-
-    Attributes:
-      dim: the width of a vector.
-      words: the words of the model, without labels, by falling frequency.
-
-    Raises:
-      ValueError: if the file is not such a model, is quantised (`.ftz`), truncated or damaged.
-
-    Reference: Bojanowski et al. 2017, "Enriching Word Vectors with Subword Information".
+    """The word vectors of a binary fastText model (`.bin`) on disk: v(w) = 1/|G| sum_{g in G} e_g,
+    where G has w, if it is a word of the model, and the n-grams of "<w>". An n-gram g has the row
+    len(words) + hash_ngram(g) mod bucket (Bojanowski et al. 2017).
     """
 
     def __init__(self, path: Path) -> None:
@@ -122,13 +101,7 @@ class FastTextFile:
         self._matrix = np.frombuffer(content, "<f4", rows * columns, place).reshape(rows, columns)
 
     def vector(self, word: str) -> np.ndarray | None:
-        """Returns the vector of a word, float32 [dim], or None for a word without any n-gram.
-
-        The word need not be a word of the model.
-
-        Raises:
-          ValueError: if a number is not finite.
-        """
+        """Returns the vector of a word, float32 [dim], or None for a word without any n-gram."""
         raw = word.encode("utf-8", "surrogatepass")
         row = self._rows.get(raw)
         rows = [] if row is None else [row]
@@ -148,22 +121,14 @@ class FastTextFile:
 
 
 def _size(path: Path) -> int:
-    """Returns the size of the file `path` in bytes."""
     return path.stat().st_size
 
 
 def list_ngrams(word: bytes, shortest: int, longest: int) -> Iterator[bytes]:
-    """Yields the character n-grams of "<word>" in the order of fastText.
+    """Yields the n-grams of "<word>" in the order of fastText; a single "<" or ">" is none.
 
-    A single "<" or ">" is no n-gram.
-
-        >>> list(list_ngrams(b"ab", 2, 3))
-        [b'<a', b'<ab', b'ab', b'ab>', b'b>']
-
-    Args:
-      word: the word in UTF-8.
-      shortest: the least number of characters of an n-gram, with "<" and ">".
-      longest: the largest number of characters of an n-gram.
+    >>> list(list_ngrams(b"ab", 2, 3))
+    [b'<a', b'<ab', b'ab', b'ab>', b'b>']
     """
     text = _BEGIN + word + _END
     # A character begins at each byte that does not continue a character.
@@ -177,13 +142,10 @@ def list_ngrams(word: bytes, shortest: int, longest: int) -> Iterator[bytes]:
 
 
 def hash_ngram(ngram: bytes) -> int:
-    """Returns the 32-bit FNV-1a hash of bytes that are read as signed numbers.
+    r"""Returns the 32-bit FNV-1a hash of bytes that are read as signed numbers.
 
-        >>> hash_ngram(b"a"), hash_ngram("\u00e9".encode()) < 2**32
-        (3826002220, True)
-
-    Args:
-      ngram: the bytes.
+    >>> hash_ngram(b"a"), hash_ngram("\u00e9".encode()) < 2**32
+    (3826002220, True)
     """
     value = 2166136261
     for byte in ngram:

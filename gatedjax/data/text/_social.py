@@ -34,17 +34,8 @@ _LINK = re.compile(rf"({_SITE})(?:[/?#](?:[!#-;=?-~]*[A-Za-z0-9_/=&%#+~-])?)?")
 def _social(
     is_ascii: bool, has_marks: bool, has_links: bool, has_names: bool, is_spaceless: bool
 ) -> re.Pattern[str]:
-    """Returns the pattern of a token, without the alternatives that a text cannot contain.
-
-    The pattern of an ASCII text without links and names takes a fifth of the time of the whole.
-
-    Args:
-      is_ascii: True for a text of ASCII characters.
-      has_marks: True for a text that may have combining marks or joiners.
-      has_links: True for a text that may have a link.
-      has_names: True for a text with "@" or "#".
-      is_spaceless: True for a text with characters of scripts without spaces.
-    """
+    """Returns the pattern of a token, without the alternatives that a text cannot contain."""
+    # The pattern of an ASCII text without links and names takes a fifth of the time of the whole.
     marks = mark_ranges() if has_marks else ""
     other = rf"(?![{SPACELESS}])" if is_spaceless else ""
     letter = rf"[\w{marks}\u200c\u200d]" if marks else r"\w"
@@ -66,15 +57,13 @@ def _social(
     return re.compile("|".join(parts), re.ASCII if is_ascii else re.NOFLAG)
 
 
-@functools.cache
+@functools.cache  # Texts have few different characters.
 def _is_mark(character: str) -> bool:
-    """Returns True for a combining mark or a joiner; few characters occur and are remembered."""
     return character in "\u200c\u200d" or unicodedata.category(character)[0] == "M"
 
 
 @functools.cache
 def _character() -> re.Pattern[str]:
-    """Returns the pattern of a character with its accents, or of an emoji sequence."""
     return re.compile(
         rf"{_KEYCAP}|{EMOJI}|[^\s\u200c\u200d\ufe0e\ufe0f][{mark_ranges()}\u200c\u200d]*"
     )
@@ -92,21 +81,12 @@ def unescape(text: str) -> str:
 
 
 def social_tokens(text: str, most: int | None = None) -> tuple[str, ...]:
-    """Splits a post into words, links, names, hashtags, emoji sequences and single marks.
-
-    Entities of HTML are replaced by their characters, and letters are composed with their accents
-    (NFC). A link is cut to its scheme and site, because the rest of a link is seldom repeated.
-    Words keep their apostrophes. A run of a script without spaces is a single token.
+    """Splits a post into words, links, names, hashtags, emoji sequences and single marks. Entities
+    are replaced, and accents are composed with their letters (NFC). A link is cut to its site,
+    because the rest is seldom repeated. A run of a script without spaces is a single token.
 
         >>> social_tokens("@ann don't miss https://a.org/x?y=1 #film &amp; 10:30!")
         ('@ann', "don't", 'miss', 'https://a.org', '#film', '&', '10:30', '!')
-
-    Args:
-      text: the text.
-      most: largest number of tokens; None returns all.
-
-    Returns:
-      The tokens.
     """
     return _intern(find_social_tokens(text, most))
 
@@ -138,17 +118,10 @@ def find_social_tokens(text: str, most: int | None = None) -> list[str]:
 
 
 def character_tokens(text: str, most: int | None = None) -> tuple[str, ...]:
-    """Splits a text into characters without spaces; accents and emoji sequences stay whole.
+    """Splits a text into characters (NFC) without spaces; accents and emoji sequences stay whole.
 
-        >>> character_tokens("so 3!")
-        ('s', 'o', '3', '!')
-
-    Args:
-      text: the text.
-      most: largest number of characters; None returns all.
-
-    Returns:
-      The characters, composed with their accents (NFC).
+    >>> character_tokens("so 3!")
+    ('s', 'o', '3', '!')
     """
     if not text.isascii():
         text = unicodedata.normalize("NFC", text)
@@ -156,12 +129,11 @@ def character_tokens(text: str, most: int | None = None) -> tuple[str, ...]:
 
 
 def _find_all(pattern: re.Pattern[str], text: str, most: int | None) -> list[str]:
-    """Returns the matches of a pattern in a text, at most `most`; None returns all."""
     if most is None:
         return pattern.findall(text)
     return [match[0] for match in itertools.islice(pattern.finditer(text), most)]
 
 
 def _intern(tokens: Iterable[str]) -> tuple[str, ...]:
-    """Returns tokens of which equal ones share a string: a corpus has more tokens than words."""
+    # Equal tokens share a single string, because a corpus has far more tokens than words.
     return tuple(map(sys.intern, tokens))

@@ -27,11 +27,7 @@ _LONG = 10_000
 
 @functools.cache
 def mark_ranges() -> str:
-    """Returns the ranges of all combining marks, for use inside the brackets of a pattern.
-
-    The ranges are listed, because `re` has no class for combining marks. A list of single marks
-    would make a pattern several times as slow.
-    """
+    """Returns the ranges of all combining marks for a pattern, as `re` has no class for them."""
     codes = [c for c in range(0x300, 0x20000) if unicodedata.category(chr(c))[0] == "M"]
     # Consecutive codes have the same difference to their positions.
     runs = itertools.groupby(enumerate(codes), lambda pair: pair[1] - pair[0])
@@ -41,7 +37,6 @@ def mark_ranges() -> str:
 
 @functools.cache
 def _with_marks() -> re.Pattern[str]:
-    """Returns the pattern of a token in which combining marks are parts of words."""
     marks = mark_ranges() + "\u200c\u200d"  # joiners and non-joiners inside words
     pattern = _TOKEN.pattern.replace(r"[^\W_]+", rf"[^\W_](?:[^\W_]|[{marks}])*")
     return re.compile(pattern.replace(r"[^\w\s]", rf"[^\w\s][{marks}]*"), _TOKEN.flags)
@@ -102,12 +97,7 @@ _PLAIN = {"“": " `` ", "”": " '' ", "‘": " ` ", "’": "'", "—": " -- ",
 
 
 def treebank_tokens(text: str) -> list[str]:
-    """Splits text into tokens like the Children's Book Test, close to the Penn Treebank.
-
-    Double quotes become `` and '', opening single quotes become `, clitics are split off ("do n't",
-    "Heidi 's"), hyphenated words and titles with a full stop stay whole. XXXXX becomes
-    "@placeholder", the mark of the missing word.
-    """
+    """Splits text into tokens like the Children's Book Test, close to the Penn Treebank."""
     for fancy, plain in _PLAIN.items():
         text = text.replace(fancy, plain)
     text = re.sub(r"\bXXXXX\b", "@placeholder", text)

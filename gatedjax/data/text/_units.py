@@ -51,13 +51,6 @@ class Units:
         >>> units = Units({"\u96fb\u5f71": 6, "\u597d": 4, "\u770b": 3}, 20)
         >>> units.cut("\u96fb\u5f71\u597d\u770b") == ("\u96fb\u5f71", "\u597d", "\u770b")
         True
-
-    Args:
-      counts: unit -> how often it occurs.
-      total: the sum of all counts, also of units that are not in `counts`.
-
-    Raises:
-      ValueError: if a count or the total is not a positive integer, or a unit is not a text.
     """
 
     def __init__(self, counts: Mapping[str, int], total: int) -> None:
@@ -94,18 +87,9 @@ class Units:
 
     @classmethod
     def learn(cls, texts: Iterable[str]) -> "Units | None":
-        """Learns units from runs of characters of scripts without spaces in texts.
-
-        At first each substring of at most four characters (two, if all are Han characters) that
-        occurs three times, and each character, is a unit. The runs are cut with these units, and
-        the units that occur at least twice stay. Of long data an even selection of the texts with
-        two million characters counts.
-
-        Args:
-          texts: the training texts.
-
-        Returns:
-          The units, or None if no text has a run of two characters.
+        """Learns units in a single round: the runs are cut by all characters and by the substrings
+        that occur three times, and the units that then occur twice stay. None if no text has a run
+        of two characters.
         """
         runs = _select_runs(texts)
         atoms = {run: split_characters(run) for run in runs}
@@ -127,11 +111,7 @@ class Units:
         return self._cut(run)
 
     def split(self, tokens: Iterable[str]) -> list[str]:
-        """Cuts runs of characters of scripts without spaces inside tokens into units.
-
-        Returns the units and the other tokens in order. Other tokens stay whole, and so do hashtags
-        and names of users.
-        """
+        """Cuts runs of characters of scripts without spaces inside tokens into units."""
         out: list[str] = []
         for token in tokens:
             if token.isascii() or token[0] in "#@" or not RUN.search(token):
@@ -142,10 +122,7 @@ class Units:
         return out
 
     def _viterbi(self, run: str) -> tuple[str, ...]:
-        """Returns the most probable units of a run, a text without spaces, in order.
-
-        Their probability is the product of the probabilities of the units.
-        """
+        """Returns the most probable units of a run, a text without spaces, in order."""
         if self._longest_han <= _LONGEST_HAN and _HAN.fullmatch(run):
             return self._cut_pairs(run)
         characters = split_characters(run)
@@ -171,10 +148,7 @@ class Units:
         return tuple(reversed(units))
 
     def _cut_pairs(self, run: str) -> tuple[str, ...]:
-        """Returns the result of `_viterbi` for a run of Han characters and units of one or two.
-
-        A loop for two lengths takes half of the time of the loop for any length.
-        """
+        """Returns `_viterbi` of a run of Han characters, units of one or two, in half the time."""
         find, unknown = self._logs.get, self._unknown
         before = best = 0
         last, is_pair = "", []
@@ -213,23 +187,15 @@ def split_characters(run: str) -> Sequence[str]:
     return characters
 
 
-@functools.cache
+@functools.cache  # Texts have few different characters.
 def _is_mark(character: str) -> bool:
-    """Returns True for a combining mark. Few different characters occur, so all are remembered."""
     return unicodedata.category(character)[0] == "M"
 
 
 def _count_substrings(
     runs: Mapping[str, int], atoms: Mapping[str, Sequence[str]]
 ) -> collections.Counter[str]:
-    """Returns substring -> count, for the substrings of runs that may be units.
-
-    These have at most four characters, or two if all are Han characters.
-
-    Args:
-      runs: run -> the number of its occurrences.
-      atoms: run -> its characters.
-    """
+    """Returns substring -> count, for the substrings of runs that may be units."""
     counts: collections.Counter[str] = collections.Counter()
     for run, times in runs.items():
         characters = atoms[run]
@@ -250,12 +216,7 @@ def _count_substrings(
 
 
 def _select_runs(texts: Iterable[str]) -> collections.Counter[str]:
-    """Returns run -> count, for an even selection of texts.
-
-    A run is a longest substring with only characters of scripts without spaces, such as Chinese or
-    Thai. The selection has each k-th of the `texts` with runs; k doubles when the runs of the
-    selection have more than two million characters.
-    """
+    """Returns run -> count for each k-th text; k doubles when the runs exceed `_MOST`."""
     chosen: list[tuple[list[str], int]] = []
     size, step = 0, 1
     with_runs = (runs for text in texts if not text.isascii() and (runs := RUN.findall(text)))

@@ -17,11 +17,7 @@ SPECIALS = ("<pad>", "<unk>")
 def most_frequent(
     sources: Iterable[Source], *, min_count: int, lowercase: bool, without: Sequence[str] = ()
 ) -> list[str]:
-    """Returns the words of the examples by descending frequency, equal counts alphabetically.
-
-    `sources` are sequences of examples, dicts with "tokens". Words with fewer than `min_count`
-    occurrences and the words of `without` are left out. `lowercase` counts words in lower case.
-    """
+    """Returns the words of the examples by descending frequency, equal counts alphabetically."""
     counts: collections.Counter[str] = collections.Counter()
     for source in sources:
         for example in source:
@@ -38,13 +34,7 @@ def most_frequent(
 
 
 def read_words(path: str | Path) -> tuple[list[str], bool]:
-    """Returns (words in the order of ids, True if words are lower-cased) from a saved vocabulary.
-
-    `path` is the JSON file that `Vocabulary.save` wrote.
-
-    Raises:
-      ValueError: if the file is not a vocabulary.
-    """
+    """Returns (words in the order of ids, True if words are lower-cased) of a saved vocabulary."""
     try:
         data = json.loads(read_limited(path).decode())
         words, lowercase = data["words"], data["lowercase"]

@@ -19,15 +19,7 @@ except ImportError as error:
 
 
 class SetBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # type: ignore[call-arg]
-    """A TFDS builder that writes the rows of each part of a data set as records.
-
-    A record is a dict of features. The lines that were set aside are written into the metadata of
-    the prepared set.
-
-    Attributes:
-      SETS: name of a configuration ("" if there are none) -> name of the data set.
-      MANUAL_DOWNLOAD_INSTRUCTIONS: None, because no manual download is required.
-    """
+    """A TFDS builder that writes the rows of each part of a data set as records."""
 
     MANUAL_DOWNLOAD_INSTRUCTIONS: ClassVar[None] = None
     SETS: ClassVar[Mapping[str, str]]
@@ -69,10 +61,6 @@ class SetBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # ty
         return {part: self._generate_examples(part, path) for part, path in paths.items()}
 
     def _manual(self, manual_dir: Path) -> Mapping[str, AnyPath]:
-        """Returns official part, such as "train" -> its raw file in the folder `manual_dir`.
-
-        Returns {} if a required part is missing.
-        """
         declaration = self.declaration
         paths = {part: declaration.files.find(manual_dir, part)[0] for part in declaration.official}
         existing = {part: path for part, path in paths.items() if path is not None}
@@ -96,11 +84,6 @@ class SetBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # ty
 
 
 def _feature(kind: object) -> object:
-    """Returns the TFDS feature for a type of values.
-
-    `kind` is `str` for a text, `[str]` for several texts, the tuple of the names of classes, or a
-    NumPy type, which is returned unchanged.
-    """
     if kind is str:
         return tfds.features.Text()
     if isinstance(kind, list):
@@ -111,10 +94,6 @@ def _feature(kind: object) -> object:
 
 
 def _classes() -> dict[str, type[SetBuilder]]:
-    """Returns name of a builder -> its class.
-
-    A builder has a data set, or several data sets as configurations.
-    """
     sets: dict[str, dict[str, DataSet]] = {}
     for declared in SETS.values():
         if declared.tfds is not None:
@@ -124,11 +103,7 @@ def _classes() -> dict[str, type[SetBuilder]]:
 
 
 def builder_class(builder: str, members: Mapping[str, DataSet]) -> type[SetBuilder]:
-    """Returns the class of a TFDS builder.
-
-    `builder` is its name in lower case, with underscores. `members` maps the names of its
-    configurations to data sets; a builder without configurations has the name "".
-    """
+    """Returns the class of a TFDS builder."""
     form = next(iter(members.values())).tfds
     assert form is not None
     body = {

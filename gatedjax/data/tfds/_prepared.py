@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 
 
 def is_prepared(name: str, data_dir: str | Path | None) -> bool:
-    """Returns True if the data set is prepared in `data_dir` in a form that needs no TensorFlow.
-
-    `name` is the name of a data set with files; `data_dir` None is TFDS's own
-    folder.
-    """
+    """Returns True if the data set is prepared in `data_dir` in a form that needs no TensorFlow."""
     # Any error, such as a missing package, means that the set is not prepared.
     with contextlib.suppress(Exception):
         return builder_of(name, data_dir).is_prepared()
@@ -29,11 +25,7 @@ def is_prepared(name: str, data_dir: str | Path | None) -> bool:
 
 
 def builder_of(name: str, data_dir: str | Path | None) -> "DatasetBuilder":
-    """Returns the TFDS builder of a data set, from gatedjax or from TFDS.
-
-    `name` is the name of a data set with files; `data_dir` None is TFDS's own
-    folder.
-    """
+    """Returns the TFDS builder of a data set, from gatedjax or from TFDS."""
     place = None if data_dir is None else str(Path(data_dir).expanduser())
     declared = SETS[name]
     if declared.tfds is None:
@@ -51,13 +43,7 @@ def builder_of(name: str, data_dir: str | Path | None) -> "DatasetBuilder":
 def prepare(
     name: str, *, data_dir: str | Path | None, manual_dir: str | Path | None = None
 ) -> "DatasetBuilder":
-    """Prepares a data set unless it is already prepared, and returns its TFDS builder.
-
-    `name` is the name of the data set, and `data_dir` the folder of TFDS (None: TFDS's own folder).
-    The raw files are in `manual_dir`, or are downloaded if it is None. TFDS writes into a temporary
-    folder and renames it at the end, so an interrupted preparation leaves no folder that looks
-    prepared.
-    """
+    """Prepares a data set unless it is already prepared, and returns its TFDS builder."""
     builder = builder_of(name, data_dir)
     if builder.is_prepared():
         return builder
@@ -69,7 +55,8 @@ def prepare(
             import tensorflow_datasets as tfds
 
             config = tfds.download.DownloadConfig(manual_dir=str(Path(manual_dir).expanduser()))
-        # TFDS prints its progress to standard output, where a command writes its result.
+        # TFDS renames a temporary folder at the end, so that an interrupted preparation does not
+        # look prepared. It prints its progress to standard output, where commands write results.
         with contextlib.redirect_stdout(io.StringIO()):
             builder.download_and_prepare(download_config=config)
     except Exception as error:
@@ -87,12 +74,7 @@ def prepare(
 
 
 def read_prepared(name: str, part: str, *, data_dir: str | Path | None) -> FileRows:
-    """Reads an official part, such as "train", of a data set that TFDS prepared.
-
-    `name` is the name of the data set. If it is not prepared in `data_dir` (None: TFDS's own
-    folder), it is downloaded and prepared there first. Returns the well-formed lines, sorted by
-    their index, as `rows`, and the lines that were set aside as `quarantine`.
-    """
+    """Reads an official part, such as "train", of a data set that TFDS prepared."""
     prepared = prepare(name, data_dir=data_dir)
     source = prepared.as_data_source(part)
     records: Sequence[Record] = source.__getitems__(list(range(len(source))))
@@ -111,19 +93,7 @@ def read_prepared(name: str, part: str, *, data_dir: str | Path | None) -> FileR
 
 
 def _check_network(name: str, builder: "DatasetBuilder") -> None:
-    """Raises an error at once if the address of a download does not answer.
-
-    TFDS would retry for minutes. Finished downloads in the folder of the builder need no network,
-    and then the address is not called.
-
-    Args:
-      name: the name of the data set.
-      builder: its TFDS builder.
-
-    Raises:
-      FileNotFoundError: if the data set has no download.
-      requests.RequestException: if the address does not answer within ten seconds.
-    """
+    """Raises an error at once if the download does not answer; TFDS would retry for minutes."""
     host = SETS[name].files.url
     if host is None:
         raise FileNotFoundError("it has no download")
@@ -139,10 +109,7 @@ def _check_network(name: str, builder: "DatasetBuilder") -> None:
 
 
 def _message(name: str, builder: "DatasetBuilder", error: Exception) -> str:
-    """Returns the message for a data set that cannot be prepared because of `error`.
-
-    `name` is the name of the data set, and `builder` its TFDS builder.
-    """
+    """Returns the message for a data set that cannot be prepared because of `error`."""
     text = f"{type(error).__name__}: {error}".splitlines()[0][:300]
     message = (
         f"data set {name!r} is not prepared in {builder.data_path} and could not be downloaded "

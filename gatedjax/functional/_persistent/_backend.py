@@ -40,48 +40,25 @@ class RecurrenceBackend:
 
 
 class Request(NamedTuple):
-    """The properties of a call that decide about its implementation.
+    """The properties of a call that decide about its implementation."""
 
-    Attributes:
-      kind: the recurrence, a key of `KINDS` ("lstm", "gru_after", "gru_before" or "rau"), or None
-        if there is no kernel for it.
-      name: the recurrence and its options, for messages.
-      batch, steps, hidden: the numbers of rows, of steps and of hidden units; not integers if
-        `jax.export` leaves them open.
-      dtype: the dtype of the inputs.
-      directions: the number of directions that run together, 1 or 2.
-      has_restarts: True if segments of a row start with a new carry.
-      has_dropout: True for a mask of recurrent dropout.
-      bound: the bound of the gradients inside a step; None means no bound.
-      scale: the sum of the attention weights of "rau" in a step.
-    """
-
-    kind: str | None
+    kind: str | None  # a key of `KINDS`, or None without a kernel
     name: str
-    batch: Any
+    batch: Any  # no int if `jax.export` leaves it open, like steps and hidden
     steps: Any
     hidden: Any
     dtype: Dtype
     directions: int = 1
     has_restarts: bool = False
     has_dropout: bool = False
-    bound: float | None = None
-    scale: float = 1.0
+    bound: float | None = None  # of the gradients inside a step
+    scale: float = 1.0  # the sum of the attention weights of "rau" in a step
 
 
 def choose_backend(
     request: Request, implementation: RecurrenceImplementation
 ) -> tuple[RecurrenceBackend, Variant | None]:
-    """Returns the implementation of a call, and the variant of the kernels if they are used.
-
-    The first result has the implementation, "scan" or "persistent", and the reason. `request` has
-    the size, the dtype and the options of the call. `implementation` is "scan", "persistent" or
-    "auto", the faster of both. The second result, the properties that the kernels are compiled for,
-    is None if the scan runs the call.
-
-    Raises:
-      ValueError: if the implementation is unknown, or "persistent" is asked for and not available.
-    """
+    """Returns the implementation of a call, and the variant of the kernels if they are used."""
     check_choice(RecurrenceImplementation, implementation=implementation)
     if implementation == "scan":
         return RecurrenceBackend("scan", "implementation='scan' was given"), None
@@ -100,21 +77,11 @@ def choose_backend(
 
 
 def _is_empty(request: Request) -> bool:
-    """Returns True for a batch without rows or without steps.
-
-    `request` has the size and the options of a call.
-    """
     return any(isinstance(size, int) and size == 0 for size in (request.batch, request.steps))
 
 
 def _find_variant(request: Request, implementation: str) -> Variant | str:
-    """Returns the variant of the kernels for a call, or a sentence why the scan runs it.
-
-    The variant has the properties that the kernels are compiled for. `request` has the size, the
-    dtype and the options of the call.
-
-    `implementation` is "auto", which prefers the scan where it is as fast, or "persistent".
-    """
+    """Returns the variant of the kernels for a call, or a sentence why the scan runs it."""
     # The trial comes last, because it compiles kernels, which takes seconds.
     kind = None if request.kind is None else KINDS[request.kind]
     if kind is None:
@@ -145,10 +112,7 @@ def _find_variant(request: Request, implementation: str) -> Variant | str:
 
 
 def find_card() -> Card | str:
-    """Returns the first GPU of JAX as a `Card`, or a sentence why the kernels cannot use it.
-
-    A `Card` has the name, the compute capability and the number of processors of the GPU.
-    """
+    """Returns the first GPU of JAX as a `Card`, or a sentence why the kernels cannot use it."""
     if (backend := jax.default_backend()) != "gpu":
         return f"the backend is {backend}, and the kernels need an NVIDIA GPU"
     device: Any = jax.devices()[0]
@@ -163,24 +127,13 @@ def find_card() -> Card | str:
 
 @functools.cache
 def _log_once(name: str, reason: str) -> None:
-    """Writes to the log that the scan runs a call, once per recurrence and reason.
-
-    `name` is the recurrence with its options, such as "gru with reset_after", and `reason` a
-    sentence why the kernels do not run it.
-    """
     _LOG.debug("%s runs by the scan: %s", name, reason)
 
 
 @functools.cache
 def _trial_error(variant: Variant, plan: Plan) -> str | None:
-    """Compiles and runs the kernels of a plan once; returns the reason if they cannot be used.
-
-    The result is None if they can be used. `variant` has the properties of the recurrence, and
-    `plan` the distribution over the card, which together determine the compiled kernels.
-
-    The custom call for PTX is an internal interface of XLA. A trial is therefore safer than a list
-    of versions.
-    """
+    """Compiles and runs the kernels of a plan once; returns the reason if they cannot be used."""
+    # A trial is safer than a list of versions, because the custom call for PTX is internal to XLA.
     # A new thread has no trace, no mesh and no configuration of the caller.
     with ThreadPoolExecutor(1) as pool:
         try:
@@ -192,13 +145,7 @@ def _trial_error(variant: Variant, plan: Plan) -> str | None:
 
 
 def _run_trial(variant: Variant, plan: Plan) -> None:
-    """Runs a step whose state is known, and its backward pass, with the kernels of a plan.
-
-    `variant` has the properties of the recurrence, and `plan` the distribution over the card.
-
-    The step has recurrent weights of 0, and x W + b = 0.5 for inputs x, input weights W and a bias
-    b. Raises an error if a kernel does not compile or returns other numbers.
-    """
+    """Runs a step with U = 0, x W + b = 0.5 and its backward pass; raises for wrong numbers."""
     hidden, kind = plan.hidden, variant.kind
     sizes = {
         "b": 1,
@@ -211,19 +158,10 @@ def _run_trial(variant: Variant, plan: Plan) -> None:
     device = jax.devices(None if _launch.PLATFORM == "cuda" else _launch.PLATFORM)[0]
 
     def shape_of(axes: str) -> tuple[int, ...]:
-        """Returns the shape of an array from the letters of its axes, such as "dbh".
-
-        The letters are b rows, t steps, d directions, h units, g gate columns and s saved columns.
-        The axes "" of an unused array give (1,).
-        """
         return tuple(sizes[axis] for axis in axes) or (1,)
 
     def run(kernel: str, values: dict[int, np.ndarray]) -> list[np.ndarray]:
-        """Returns the result arrays of a kernel for operands of zeros and `values`.
-
-        `kernel` is "forward", "saving" or "backward", and `values` maps positions of operands, from
-        0, to arrays.
-        """
+        """Returns the result arrays of a kernel for operands of zeros and `values`."""
         operand_axes, result_axes = _launch.axes_of(variant, kernel)
         operands = [np.zeros(shape_of(axes), np.float32) for axes in operand_axes]
         for place, value in values.items():
@@ -249,10 +187,6 @@ def _run_trial(variant: Variant, plan: Plan) -> None:
 
 
 def _expected_state(kind: Kind, attention: float) -> float:
-    """Returns the hidden state after a step of `_run_trial`, a number that all units share.
-
-    `kind` is the recurrence, and `attention` is the attention weight of each feature of "rau".
-    """
     sigmoid, tanh = 1 / (1 + np.exp(-0.5)), np.tanh(0.5)
     if kind.name == "lstm":
         return float(sigmoid * np.tanh(sigmoid * tanh))

@@ -26,16 +26,7 @@ def read_source() -> str:
 
 @functools.cache
 def compile_ptx(options: tuple[str, ...]) -> str:
-    """Returns the PTX of the source for options such as "-DHIDDEN=100", from the cache if possible.
-
-    The options are flags of NVRTC, one in each string. PTX is the text of a compiled CUDA program.
-
-    The cache has a file for each source, version of the compiler, and options. Two processes may
-    write the same file at the same time, because a file is complete before it gets its name.
-
-    Raises:
-      CompilerError: if NVRTC is not installed or refuses the source.
-    """
+    """Returns the PTX of the source for options such as "-DHIDDEN=100", cached in a file."""
     compiler = load_compiler()
     source = read_source()
     key = "\n".join([source, f"nvrtc {compiler.version}", *sorted(options)])
@@ -50,10 +41,7 @@ def compile_ptx(options: tuple[str, ...]) -> str:
 
 
 def cache_folder() -> Path | None:
-    """Returns the folder of compiled kernels, or None if there is no home directory.
-
-    The environment variable GATEDJAX_KERNEL_CACHE names another folder, and "" turns the cache off.
-    """
+    """Returns the folder of compiled kernels; None without a home directory or a cache."""
     folder = os.environ.get("GATEDJAX_KERNEL_CACHE")
     if folder is not None:
         return Path(folder) if folder else None
@@ -65,15 +53,11 @@ def cache_folder() -> Path | None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Writes `text`, of ASCII characters, to `path` under a temporary name and renames the file.
-
-    A folder that cannot be written is no error, because the file is only a cache. Missing parent
-    folders of `path` are created.
-    """
+    """Writes a text under a temporary name, because two processes may write the same file."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, part = tempfile.mkstemp(dir=path.parent, suffix=".part")
-    except OSError:
+    except OSError:  # the file is only a cache
         return
     try:
         with os.fdopen(handle, "w", encoding="ascii") as file:
@@ -84,13 +68,7 @@ def _write(path: Path, text: str) -> None:
 
 
 class Compiler:
-    """NVRTC, the CUDA compiler that is a shared library.
-
-    Its attribute `version` is the version of the compiler, such as "12.8".
-
-    Args:
-      library: the shared library of NVRTC, a `ctypes.CDLL`; `load_compiler` finds and loads it.
-    """
+    """NVRTC, the CUDA compiler that is a shared library."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
@@ -99,10 +77,7 @@ class Compiler:
         self.version = f"{major.value}.{minor.value}"
 
     def compile(self, source: str, options: Sequence[str]) -> str:
-        """Returns the PTX of a source, compiled with options such as "-DHIDDEN=100".
-
-        Raises CompilerError with the log of the compiler.
-        """
+        """Returns the PTX of a source, compiled with options such as "-DHIDDEN=100"."""
         library, program, size = self._library, ctypes.c_void_p(), ctypes.c_size_t()
         text = source.encode()
         if library.nvrtcCreateProgram(ctypes.byref(program), text, b"recurrence.cu", 0, None, None):
@@ -126,13 +101,7 @@ class Compiler:
 
 @functools.cache
 def load_compiler() -> Compiler:
-    """Loads NVRTC, from the packages that `jax[cuda12]` and `jax[cuda13]` install or the system.
-
-    Returns a `Compiler`; later calls return the same object.
-
-    Raises:
-      CompilerError: if the library is not found.
-    """
+    """Loads NVRTC, from the packages that `jax[cuda12]` and `jax[cuda13]` install or the system."""
     for path in _installed_libraries():
         try:
             # NVRTC would look for its second library on the search path of the system only.
@@ -150,10 +119,6 @@ def load_compiler() -> Compiler:
 
 
 def _installed_libraries() -> list[Path]:
-    """Returns the paths of the NVRTC libraries, newest first.
-
-    They are searched in the folders of the Python path and in /usr/local/cuda.
-    """
     folders = [Path(entry) / "nvidia" for entry in sys.path if entry]
     # The packages of CUDA 13 have the folder nvidia/cu13, and CUDA 12 has nvidia/cuda_nvrtc.
     paths = [path for folder in folders for path in folder.glob("*/lib/libnvrtc.so.1[0-9]")]

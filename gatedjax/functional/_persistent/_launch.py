@@ -26,16 +26,7 @@ _TARGET = "__gpu$xla.gpu.ptx"
 
 
 class Variant(NamedTuple):
-    """The properties of a recurrence that its kernels are compiled for.
-
-    Attributes:
-      kind: the recurrence and its numbers of columns.
-      has_restarts: True if segments of a row start with a new carry.
-      has_dropout: True for a mask of recurrent dropout.
-      bound: the bound of the gradients inside a step; None means no bound.
-      scale: the sum of the attention weights of "rau" in a step.
-      card: the GPU and its compute capability.
-    """
+    """The properties of a recurrence that its kernels are compiled for."""
 
     kind: Kind
     has_restarts: bool
@@ -57,12 +48,9 @@ class Variant(NamedTuple):
 
 
 def axes_of(variant: Variant, kernel: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Returns (axes of the operands, axes of the results) of a kernel, without the operand `meta`.
-
-    `kernel` is "forward", "saving" or "backward". The axes of an array are a string such as "dbh",
-    with the letters b rows, t steps, d directions, h units, g gate columns and s saved columns; ""
-    stands for an array that the recurrence does not use. `variant` has the properties of the
-    recurrence, such as its kind, and the GPU.
+    """Returns the axes of the operands and of the results of a kernel ("forward", "saving" or
+    "backward") without `meta`, as letters: b rows, t steps, d directions, h units, g gate columns,
+    s saved columns, "" an unused array.
     """
     has_cell = variant.kind.name == "lstm"
     state, cell = "dbh", "dbh" if has_cell else ""
@@ -78,18 +66,7 @@ def axes_of(variant: Variant, kernel: str) -> tuple[tuple[str, ...], tuple[str, 
 
 
 def launch(variant: Variant, kernel: str, operands: Sequence[jax.Array]) -> list[jax.Array]:
-    """Calls a kernel with `operands`, in the order of `recurrence.cu` without `meta`.
-
-    `kernel` is "forward", "saving" or "backward". The operands are arrays such as the recurrent
-    kernels, the masks of real steps and the carries, and the results, float32, arrays such as the
-    states of all steps or, of "backward", gradients; `axes_of` returns the axes of each in this
-    order.
-
-    Under `vmap` with one set of weights, the rows of all calls are the rows of one launch. With
-    weights per call, the calls are further directions of one launch. Rows that are sharded over
-    devices stay there: each device launches the kernel with its rows. `variant` has the properties
-    of the recurrence, such as its kind, and the GPU.
-    """
+    """Calls a kernel; operands are in the order of `axes_of`. Supports `vmap` and sharded rows."""
     return _batched(variant, kernel)(*operands)
 
 
@@ -100,22 +77,11 @@ def unused() -> jax.Array:
 
 @functools.cache
 def _batched(variant: Variant, kernel: str) -> Callable[..., list[jax.Array]]:
-    """Returns a function of the operands that calls a kernel, with its rule for `vmap`.
-
-    `kernel` is "forward", "saving" or "backward". The function maps the operands, arrays such as
-    the recurrent kernels and the carries, to the list of results, such as the states of all steps
-    or gradients; `axes_of` returns the axes of each. `variant` has the properties of the
-    recurrence, such as its kind, and the GPU.
-    """
+    """Returns a function of the operands that calls a kernel, with its rule for `vmap`."""
     operand_axes, result_axes = axes_of(variant, kernel)
 
     @custom_vmap
     def call(*operands: jax.Array) -> list[jax.Array]:
-        """Calls the kernel for all rows, on the devices that have them; returns its results.
-
-        The operands are arrays such as the recurrent kernels and the carries, and the results
-        arrays such as the states of all steps or gradients, with the axes that `axes_of` returns.
-        """
         # Inside `jax.shard_map` the arrays have the rows of one device.
         if has_manual_axes():
             return _call(variant, kernel, *operands)
@@ -123,12 +89,7 @@ def _batched(variant: Variant, kernel: str) -> Callable[..., list[jax.Array]]:
 
     @call.def_vmap
     def rule(size: int, is_batched: list[bool], *operands: jax.Array) -> tuple[Tree, Tree]:
-        """Calls the kernel for `size` calls at once, as a rule for `vmap`.
-
-        The operands are arrays such as the recurrent kernels and the carries; `is_batched` is True
-        for operands with a first axis of `size` calls. Returns the results, and a list of bools,
-        True for each result with this axis.
-        """
+        """Calls the kernel for `size` calls at once, as a rule for `vmap`."""
         pairs = list(zip(operand_axes, operands, is_batched, strict=True))
         # A block reads one set of weights, so rows are merged only if all calls share them.
         shares_weights = not any(batched and "b" not in axes for axes, _, batched in pairs if axes)
@@ -142,12 +103,7 @@ def _batched(variant: Variant, kernel: str) -> Callable[..., list[jax.Array]]:
 
 
 def _merge(axes: str, array: jax.Array, is_batched: bool, axis: str, size: int) -> jax.Array:
-    """Merges the axis of `vmap` calls, the first, into the axis `axis` of a single call.
-
-    `axes` are the letters of the axes of the array in a call, such as "dbh", and `axis` is such a
-    letter. The array is [size, ...] if `is_batched`, and otherwise the same for all `size` calls.
-    In the result the axis is `size` times as long.
-    """
+    """Merges the axis of `vmap` calls, the first, into the axis `axis` of a single call."""
     if axis not in axes:
         # Only an unused operand can be batched without this axis, and no kernel reads it.
         return array[0] if is_batched else array
@@ -160,11 +116,6 @@ def _merge(axes: str, array: jax.Array, is_batched: bool, axis: str, size: int) 
 
 
 def _split(axes: str, array: jax.Array, axis: str, size: int) -> jax.Array:
-    """Returns a result of merged calls with the axis of calls in front; the inverse of `_merge`.
-
-    `axes` are the letters of the axes of the array, such as "dbh". The axis `axis`, such a letter,
-    is split into `size` calls. An array without this axis is returned unchanged.
-    """
     if axis not in axes:
         return array
     place, shape = axes.index(axis), array.shape
@@ -174,40 +125,20 @@ def _split(axes: str, array: jax.Array, axis: str, size: int) -> jax.Array:
 
 @functools.cache
 def _partitioned(variant: Variant, kernel: str) -> Callable[..., Sequence[jax.Array]]:
-    """Returns a function of the operands that calls a kernel for rows that may be sharded.
-
-    The rows stay on the devices over which they are sharded. `kernel` is "forward", "saving" or
-    "backward". The function maps the operands, arrays such as the recurrent kernels and the
-    carries, to the results, such as the states of all steps or gradients; `axes_of` returns the
-    axes of each. `variant` has the properties of the recurrence, such as its kind, and the GPU.
-    """
+    """Returns a function of the operands that calls a kernel for rows that may be sharded."""
     operand_axes, result_axes = axes_of(variant, kernel)
     call = functools.partial(_call, variant, kernel)
 
     def function(*operands: jax.Array) -> list[jax.Array]:
-        """Calls the kernel for all rows on a single device; returns its results.
-
-        The operands are arrays such as the recurrent kernels and the carries, and the results
-        arrays such as the states of all steps or gradients, with the axes that `axes_of` returns.
-        """
         return call(*operands)
 
     def run_on_device(*operands: jax.Array) -> list[jax.Array]:
-        """Calls the kernel for the rows of a device; returns its results for these rows.
-
-        The operands are arrays such as the recurrent kernels and the carries, and the results
-        arrays such as the states of all steps or gradients, with the axes that `axes_of` returns.
-        """
         # The program of a device has no mesh, where constraints of a mesh have no meaning.
         with jax.sharding.use_abstract_mesh(AbstractMesh((), ())):
             return call(*operands)
 
     def partition(mesh: Any, operands: Tree, results: Tree) -> tuple[Any, ...]:
-        """Returns the mesh, the function of a device, and the shardings of results and operands.
-
-        It is the callback `partition` of `custom_partitioning`: operands and results are the shapes
-        and shardings of the arrays.
-        """
+        """Returns the mesh, the function of a device, and the shardings of results and operands."""
         del results
         rows = None
         for axes, operand in zip(operand_axes, operands, strict=True):
@@ -216,10 +147,6 @@ def _partitioned(variant: Variant, kernel: str) -> Callable[..., Sequence[jax.Ar
                 rows = spec[axes.index("b")]
 
         def place(axes: str) -> NamedSharding:
-            """Returns the sharding of an array, whose rows are sharded like the operands.
-
-            `axes` are the letters of its axes, such as "dbh"; only b, the rows, is sharded.
-            """
             spec = [rows if axis == "b" else None for axis in axes]
             return NamedSharding(mesh, PartitionSpec(*spec))
 
@@ -240,18 +167,10 @@ def _partitioned(variant: Variant, kernel: str) -> Callable[..., Sequence[jax.Ar
 
 
 def _sharding_rule(operand_axes: tuple[str, ...], result_axes: tuple[str, ...]) -> str:
-    """Returns the axes of a call in the notation of `jax.experimental.custom_partitioning`.
-
-    operand_axes and result_axes have, for each operand and each result, a string of letters, such
-    as "dbh", or "" for an unused array. The result is a string such as "d, d b h -> b t d h".
-    """
+    """Returns the axes of a call for `custom_partitioning`, such as "d, d b h -> b t d h"."""
     count = 0
 
     def term(axes: str) -> str:
-        """Returns the letters of an array, such as "d b h"; a new name for an unused array, "".
-
-        `axes` are the letters without spaces, such as "dbh".
-        """
         nonlocal count
         if axes:
             return " ".join(axes)
@@ -263,13 +182,7 @@ def _sharding_rule(operand_axes: tuple[str, ...], result_axes: tuple[str, ...]) 
 
 
 def _call(variant: Variant, kernel: str, *operands: jax.Array) -> list[jax.Array]:
-    """Calls a kernel for the rows of one device; returns its results in the order of `axes_of`.
-
-    `kernel` is "forward", "saving" or "backward", and the operands are arrays such as the recurrent
-    kernels and the carries, with the axes of `axes_of`; the results are arrays such as the states
-    of all steps or gradients. `variant` has the properties of the recurrence, such as its kind, and
-    the GPU.
-    """
+    """Calls a kernel for the rows of one device; returns its results in the order of `axes_of`."""
     operand_axes, result_axes = axes_of(variant, kernel)
     sizes = {
         name: size
@@ -302,20 +215,7 @@ def call_kernel(
     shapes: Sequence[jax.ShapeDtypeStruct],
     operands: Sequence[jax.Array],
 ) -> Sequence[jax.Array]:
-    """Calls a kernel through the custom call of XLA for PTX.
-
-    Args:
-      variant: the properties of the recurrence that the kernels are compiled for.
-      plan: the distribution over the card.
-      kernel: "forward", "saving" or "backward".
-      grid: the numbers of blocks along x and y.
-      shapes: the shapes and dtypes of the results.
-      operands: the int32 array `meta`, which has the numbers of steps and of rows, and the operands
-        of `launch`, arrays such as the recurrent kernels and the carries.
-
-    Returns:
-      The results of the kernel, arrays of these shapes.
-    """
+    """Calls a kernel by XLA's custom call for PTX; the first operand is `meta`, (steps, rows)."""
     threads = plan.threads(kernel == "backward")
     call = jax.ffi.ffi_call(_TARGET, list(shapes))
     return call(
@@ -334,11 +234,7 @@ def call_kernel(
 
 
 def options_for(variant: Variant, plan: Plan, kernel: str) -> tuple[str, ...]:
-    """Returns the options with which NVRTC compiles a kernel, such as "-DHIDDEN=100".
-
-    `kernel` is "forward", "saving" or "backward". `variant` has the properties of the recurrence,
-    such as its kind, and the GPU. `plan` is the distribution over the card.
-    """
+    """Returns the options with which NVRTC compiles a kernel, such as "-DHIDDEN=100"."""
     # The PTX of an older architecture also runs on newer cards.
     arch = "compute_90" if variant.card.has_clusters else "compute_80"
     constants = plan.constants() | variant.constants() | {"ONLY": 1 + KERNELS.index(kernel)}
@@ -349,11 +245,6 @@ def options_for(variant: Variant, plan: Plan, kernel: str) -> tuple[str, ...]:
 def flags_of(
     mask: jax.Array | None, goes_on: jax.Array | None, shape: tuple[int, ...]
 ) -> jax.Array:
-    """Returns the flags [B, T] of the kernels: bit 0 real, bit 1 a start with a new carry.
-
-    mask [B, T] is True at real steps and goes_on [B, T] is False at steps that start with a new
-    carry; None means True at all steps. shape is (B, T), the numbers of rows and steps. The flags
-    are uint8.
-    """
+    """Returns the flags [B, T] of the kernels: bit 0 real, bit 1 a start with a new carry."""
     real = jnp.ones(shape, jnp.uint8) if mask is None else mask.astype(jnp.uint8)
     return real if goes_on is None else real + 2 * (~goes_on).astype(jnp.uint8)

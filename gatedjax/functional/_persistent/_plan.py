@@ -5,23 +5,13 @@ from typing import NamedTuple
 
 
 class Kind(NamedTuple):
-    """A recurrence of `recurrence.cu`.
-
-    Attributes:
-      name: "lstm", "gru_after", "gru_before" or "rau".
-      code: the value of the macro KIND in the source.
-      early: the number of columns per hidden unit in the first recurrent product of a step, such as
-        4 for the gates of an LSTM.
-      late: the number of columns per hidden unit in the second product of a step, which needs the
-        first: 0 or 1.
-      saved: the number of values per hidden unit and step that the backward pass reads.
-    """
+    """A recurrence of `recurrence.cu`."""
 
     name: str
-    code: int
-    early: int
-    late: int
-    saved: int
+    code: int  # the macro KIND of the source
+    early: int  # columns per unit of the first recurrent product of a step
+    late: int  # columns of the second product, which needs the first: 0 or 1
+    saved: int  # values per unit and step that the backward pass reads
 
     @property
     def gates(self) -> int:
@@ -41,17 +31,11 @@ KINDS = {
 
 
 class Card(NamedTuple):
-    """The properties of a GPU that decide about a plan.
-
-    Attributes:
-      name: the name of the card.
-      capability: the compute capability, such as (9, 0).
-      processors: the number of streaming multiprocessors.
-    """
+    """The properties of a GPU that decide about a plan."""
 
     name: str
     capability: tuple[int, int]
-    processors: int
+    processors: int  # streaming multiprocessors
 
     @property
     def has_clusters(self) -> bool:
@@ -60,31 +44,18 @@ class Card(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The constants with which a kernel is compiled: its distribution over the card.
-
-    Attributes:
-      kind: the recurrence and its numbers of columns.
-      hidden: H, the hidden width.
-      cluster: the number of blocks that share the H units of some rows of the batch.
-      rows: rows of the batch per cluster.
-      split: the number of threads that share a unit in the forward pass.
-      back_split: the number of threads that share four units in the backward pass.
-      prefetch: the number of steps whose inputs are loaded ahead.
-    """
+    """The constants with which a kernel is compiled: its distribution over the card."""
 
     kind: Kind
-    hidden: int
-    cluster: int
-    rows: int
-    split: int
-    back_split: int
-    prefetch: int
+    hidden: int  # H
+    cluster: int  # blocks that share the units of some rows
+    rows: int  # rows of the batch per cluster
+    split: int  # threads that share a unit in the forward pass
+    back_split: int  # threads that share four units in the backward pass
+    prefetch: int  # steps whose inputs are loaded ahead
 
     def threads(self, is_backward: bool) -> int:
-        """Returns the number of threads per block of the backward or of a forward kernel.
-
-        is_backward is True for the backward kernel.
-        """
+        """Returns the number of threads per block of the backward or of a forward kernel."""
         units = -(-self.hidden // self.cluster)
         count = -(-units // 4) * self.back_split if is_backward else units * self.split
         # A block consists of whole warps of 32 threads.
@@ -113,22 +84,8 @@ _MOST_THREADS = 1024  # of a block
 
 
 def choose_plan(kind: Kind, hidden: int, batch: int, directions: int, card: Card) -> Plan | None:
-    """Returns a plan that runs all rows at the same time, or None if the weights do not fit.
-
-    It has the smallest cluster, because barriers of larger clusters take longer, and then the
-    fewest rows per cluster, because the time of a step grows with them. If no plan runs all rows at
-    the same time, the plan with the fewest blocks is returned.
-
-    Args:
-      kind: the recurrence and its numbers of columns.
-      hidden: H, the hidden width.
-      batch: B, the rows of the batch.
-      directions: the number of independent recurrences over the same rows.
-      card: the GPU.
-
-    Returns:
-      A `Plan`: the numbers of blocks, rows and threads for which the kernels are compiled; or None.
-    """
+    """Returns a plan for all rows at once, else that of the fewest blocks; None if none fits."""
+    # In the order of time per step: barriers of larger clusters take longer, and so do more rows.
     clusters = CLUSTERS if card.has_clusters else (1,)
     shapes = itertools.product(clusters, ROWS)
     plans = [plan for shape in shapes if (plan := _fit(kind, hidden, *shape)) is not None]
@@ -139,13 +96,7 @@ def choose_plan(kind: Kind, hidden: int, batch: int, directions: int, card: Card
 
 
 def _fit(kind: Kind, hidden: int, cluster: int, rows: int) -> Plan | None:
-    """Returns the plan with the fewest threads per unit whose weights fit in registers, or None.
-
-    `kind` is the recurrence, hidden the width H, `cluster` the number of blocks that share the
-    units of some rows, and `rows` the number of these rows. The numbers of registers for the values
-    of a step were read from the reports of the compiler for all kinds and H from 64 to 256. At most
-    some 100 bytes of a thread are then in local memory.
-    """
+    """Returns the plan with the fewest threads per unit whose weights fit in registers, or None."""
     for split in SPLITS:
         for back_split in BACK_SPLITS:
             # A thread of each unit stores the new state into each block of the cluster.
@@ -158,6 +109,7 @@ def _fit(kind: Kind, hidden: int, cluster: int, rows: int) -> Plan | None:
             backward = 4 * sum(
                 -(-columns * hidden // back_split) for columns in (kind.early, kind.late)
             )
+            # Registers for the values of a step, from the compiler's reports (H 64 to 256).
             values = 16 + 12 * rows
             # The backward pass of a GRU and of a RAU prepares more factors per step than that of an
             # LSTM, and with clusters it also has the addresses of the other blocks.
@@ -170,7 +122,6 @@ def _fit(kind: Kind, hidden: int, cluster: int, rows: int) -> Plan | None:
 
 
 def _has_registers(threads: int, registers: int) -> bool:
-    """Returns True if each of the `threads` threads of a block can have `registers` registers."""
     if threads > _MOST_THREADS:
         return False
     # Registers are allocated for groups of four warps, in units of eight, and at most 255.
@@ -179,5 +130,4 @@ def _has_registers(threads: int, registers: int) -> bool:
 
 
 def _round_up(number: int, multiple: int) -> int:
-    """Returns the least multiple of `multiple` that is at least `number`."""
     return -(-number // multiple) * multiple

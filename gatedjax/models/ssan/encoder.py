@@ -276,11 +276,7 @@ class SSANEncoder(nn.Module):
         return SSANEncoderOutput(states=states, selections=selections)
 
     def _add_positions(self, states: Float[Array, "B N D"]) -> Float[Array, "B N D"]:
-        """Returns the states, N word vectors of width D, plus vectors of positions.
-
-        `config.order` selects them. Raises ValueError for more words than the table of learned
-        positions has.
-        """
+        """Returns the states, N word vectors of width D, plus vectors of positions."""
         c, size = self.config, states.shape[1]
         if c.order.positions == "sinusoidal":
             return add_positions(states)

@@ -233,12 +233,7 @@ class SSANNLI(nn.Module):
         temperature: float | Array | None,
         train: bool,
     ) -> tuple[Float[Array, "B D"], gnn.Selection]:
-        """Returns (s, selection): the vector s of D numbers of each sentence, and its selections.
-
-        tokens [B, N] and lengths [B] are B sentences of at most N words, ids [B] the examples to
-        which random bits belong (None means the row numbers), temperature is tau of the selector
-        (None means that of the configuration), and train=True adds dropout and drawn selections.
-        """
+        """Returns the vector of D numbers of each sentence, and its selections."""
         mask = F.length_mask(lengths, tokens.shape[1])
         vectors = self._dropout(self.embed(tokens), ids, train)
         states = nn.elu(self.projection(vectors))
@@ -258,10 +253,6 @@ class SSANNLI(nn.Module):
         return self.pool(attended, mask), selection
 
     def _dropout(self, inputs: Array, ids: Array | None, train: bool) -> Array:
-        """Returns inputs [B, ...] after dropout with train=True, else unchanged.
-
-        The random bits belong to the examples ids [B]; None means the row numbers.
-        """
         return dropout_rows(self, inputs, self.config.dropout, ids, not train)
 
 
@@ -297,25 +288,12 @@ class SSANNLITask(SelectorClassifierTask):
         return self._frozen_selectors() if self.model.embeddings is None else super().frozen
 
     def _selections(self, output: SSANNLIOutput) -> tuple[gnn.Selection, ...]:
-        """Returns a pair of `nn.Selection`s of output, for the first and the second sentence.
-
-        They have the attention weights and the selected pairs of tokens of the sentence.
-        """
         return output.premise, output.hypothesis
 
     def _predicted_selections(self, output: SSANNLIOutput) -> tuple[gnn.Selection, ...]:
-        """Returns (selection,), the `nn.Selection` of output for the first sentence.
-
-        It has the attention weights and the selected pairs of tokens of the sentence.
-        """
         return (output.premise,)
 
     def _selector_metrics(self, output: SSANNLIOutput, weight: Float[Array, " B"]) -> Metrics:
-        """Computes "selected_1" and "empty_1", a dict of `Ratio`s over both sentences.
-
-        They are the share of pairs of tokens that are selected, and the share of tokens that select
-        no token. output is an `SSANNLIOutput`, and weight is 1 for examples and 0 for filler rows.
-        """
         first, second = (
             selector_metrics((selection,), weight) for selection in self._selections(output)
         )

@@ -144,11 +144,7 @@ class SSANProbe(nn.Module):
     def _pool(
         self, states: Float[Array, "B N D"], mask: Array, types: Keywords
     ) -> Float[Array, "B D"]:
-        """Pools the N states of each sentence to a vector of D numbers, by `config.pool`.
-
-        states are 0 at padding, mask [B, N] is True at real words, and types are the
-        keywords, such as dtype, of the layer that "s2t" creates. A sentence without words gives 0.
-        """
+        """Pools the N states of each sentence to a vector of D numbers, by `config.pool`."""
         pool = self.config.pool
         if pool == "s2t":
             return gnn.SourceToToken(name="pool", **types)(states, mask)

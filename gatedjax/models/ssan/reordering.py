@@ -185,30 +185,14 @@ class WordReorderingTask(SelectorTask):
     def _cost(
         self, output: WordReorderingOutput, batch: Batch
     ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
-        """Returns (cost, units) [B]: the cost of both positions in nats, and 1 unit per example.
-
-        output has the scores `logits`, and batch has "insert" and "original", the true positions
-        from 0, and "lengths", int [B].
-        """
         cost = position_cost(output.logits, batch)
         return cost, jnp.ones_like(cost)
 
     def _metrics(self, output: WordReorderingOutput, batch: Batch) -> Metrics:
-        """Returns "loss", "insert", "original" and "accuracy", a dict of `Ratio`s.
-
-        "insert" and "original" are the accuracies of the positions. output has the scores `logits`,
-        and batch has the true positions of these names and "lengths", int [B], and "weight" [B], 0
-        at filler rows.
-        """
         return position_metrics(output.logits, batch)
 
     def _predictions(self, output: WordReorderingOutput, batch: Batch) -> Predictions:
-        """Returns a dict of arrays [B]: the predicted positions "insert" and "original", from 0.
-
-        It also has "example_id", and "insert_correct", "original_correct" and "correct" (for both),
-        1.0 or 0.0. output has the scores `logits`, and batch has the true positions of these names
-        and "example_id" [B].
-        """
+        """Returns a dict of arrays [B]: the predicted positions "insert" and "original", from 0."""
         predicted = jnp.argmax(output.logits, axis=-1)
         right = predicted == _positions(batch)
         return {
@@ -222,17 +206,12 @@ class WordReorderingTask(SelectorTask):
 
 
 def _positions(batch: Batch) -> Array:
-    """Returns "insert" and "original" of the batch, the true positions, as int [B, 2]."""
     check_batch(batch, insert="B", original="B")
     return jnp.stack([batch["insert"], batch["original"]], axis=1)
 
 
 def position_cost(logits: Float[Array, "B 2 N"], batch: Batch) -> Float[Array, " B"]:
-    """Computes the sum of the cross-entropies of both positions, in nats; 0 without words.
-
-    logits are the scores of N words for "insert" and "original", in this order. The batch has these
-    positions, from 0, and "lengths", int [B].
-    """
+    """Computes the sum of the cross-entropies of both positions, in nats; 0 without words."""
     # The scores at padding are finite here, because 0 * inf would be NaN in a row of padding.
     real = F.length_mask(batch["lengths"], logits.shape[-1])[:, None, :]
     filled = jnp.where(real, logits, jnp.finfo(logits.dtype).min / 2)
@@ -241,12 +220,7 @@ def position_cost(logits: Float[Array, "B 2 N"], batch: Batch) -> Float[Array, "
 
 
 def position_metrics(logits: Float[Array, "B 2 N"], batch: Batch) -> Metrics:
-    """Computes "loss", "insert", "original" and "accuracy", a dict of `Ratio`s (sums and counts).
-
-    "insert" and "original" are the accuracies of the two positions, and "accuracy" is the share of
-    examples with both correct. logits are the scores of N words for them, in this order. The batch
-    has the positions and "lengths", int [B], and "weight" [B], 0 at filler rows.
-    """
+    """Computes "loss", the accuracies "insert" and "original", and "accuracy" of both."""
     right = (jnp.argmax(logits, axis=-1) == _positions(batch)).astype(jnp.float32)
     return {
         "loss": Ratio.of(position_cost(logits, batch), batch["weight"]),

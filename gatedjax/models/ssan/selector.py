@@ -106,10 +106,7 @@ class SelectorConfig:
             self._check_frozen()
 
     def _check_frozen(self) -> None:
-        """Raises ValueError if a selector that is not trained has an option for its training.
-
-        A layer must have a selector, and the options in `OF_TRAINING` must have their defaults.
-        """
+        """Raises ValueError if a selector that is not trained has an option for its training."""
         if not self.selective:
             raise ValueError("freeze_selector must be False without a layer that selects, got True")
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
@@ -121,20 +118,13 @@ class SelectorConfig:
                 )
 
     def _check_estimator(self, name: EstimatorName) -> None:
-        """Raises ValueError if an estimator does not fit the other options.
-
-        `name` is that of the estimator, such as "arm". A layer must have a selector, and
-        the estimator must be able to train these layers.
-        """
+        """Raises ValueError if an estimator does not fit the other options."""
         if not self.selective:
             raise ValueError(f"estimator must be None without a layer that selects, got {name!r}")
         check_trains_pairs(name, self.selective)
 
     def _check_density(self, density: float) -> None:
-        """Raises ValueError if the density is out of range or does not fit the other options.
-
-        `density` must be in (0, 1), a layer must have a selector, and `selected_weight` must be 0.
-        """
+        """Raises ValueError if the density is out of range or does not fit the other options."""
         if not 0 < density < 1:
             raise ValueError(f"density must be in (0, 1), got {density}")
         if not self.selective:
@@ -166,18 +156,7 @@ class SelectorConfig:
 
 
 def loss_parameters(module: nn.Module, config: SelectorConfig) -> Float[Array, ""] | None:
-    """Creates the scalar parameters of the loss of a selector, if the configuration needs them.
-
-    They are "multiplier", the Lagrange multiplier of the constraint on the density, and
-    "reward_baseline", the mean reward of "reinforce".
-
-    Args:
-      module: the network that has the parameters.
-      config: the options of the selector.
-
-    Returns:
-      The parameter "reward_baseline", a scalar, for the estimator "reinforce", else None.
-    """
+    """Creates the scalar parameters of the loss of a selector, if the configuration needs them."""
     if not config.selective:
         return None
     if config.density is not None:
@@ -195,33 +174,14 @@ def selector_terms(
     cost: Float[Array, " B"],
     baseline: Float[Array, ""] | None = None,
 ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
-    """Computes the terms of a selector in the loss of each example.
+    """Returns the terms (penalty, surrogate) of each example in the loss, summed over layers.
 
         penalty = s_1 (keys that a token selects, summed over heads) - s_2 H(selection)
         R = -(cost + lambda rate);  surrogate = -(R - b) log p(A) + (b - R)^2 / 2
 
-    The surrogate is only for "reinforce". A are the selections of the pass, log p(A) is the mean of
-    their log-probability over pairs and heads, and rate is the share of the pairs of tokens that
-    are selected. R, and b in the first term, are constants for the gradient. H is the mean entropy
-    of a selection in nats. The terms are summed over layers.
-
-    Args:
-      config: the options of the selector: s_1 is `selected_weight`, s_2 `entropy_weight` and lambda
-        `reward_penalty`.
-      selections: an `nn.Selection` for each layer; layers without a selector are ignored.
-      cost: loss of each of B examples without these terms.
-      baseline: b, the mean reward, the parameter "reward_baseline"; None for other estimators than
-        "reinforce".
-
-    Returns:
-      (penalty, surrogate) of each example, 0 without a selector. Only the gradient of the surrogate
-      has a meaning.
-
-    Raises:
-      ValueError: if "reinforce" has no baseline.
-
-    Reference: authors' code of Geng et al. 2020 (penalty); Shen et al. 2018 (ReSAN) (reward).
-    Deviations: padding does not count; b is a parameter, and so a moving mean without a state.
+    The penalty is that of the code of Geng et al. 2020, the surrogate (for "reinforce") that of
+    ReSAN (Shen et al. 2018). Padding does not count, b is a parameter instead of a moving mean, and
+    only the gradient of the surrogate has a meaning.
     """
     penalty = surrogate = jnp.zeros_like(cost)
     for selection in _with_selector(selections):
@@ -250,22 +210,7 @@ def selector_terms(
 def density_terms(
     config: SelectorConfig, selections: tuple[gnn.Selection, ...], multiplier: Float[Array, ""]
 ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
-    """Computes the terms that constrain the density of selections.
-
-        e = p - density,  term = lambda e + e^2
-
-    p is the mean probability of a selection over pairs of tokens, heads and layers, and lambda a
-    Lagrange multiplier that gradient ascent trains (see `constraint`).
-
-    Args:
-      config: options with a density, the target of p.
-      selections: an `nn.Selection` for each layer; layers without a selector are ignored.
-      multiplier: lambda, a scalar among the parameters of the network.
-
-    Returns:
-      (term, lambda): the term of each of B examples, which the caller adds to its loss, and the
-      value of lambda repeated for each example, for metrics.
-    """
+    """Returns `constraint` of the mean open probability over pairs, heads and layers."""
     layers: list[Any] = _with_selector(selections)
     # The constraint is on probabilities and not on draws, so that its gradient has no noise.
     share = jnp.mean(jnp.stack([selection.probability for selection in layers]), axis=0)
@@ -273,17 +218,7 @@ def density_terms(
 
 
 def selector_metrics(selections: tuple[gnn.Selection, ...], weight: Float[Array, " B"]) -> Metrics:
-    """Computes the metrics of selections, a dict of `Ratio`s (sums and counts).
-
-    Args:
-      selections: an `nn.Selection` for each layer; layers without a selector are ignored.
-      weight: 1 for examples and 0 for filler rows.
-
-    Returns:
-      For each layer with a selector, such as layer 1, "selected_1", the share of pairs of tokens
-      that it selects, and "empty_1", the share of tokens that select no token: means over heads and
-      over examples with equal weights.
-    """
+    """Computes the shares "selected_1" of selected pairs and "empty_1" of tokens without a key."""
     metrics = {}
     for layer, selection in enumerate(selections, start=1):
         if selection.rate is not None and selection.empty is not None:
@@ -293,12 +228,7 @@ def selector_metrics(selections: tuple[gnn.Selection, ...], weight: Float[Array,
 
 
 def selector_predictions(selections: tuple[gnn.Selection, ...]) -> Predictions:
-    """Returns "selected_heads" and "empty_heads" [B, S, M] for the S layers with a selector.
-
-    They are, for each of M heads and B examples, the share of pairs of tokens that are selected and
-    the share of tokens that select no token. `selections` has an `nn.Selection` for each layer. The
-    dict is empty if no layer has a selector.
-    """
+    """Returns "selected_heads" and "empty_heads" [B, S, M] for the S layers with a selector."""
     layers: list[Any] = _with_selector(selections)
     if not layers:
         return {}
@@ -309,54 +239,24 @@ def selector_predictions(selections: tuple[gnn.Selection, ...]) -> Predictions:
 
 
 def _with_selector(selections: tuple[gnn.Selection, ...]) -> list[gnn.Selection]:
-    """Returns a list with the `nn.Selection` of each layer that has a selector.
-
-    `selections` has an `nn.Selection` for each layer; its field `rate` is None if the layer has no
-    selector.
-    """
     return [selection for selection in selections if selection.rate is not None]
 
 
 class _Pass(NamedTuple):
-    """The loss of a pass in training, for B examples.
-
-    A unit of an example is a part with a cost: a word for a tagger or translator, for other tasks
-    the example itself.
-
-    Attributes:
-      output: the output of the network, such as an `SSANOutput`, with `selections` and `baseline`.
-      total: loss of each example, summed over its units, with all terms: the penalties, the term of
-        the density and the surrogate of "reinforce" [B].
-      cost: loss of each example per unit, with the penalties and the term of the density, but
-        without the surrogate [B].
-      multiplier: lambda of the constraint on the density [B]; None without a density.
-      score: the term that trains the selections in an estimator with several passes, `score` of
-        `nn.Selection`, summed over layers [B]; None if no layer has it.
-    """
+    """The loss of a pass in training, for B examples."""
 
     output: Any
-    total: Array
-    cost: Array
-    multiplier: Array | None
-    score: Array | None
+    total: Array  # [B], summed over units, with all terms of the selector
+    cost: Array  # [B], per unit, without the surrogate
+    multiplier: Array | None  # lambda of the density [B]
+    score: Array | None  # `Selection.score` [B], for estimators with several passes
 
 
 @dataclasses.dataclass(frozen=True)
 class SelectorTask:
-    """The base class of tasks of networks with a selector, which adds its terms to the loss.
-
-    A subclass defines the cost of an example (`_cost`), the metrics (`_metrics`) and the
-    predictions (`_predictions`). The batch has the arrays of the network, the labels of the task,
-    "weight" [B] and "example_id" [B].
-
-    The estimators "leave_one_out", "arm" and "disarm" run the network several times, with different
-    selections and the same dropout (`gates._train.train_passes`). The loss of an example, with all
-    its terms, is the mean over these passes; the metrics are those of the first pass.
-
-    Attributes:
-      model: the network, such as an `SSANProbe`. Its output has `selections`, an `nn.Selection` for
-        each layer, and `baseline`, the expected reward (a scalar) for the estimator "reinforce",
-        else None.
+    """The base class of tasks of networks with a selector, which adds its terms to the loss. A
+    subclass defines `_metrics`, `_predictions` and `_cost`: the loss [B] summed over units, which
+    are words or the example itself, and the number of units [B].
     """
 
     model: Any
@@ -377,7 +277,6 @@ class SelectorTask:
         return frozen_embeddings(self.model, self.table) + self._frozen_selectors()
 
     def _frozen_selectors(self) -> tuple[str, ...]:
-        """Returns the paths of the projections of all selectors if they are frozen, else ()."""
         gates: SelectorConfig = self.model.config.gates
         if not gates.freeze_selector:
             return ()
@@ -426,13 +325,7 @@ class SelectorTask:
         return jnp.sum(jnp.where(weight > 0, result.total * weight, 0)), metrics
 
     def _run_pass(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> _Pass:
-        """Computes the loss of a pass in training, with all terms of the selector.
-
-        params are the parameters, batch has the arrays of the network and the labels, and rngs has
-        the PRNG keys of the streams "dropout" and "gate" (or "antithetic", the same noise with the
-        opposite sign). The result is a `_Pass` with the output of the network and the loss of each
-        example.
-        """
+        """Computes the loss of a pass in training, with all terms of the selector."""
         config = self.model.config.gates
         output: Output = self.model.apply({"params": params}, batch, train=True, rngs=rngs)
         summed, units = self._cost(output, batch)
@@ -450,23 +343,13 @@ class SelectorTask:
         return _Pass(output, total, cost + penalty, multiplier, score)
 
     def _run_passes(self, params: Params, batch: Batch, rngs: dict[str, Array]) -> _Pass:
-        """Returns a `_Pass` of several passes: mean `cost`, `output` of the first pass.
-
-        `total` is the estimate of the expected loss of each example, with the derivative of the
-        estimator. params are the parameters, batch has the arrays of the network and the labels,
-        and rngs has the PRNG keys of the streams "dropout" and "gate".
-        """
+        """Returns a `_Pass` of several passes: mean `cost`, `output` of the first pass."""
         config = self.model.config.gates
         estimator: Any = create_estimator(config.estimation, draws=config.estimator_draws)
         # All passes have equal dropout, so that their losses differ only by the selections.
         other_rngs = {name: key for name, key in rngs.items() if name != "gate"}
 
         def run(gate: dict[str, Array]) -> tuple[Array, Array, _Pass]:
-            """Returns (total [B], score [B], pass) of a pass with other selections, for B examples.
-
-            `gate` is a dict with the PRNG key of the stream "gate" (or "antithetic", for opposite
-            noise). total and score are fields of the returned `_Pass`.
-            """
             result = self._run_pass(params, batch, other_rngs | gate)
             return result.total, cast(Array, result.score), result
 
@@ -496,100 +379,38 @@ class SelectorTask:
         return metrics, predictions | selector_predictions(self._predicted_selections(output))
 
     def _cost(self, output: Output, batch: Batch) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
-        """Returns (cost, units) [B]: the cost of each example and its number of units.
-
-        The cost is the loss without the terms of the selector, summed over the units, which are
-        words for a tagger or translator, and the example itself for other tasks. output is that of
-        the network, with `logits`, and batch has the labels.
-        """
         raise NotImplementedError
 
     def _metrics(self, output: Output, batch: Batch) -> Metrics:
-        """Returns the metrics of training and evaluation by name, as `Ratio`s (sums and counts).
-
-        A subclass defines the method, without the metrics of the selections. output is the result
-        of a call of the network, such as an `SSANOutput`, and batch has the labels and "weight"
-        [B].
-        """
         raise NotImplementedError
 
     def _predictions(self, output: Output, batch: Batch) -> Predictions:
-        """Returns the predictions for the examples of a batch, arrays [B, ...] by name.
-
-        A subclass defines the method, with "example_id" among the names. output is the result of a
-        call of the network, such as an `SSANOutput`, and batch has "example_id" [B].
-        """
         raise NotImplementedError
 
     def _training_metrics(self, cost: Float[Array, " B"], weight: Float[Array, " B"]) -> Metrics:
-        """Returns the metrics that only training has: "loss", the mean of the cost, as a `Ratio`.
-
-        cost [B] is the loss of each example with the penalties, and weight [B] is 1 for examples
-        and 0 for filler rows. The result is a dict.
-        """
         return {"loss": Ratio.of(cost, weight)}
 
     def _selections(self, output: Output) -> tuple[gnn.Selection, ...]:
-        """Returns an `nn.Selection` for each layer (and text), which the loss penalises.
-
-        output is the result of a call of the network, such as an `SSANOutput`. A selection has the
-        attention weights and the selected pairs of tokens.
-        """
         return output.selections
 
     def _predicted_selections(self, output: Output) -> tuple[gnn.Selection, ...]:
-        """Returns the selections that predictions record, an `nn.Selection` per layer.
-
-        output is the result of a call of the network, such as an `SSANOutput`. A network of two
-        texts overrides the method and returns the selections in its first text.
-        """
         return self._selections(output)
 
     def _selector_metrics(self, output: Output, weight: Float[Array, " B"]) -> Metrics:
-        """Returns the metrics of the layers with a selector, a dict of `Ratio`s.
-
-        For layer 1 they are "selected_1", the share of pairs of tokens that are selected, and
-        "empty_1", the share of tokens that select no token.
-
-        output is the result of a call of the network, such as an `SSANOutput`, and weight is 0 at
-        filler rows.
-        """
         return selector_metrics(output.selections, weight)
 
 
 @dataclasses.dataclass(frozen=True)
 class SelectorClassifierTask(SelectorTask):
-    """The base class of tasks of classifiers with a selector: cross-entropy of the class.
-
-    A batch has "label" int [B], the index of the class, and "weight" [B], 0 at filler rows, besides
-    the arrays of the network, such as "tokens" and "lengths".
-
-    Attributes:
-      model: the network. Its output has `logits`, the scores of C classes [B, C], `selections`, an
-        `nn.Selection` for each layer, and `baseline`, the expected reward (a scalar) for the
-        estimator "reinforce", else None.
-    """
+    """The base class of tasks of classifiers with a selector: cross-entropy of the class."""
 
     def _cost(self, output: Output, batch: Batch) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
-        """Returns (cross-entropy, units) [B], with 1 unit per example.
-
-        output has the scores `logits` [B, C] of C classes, and batch has "label" int [B].
-        """
         check_batch(batch, label="B")
         cost = cross_entropy(output.logits, batch["label"])
         return cost, jnp.ones_like(cost)
 
     def _metrics(self, output: Output, batch: Batch) -> Metrics:
-        """Returns "loss" (cross-entropy) and "accuracy", a dict of `Ratio`s (sums and counts).
-
-        output has the scores `logits` [B, C] of C classes, and batch has "label" and "weight" [B].
-        """
         return class_metrics(output.logits, batch["label"], batch["weight"])
 
     def _predictions(self, output: Output, batch: Batch) -> Predictions:
-        """Returns a dict of arrays [B]: "example_id", "label", "predicted" and "correct".
-
-        "predicted" is the class with the highest of the C scores in `logits` [B, C] of output, and
-        "correct" is 1.0 or 0.0. batch has "example_id" and "label" [B].
-        """
         return class_predictions(output.logits, batch)

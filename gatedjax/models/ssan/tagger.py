@@ -202,30 +202,16 @@ class SSANTaggingTask(SelectorTask):
     def _cost(
         self, output: SSANTaggerOutput, batch: Batch
     ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
-        """Returns (cost, units) of each sentence [B].
-
-        The cost is the smoothed cross-entropy in nats, summed over the words with a label, and the
-        units are the number of these words. output has the scores `logits`, and batch has "labels"
-        [B, N] of N words and "lengths" [B].
-        """
         labels, labelled, _ = self._labels(batch)
         smoothed = smoothed_cross_entropy(output.logits, labels, self.model.config.label_smoothing)
         words = jnp.sum(labelled, axis=1).astype(jnp.float32)
         return jnp.sum(jnp.where(labelled, smoothed, 0), axis=1), words
 
     def _training_metrics(self, cost: Float[Array, " B"], weight: Float[Array, " B"]) -> Metrics:
-        """Returns {}, because `_metrics` has the loss of training too.
-
-        cost and weight [B] are not used.
-        """
         return {}  # The metric "loss" is per word, as in evaluation.
 
     def _predictions(self, output: SSANTaggerOutput, batch: Batch) -> Predictions:
-        """Returns a dict with "example_id" [B] and "predicted" [B, width], the labels of the words.
-
-        "predicted" is -1 behind a sentence. output has the scores `logits`, and batch has "tokens"
-        [B, N] of N words, "example_id" and "lengths" [B].
-        """
+        """Returns "example_id" [B] and "predicted" [B, width], -1 behind a sentence."""
         real = F.length_mask(batch["lengths"], batch["tokens"].shape[1])
         predicted = jnp.where(real, jnp.argmax(output.logits, axis=-1), -1)
         spare = self.width - predicted.shape[1]
@@ -238,12 +224,6 @@ class SSANTaggingTask(SelectorTask):
         }
 
     def _labels(self, batch: Batch) -> tuple[Array, Array, Array]:
-        """Returns (labels, labelled, real), arrays [B, N] for the words of a batch.
-
-        labelled is True at real words with a label in [0, num_labels), and real is True at real
-        words. The labels are int, 0 where labelled is False. The batch has "labels" [B, N] of
-        N words per sentence and "lengths" [B].
-        """
         labels = batch["labels"]
         real = F.length_mask(batch["lengths"], labels.shape[1])
         # Labels that the network cannot predict have no loss.
@@ -251,11 +231,7 @@ class SSANTaggingTask(SelectorTask):
         return jnp.where(labelled, labels, 0), labelled, real
 
     def _metrics(self, output: SSANTaggerOutput, batch: Batch) -> Metrics:
-        """Returns "loss" and "accuracy" per word, a dict of `Ratio`s (sums and counts).
-
-        The loss is the cross-entropy in nats without smoothing. output has the scores `logits`, and
-        batch has "labels" [B, N] of N words and "lengths" [B].
-        """
+        """Returns "loss" and "accuracy" per word, a dict of `Ratio`s (sums and counts)."""
         logits = output.logits
         labels, labelled, real = self._labels(batch)
         nll = smoothed_cross_entropy(logits, labels, 0.0)

@@ -286,12 +286,7 @@ class SSANTranslator(nn.Module):
         return log_probs, filled
 
     def _draw(self, batch: Batch) -> tuple[Array, list[LayerBytes]]:
-        """Draws the random bytes for the dropout of the decoder.
-
-        The batch is that of a call, with "tokens" [B, N] of N words and "targets" [B, T] of T
-        words. Returns the bytes for the inputs of the decoder, uint8 [B, T, D] for states of width
-        D, and the `LayerBytes` of each layer.
-        """
+        """Draws the random bytes for the dropout of the decoder."""
         c = self.config
         return draw_layer_bytes(
             self,
@@ -306,10 +301,6 @@ class SSANTranslator(nn.Module):
         )
 
     def _table(self) -> Float[Array, "V D"]:
-        """Returns the table of the vectors of V target words, of width D.
-
-        With `share_embeddings` it is the table of the source words.
-        """
         if not self.config.share_embeddings:
             return self.target_embedding
         table = self.encoder.variables["params"]["embed"]["embedding"]
@@ -318,20 +309,12 @@ class SSANTranslator(nn.Module):
         return jax.lax.stop_gradient(table) if self.config.freeze_embeddings else table
 
     def _embed(self, tokens: Int[Array, "*B"]) -> Float[Array, "*B D"]:
-        """Returns the vectors of target tokens, times sqrt(D).
-
-        tokens are ids with any axes, and the vectors of width D have D as an additional last axis.
-        """
         vectors = take_rows(self._table(), tokens).astype(jnp.dtype(self.config.dtype))
         # The table has the standard deviation 1 / sqrt(d), and inputs are scaled to unit variance,
         # as in the authors' code.
         return vectors * jnp.asarray(self.config.hidden**0.5, vectors.dtype)
 
     def _add_positions(self, states: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
-        """Adds vectors of positions to the vectors of whole targets, by `config.order`.
-
-        states are vectors of width D for T tokens of B targets.
-        """
         if self.config.order.positions == "sinusoidal":
             return add_positions(states)
         if self.config.order.positions == "learned":
@@ -341,26 +324,14 @@ class SSANTranslator(nn.Module):
         return states
 
     def _check_size(self, size: int, name: str) -> None:
-        """Raises ValueError if the table of learned positions has no room for `size` tokens.
-
-        `name` is the name of the size in the message.
-        """
         longest = self.config.order.max_length
         if self.config.order.positions == "learned" and size > longest:
             raise ValueError(f"{name} must be at most {longest}, got {size}")
 
     def _source_mask(self, batch: Batch) -> Bool[Array, "B 1 1 N"]:
-        """Returns the mask of the sources with axes for heads and queries; True at real tokens.
-
-        batch has "tokens" [B, N] and "lengths" [B] of sources of at most N words.
-        """
         return F.length_mask(batch["lengths"], batch["tokens"].shape[1])[:, None, None]
 
     def _logits(self, states: Float[Array, "*B D"]) -> Float[Array, "*B V"]:
-        """Returns the scores of all V target words, float32, from states of the decoder.
-
-        states are vectors of width D with any axes before.
-        """
         # With normalisation before the sublayers the last sum is not normalised yet.
         if self.config.norm == "pre":
             states = self.decoder_norm(states)
@@ -418,12 +389,7 @@ def translate(
     arrays: Tree = model.apply(variables, batch, beam_size, size, method=SSANTranslator.start)
 
     def step(tokens: Array, cache: Tree, position: Array) -> tuple[Array, Tree]:
-        """Returns (log-probabilities [B, K, V] of V next words, cache) for the search.
-
-        tokens [B, K] are the tokens at `position`, from 0, of the K targets of each source, and
-        cache is a tree of arrays, the keys and values of the tokens so far, which
-        `SSANTranslator.step` returned.
-        """
+        """Returns (log-probabilities [B, K, V] of V next words, cache) for the search."""
         log_probs, cache = model.apply(
             variables,
             tokens,
@@ -467,12 +433,6 @@ class SSANTranslationTask(SelectorTask):
     model: SSANTranslator
 
     def _cost(self, output: Output, batch: Batch) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
-        """Returns (cost, units) of each target [B].
-
-        The cost is the smoothed cross-entropy in nats, summed over the words, and the units are the
-        number of words. output has the scores `logits`, and batch has "targets" [B, T] of T
-        words and "target_lengths" [B].
-        """
         words = batch["target_lengths"].astype(jnp.float32)
         real = F.length_mask(batch["target_lengths"], batch["targets"].shape[1])
         smoothing = self.model.config.label_smoothing
@@ -480,31 +440,15 @@ class SSANTranslationTask(SelectorTask):
         return jnp.sum(jnp.where(real, smoothed, 0), axis=1), words
 
     def _training_metrics(self, cost: Float[Array, " B"], weight: Float[Array, " B"]) -> Metrics:
-        """Returns {}, because `_metrics` has the loss of training too.
-
-        cost and weight [B] are not used.
-        """
         return {}  # The metric "loss" is per word, as in evaluation.
 
     def _metrics(self, output: Output, batch: Batch) -> Metrics:
-        """Returns "loss", "perplexity" and "accuracy" per word, a dict of `Ratio`s.
-
-        A `Ratio` has a sum and a count; the loss is the cross-entropy in nats without smoothing.
-        output has the scores `logits`, and batch has "targets" [B, T] of T words and
-        "target_lengths" [B].
-        """
         nll, right, real = (value.reshape(-1) for value in _scores(output.logits, batch))
         weight = real.astype(jnp.float32)
         loss = Ratio.of(nll, weight)
         return {"loss": loss, "perplexity": loss, "accuracy": Ratio.of(right, weight)}
 
     def _predictions(self, output: Output, batch: Batch) -> Predictions:
-        """Returns a dict of arrays [B]: "example_id", "nll" and "words" of each target.
-
-        "nll" is its negative log-likelihood in nats, and "words" its number of words. output has
-        the scores `logits`, and batch has "targets" [B, T] of T words, "target_lengths" and
-        "example_id" [B].
-        """
         nll, _, real = _scores(output.logits, batch)
         return {
             "example_id": batch["example_id"],
@@ -514,12 +458,6 @@ class SSANTranslationTask(SelectorTask):
 
 
 def _scores(logits: Array, batch: Batch) -> tuple[Array, Array, Array]:
-    """Returns (nll, right, real) of each target word, arrays [B, T].
-
-    There are T words per target. The arrays are the negative log-likelihood in nats, 1.0 where the
-    word has the highest of the scores (logits [B, T, V] of V words) and else 0.0, and True at real
-    words. The batch has "targets" int [B, T] and "target_lengths" int [B].
-    """
     targets = batch["targets"]
     right = (jnp.argmax(logits, axis=-1) == targets).astype(jnp.float32)
     real = F.length_mask(batch["target_lengths"], targets.shape[1])

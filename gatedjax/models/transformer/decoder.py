@@ -22,15 +22,7 @@ KeyValue = tuple[Float[Array, "B M N H"], Float[Array, "B M N H"]]
 
 
 class DecoderAttention(nn.Module):
-    """Multi-head attention that projects keys and values separately, so that they can be cached.
-
-    Attributes:
-      num_heads: M, the number of heads.
-      features: D, the width of the projections and of the output.
-      dropout: dropout rate on the weights.
-      kernel_init: initialiser of the projections.
-      dtype: dtype of the computation.
-    """
+    """Multi-head attention that projects keys and values separately, so that they can be cached."""
 
     num_heads: int
     features: int
@@ -48,10 +40,7 @@ class DecoderAttention(nn.Module):
         self.out = nn.DenseGeneral(self.features, axis=(-2, -1), **types)
 
     def project(self, states: Float[Array, "B N D"]) -> KeyValue:
-        """Returns the keys and the values [B, M, N, H] of N states per row, as a pair.
-
-        There are M heads of width H = D / M, and the states are vectors of D numbers.
-        """
+        """Returns the keys and the values [B, M, N, H] of N states per row, as a pair."""
         return jnp.swapaxes(self.key(states), 1, 2), jnp.swapaxes(self.value(states), 1, 2)
 
     def __call__(
@@ -61,19 +50,7 @@ class DecoderAttention(nn.Module):
         mask: Bool[Array, "B 1 Q N"],
         dropout_bytes: UInt[Array, "B M Q N"] | None = None,
     ) -> Float[Array, "B Q D"]:
-        """Attends from queries to projected keys and values.
-
-        Args:
-          queries: a vector of D numbers for each of Q queries.
-          keys_and_values: a pair of arrays [B, M, N, H], the result of `project` for N keys and M
-            heads of width H.
-          mask: True where a query may see a key; axes of size 1 broadcast.
-          dropout_bytes: a random byte per head, query and key, for dropout in training; None turns
-            dropout off.
-
-        Returns:
-          The attended values of each query, projected to D features.
-        """
+        """Attends from queries to projected keys and values."""
         key, value = keys_and_values
         query = jnp.swapaxes(self.query(queries), 1, 2)
         weights = F.masked_softmax(F.scaled_dot_product(query, key), mask)
@@ -84,21 +61,8 @@ class DecoderAttention(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Attention to the target so far, attention to the source, and a feed-forward network.
-
-    Each sublayer f has a residual connection: x + dropout(f(norm(x))) for "pre" and
-    norm(x + dropout(f(x))) for "post". The sublayers are standard, because the paper selects only
-    in the encoder.
-
-    Attributes:
-      num_heads: number of heads of both attentions.
-      features: width of the states.
-      filter_size: hidden width of the feed-forward network.
-      norm: "pre" or "post", the place of the layer normalisation.
-      dropout: dropout rate on the result of each sublayer.
-      attention_dropout: dropout rate on attention weights.
-      relu_dropout: dropout rate inside the feed-forward network.
-      dtype: dtype of the computation.
+    """Attention to the target so far, attention to the source, and a feed-forward network, as in
+    the Transformer, because the paper selects only in the encoder.
     """
 
     num_heads: int
@@ -121,11 +85,7 @@ class DecoderLayer(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(dtype=self.dtype)
 
     def source(self, states: Float[Array, "B N D"]) -> KeyValue:
-        """Computes the keys and values of the encoded source, which all target tokens share.
-
-        states are vectors of D numbers for N source tokens. The result is a pair (keys, values),
-        both [B, M, N, H], for M heads of width H.
-        """
+        """Computes the keys and values of the encoded source, which all target tokens share."""
         return self.source_attention.project(states)
 
     def __call__(
@@ -136,43 +96,17 @@ class DecoderLayer(nn.Module):
         source_mask: Bool[Array, "B 1 1 N"],
         dropout_bytes: LayerBytes | None = None,
     ) -> Float[Array, "B T D"]:
-        """Computes the states of a whole target.
-
-        Args:
-          inputs: the states of the layer below, D numbers for each of T target tokens.
-          mask: True where a target token (first T) may see another (second T).
-          source: keys and values of the source [B, M, N, H], for N tokens and M heads of width H,
-            the result of the method `source`.
-          source_mask: True at real tokens of the source.
-          dropout_bytes: a `LayerBytes` with the random bytes (uint8) of dropout in training, from
-            `draw_layer_bytes`; None turns dropout off.
-
-        Returns:
-          The states of the target, [B, T, D].
-        """
+        """Computes the states of a whole target."""
         (to_target, to_source), results, hidden = dropout_bytes or _NOTHING_DRAWN
 
         def to_itself(states: Array) -> Array:
-            """Returns the states that the tokens of the targets get from attention to the targets.
-
-            states and the result are [B, T, D]: D features of T tokens of B targets.
-            """
             keys_and_values = self.self_attention.project(states)
             return self.self_attention(states, keys_and_values, mask, to_target)
 
         def to_the_source(states: Array) -> Array:
-            """Returns the states that the tokens of the targets get from attention to the sources.
-
-            states and the result are [B, T, D]: D features of T tokens of B targets. The keys and
-            values of the sources are `source` of the enclosing function.
-            """
             return self.source_attention(states, source, source_mask, to_source)
 
         def feed_forward(states: Array) -> Array:
-            """Returns the result of the feed-forward network for the tokens of the targets.
-
-            states and the result are [B, T, D]: D features of T tokens of B targets.
-            """
             training = hidden is not None
             return self.feed_forward(states, deterministic=not training, dropout_bytes=hidden)
 
@@ -188,30 +122,12 @@ class DecoderLayer(nn.Module):
         source: KeyValue,
         source_mask: Bool[Array, "B 1 1 N"],
     ) -> tuple[Float[Array, "B K D"], tuple[Array, Array]]:
-        """Computes the states of the next token of each of the K targets of a source.
-
-        Args:
-          inputs: the states of the layer below for these tokens, of width D.
-          cache: keys and values of the targets so far, for M heads of width H, with room for T
-            tokens per target.
-          position: position of the tokens, from 0.
-          source: keys and values [B, M, N, H] of the N source tokens, from the method `source`.
-            They have no axis K, because the K targets are its queries.
-          source_mask: True at real tokens of the source.
-
-        Returns:
-          The states of the tokens, and the pair of keys and values with these tokens.
-        """
+        """Computes the states of the next token of each of the K targets of a source."""
         rows, beams, _ = inputs.shape
         keys_and_values: list[Array] = []
 
         def to_itself(states: Array) -> Array:
-            """Returns the states that the next tokens get from attention to the targets so far.
-
-            states and the result are [B, K, D]: D features of the next token of each of K targets
-            of B sources. The function also appends the keys and the values of the targets, with
-            these tokens, to the empty list `keys_and_values` of the enclosing function.
-            """
+            """Returns the states that the next tokens get from attention to the targets so far."""
             # Targets become rows, because each target has separate keys and values.
             flat = states.reshape(rows * beams, 1, -1)
             for old, new in zip(cache, self.self_attention.project(flat), strict=True):
@@ -223,11 +139,7 @@ class DecoderLayer(nn.Module):
             return self.self_attention(flat, (key, value), so_far).reshape(states.shape)
 
         def to_the_source(states: Array) -> Array:
-            """Returns the states that the next tokens get from attention to the sources.
-
-            states and the result are [B, K, D]: D features of the next token of each of K targets
-            of B sources. The keys and values are `source` of the enclosing function.
-            """
+            # The source has no axis K, because the K targets are its queries.
             return self.source_attention(states, source, source_mask)
 
         inputs = self._around(inputs, self.self_norm, to_itself)
@@ -238,12 +150,6 @@ class DecoderLayer(nn.Module):
     def _around(
         self, inputs: Array, norm: nn.LayerNorm, sublayer: Any, dropout_bytes: Array | None = None
     ) -> Array:
-        """Applies a sublayer, a function of states, with its residual connection and normalisation.
-
-        inputs are states [..., D] of D features, and norm is the layer normalisation, which is
-        called before the sublayer or after the sum. `dropout_bytes`, of the shape of the inputs,
-        turn dropout on; None turns it off. Returns states of the same shape.
-        """
         change = sublayer(norm(inputs) if self.norm == "pre" else inputs)
         if dropout_bytes is not None:
             change = F.byte_dropout(change, self.dropout, dropout_bytes)
@@ -254,22 +160,13 @@ class DecoderLayer(nn.Module):
 def empty_cache(
     rows: int, beams: int, heads: int, size: int, width: int, dtype: jnp.dtype
 ) -> tuple[Array, Array]:
-    """Returns an empty cache of a layer, a pair (keys, values) of zeros.
-
-    Both have the shape [rows, beams, heads, size, width]. rows are the sources, beams the targets
-    per source, and heads the heads of the attention. size is the largest number of tokens of a
-    target, width the width of a head, and dtype the dtype.
-    """
+    """Returns an empty cache of a layer, a pair (keys, values) of zeros."""
     shape = (rows, beams, heads, size, width)
     return jnp.zeros(shape, dtype), jnp.zeros(shape, dtype)
 
 
 def causal_mask(mask: Bool[Array, "B T"]) -> Bool[Array, "B 1 T T"]:
-    """Returns a mask, True where a query may see a key: at real positions not after the query.
-
-    mask is True at the real ones of T positions. The axes are row, head (of size 1, for all heads),
-    query and key.
-    """
+    """Returns a mask, True where a query may see a key: at real positions not after the query."""
     size = mask.shape[1]
     before = causal_pairs(jnp.arange(size), size)
     # [B, 1, T, T]: all heads have the same mask, and padding is excluded as a key only.
@@ -279,19 +176,11 @@ def causal_mask(mask: Bool[Array, "B T"]) -> Bool[Array, "B 1 T T"]:
 def smoothed_cross_entropy(
     logits: Float[Array, "*B V"], targets: Int[Array, "*B"], smoothing: float
 ) -> Float[Array, "*B"]:
-    """Computes the cross-entropy with label smoothing, which spreads a share s over all classes.
+    """Computes the cross-entropy with label smoothing, which spreads a share s over all V classes.
 
         l = -(1 - s) log p_y - (s / V) sum_v log p_v
 
-    Args:
-      logits: unnormalised scores of the V classes at each position; positions may have any axes.
-      targets: y, the class of each position, in [0, V).
-      smoothing: s in [0, 1).
-
-    Returns:
-      l in nats, in float32.
-
-    Reference: Szegedy et al. 2016; Vaswani et al. 2017.
+    The result is in nats (Szegedy et al. 2016).
     """
     # The sum over the vocabulary needs float32.
     logits = logits.astype(jnp.float32)

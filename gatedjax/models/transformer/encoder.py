@@ -22,11 +22,7 @@ Norm = Literal["pre", "post"]
 def dropout_rows(
     module: nn.Module, inputs: Array, rate: float, example_id: Array | None, deterministic: bool
 ) -> Array:
-    """Returns inputs after dropout with bits per example, from the stream "dropout" of a module.
-
-    inputs are [B, ...], rate is the probability of a zero, and example_id [B] are the examples to
-    which the bits belong (None means the row numbers). deterministic=True returns the inputs.
-    """
+    """Returns inputs after dropout with bits per example, from the stream "dropout" of a module."""
     if deterministic or rate == 0.0:
         return inputs
     keys = example_keys(module, "dropout", example_id, len(inputs))
@@ -34,30 +30,17 @@ def dropout_rows(
 
 
 def add_positions(inputs: Float[Array, "B N D"]) -> Float[Array, "B N D"]:
-    """Returns inputs plus sinusoidal vectors of positions, of the same shape and dtype.
-
-    inputs are vectors of D numbers for each of N tokens of B texts.
-    """
+    """Returns inputs plus sinusoidal vectors of positions, of the same shape and dtype."""
     size, width = inputs.shape[1:]
     return inputs + F.sinusoids(np.arange(size), width, inputs.dtype)[None]
 
 
 class LayerBytes(NamedTuple):
-    """Random bytes (uint8) for the dropout of a layer, from `draw_layer_bytes`.
+    """Random bytes (uint8) for the dropout of a layer, from `draw_layer_bytes`."""
 
-    There are B rows of N tokens with states of width D, M heads, and a feed-forward network of
-    hidden width F.
-
-    Attributes:
-      attention: bytes for the weights of each attention [B, M, N, N'], with N' keys; empty if the
-        layer draws them.
-      results: bytes for the result of each sublayer [B, N, D].
-      hidden: bytes for the hidden layer of the feed-forward network [B, N, F].
-    """
-
-    attention: tuple[Array, ...]
-    results: list[Array]
-    hidden: Array
+    attention: tuple[Array, ...]  # [B, M, N, keys] of each attention; () if the layer draws them
+    results: list[Array]  # [B, N, D] of each sublayer
+    hidden: Array  # [B, N, F]
 
 
 def draw_layer_bytes(
@@ -72,26 +55,7 @@ def draw_layer_bytes(
     features: int,
     hidden: int,
 ) -> tuple[Array, list[LayerBytes]]:
-    """Draws the random bytes for the dropout of all layers at once.
-
-    A few large draws compile faster and run faster than many draws.
-
-    Args:
-      module: the module with the stream "dropout".
-      example_id: the examples [B] to which the bits belong; None means the row numbers.
-      shape: (B, N), the numbers of rows and of tokens.
-      layers: number of layers.
-      sublayers: number of sublayers of a layer.
-      keys: number of keys N' for each attention of a layer that needs bytes, in their order; () if
-        the layers draw these bytes.
-      heads: number of heads of an attention.
-      features: width of the states.
-      hidden: width of the hidden layer of the feed-forward networks.
-
-    Returns:
-      The bytes for the inputs of the first layer [B, N, D], for states of width D, and a list with
-      the `LayerBytes` of each layer.
-    """
+    """Draws the bytes for the inputs and all layers, as few large draws, which run faster."""
     rows, size = shape
     # Each kind of bytes has a key, because equal keys would give equal bits.
     streams = [example_keys(module, "dropout", example_id, rows) for _ in range(1 + len(keys))]
@@ -115,14 +79,7 @@ def draw_layer_bytes(
 
 
 class FeedForward(nn.Module):
-    """W_2 relu(W_1 x + b_1) + b_2, with dropout after the rectifier.
-
-    Attributes:
-      hidden: width of the hidden layer.
-      dropout: dropout rate on the hidden layer.
-      kernel_init: initialiser of W_1 and W_2.
-      dtype: dtype of the computation.
-    """
+    """W_2 relu(W_1 x + b_1) + b_2, with dropout after the rectifier."""
 
     hidden: int
     dropout: float = 0.0
@@ -138,18 +95,7 @@ class FeedForward(nn.Module):
         example_id: Int[Array, " B"] | None = None,
         dropout_bytes: UInt[Array, "B N F"] | None = None,
     ) -> Float[Array, "B N D"]:
-        """Runs the network.
-
-        Args:
-          inputs: x, a vector of D numbers for each of N tokens of B rows.
-          deterministic: True turns dropout off.
-          example_id: the examples to which the bits of dropout belong; None means the row numbers.
-          dropout_bytes: a random byte for each of the F hidden features of each token; None draws
-            them from the PRNG stream "dropout".
-
-        Returns:
-          The output, with the width of the inputs, [B, N, D].
-        """
+        """Returns the result for each token; dropout draws its bytes unless they are given."""
         types: Keywords = {"kernel_init": self.kernel_init, "dtype": self.dtype}
         hidden = nn.relu(nn.Dense(self.hidden, name="wide", **types)(inputs))
         if deterministic or dropout_bytes is None:
@@ -164,15 +110,7 @@ class EncoderLayer(nn.Module):
 
         pre:  x + dropout(f(norm(x)))      post:  norm(x + dropout(f(x)))
 
-    Attributes:
-      attention: a dict of options of `nn.SelectiveSelfAttention`.
-      filter_size: hidden width of the feed-forward network.
-      norm: "pre" or "post", the place of the layer normalisation.
-      feed_forward_first: True runs the feed-forward network before the attention (DeepAtt).
-      dropout: dropout rate on the result of each sublayer.
-      relu_dropout: dropout rate inside the feed-forward network.
-      kernel_init: initialiser of all kernels.
-      dtype: dtype of the computation.
+    f is a sublayer, and `norm` selects one of the two forms.
     """
 
     attention: Keywords
@@ -195,22 +133,7 @@ class EncoderLayer(nn.Module):
         temperature: float | Array | None = None,
         dropout_bytes: LayerBytes | None = None,
     ) -> tuple[Float[Array, "B N D"], gnn.Selection]:
-        """Runs the layer.
-
-        Args:
-          inputs: the states of the layer below, D numbers for each of N tokens of B rows.
-          mask: True at real tokens; None means that all tokens are real.
-          deterministic: False draws selections and dropout, from the PRNG streams "gate" and
-            "dropout".
-          example_id: the examples to which the random bits belong; None means the row numbers.
-          temperature: tau of the selector, instead of that of its options (None).
-          dropout_bytes: a `LayerBytes` with the random bytes (uint8) of dropout, from
-            `draw_layer_bytes`; None draws them.
-
-        Returns:
-          The states [B, N, D], and an `nn.Selection` with the attention weights and selected keys
-          [B, M, N, N] of M heads.
-        """
+        """Returns the states and the selection; dropout draws its bytes unless they are given."""
         layer_bytes = None if deterministic else dropout_bytes
         options: Keywords = {"deterministic": deterministic, "example_id": example_id}
         attend = gnn.SelectiveSelfAttention(
@@ -252,17 +175,9 @@ class EncoderLayer(nn.Module):
 
 
 def scaled_embedding(width: int) -> Tree:
-    """Returns an initialiser (key, shape, dtype) -> array of word vectors.
-
-    A network multiplies the vectors with sqrt(width). The initialiser draws from normal(0, 1 /
-    width), with the standard deviation 1 / sqrt(width).
-    """
+    """Returns an initialiser of vectors that the network multiplies by sqrt(width)."""
 
     def normal(key: Array, shape: tuple[int, ...], dtype: Dtype = jnp.float32) -> Array:
-        """Returns an array of draws from normal(0, 1 / width), with this shape and dtype.
-
-        key is a PRNG key, and width the argument of the enclosing function.
-        """
         return jax.random.normal(key, shape, dtype) * width**-0.5
 
     return normal

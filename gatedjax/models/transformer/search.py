@@ -33,21 +33,12 @@ class Found(NamedTuple):
 
 
 def length_penalty(length: Array | int, alpha: float) -> Array:
-    """Computes ((5 + length) / 6)^alpha, the divisor of the log-probability of a target.
-
-    length is the number of tokens of a target, an integer or an array, and alpha is at least 0.
-
-    Reference: Wu et al. 2016, eq. 14.
-    """
+    """Computes ((5 + length) / 6)^alpha (Wu et al. 2016), which divides log-probabilities."""
     return ((5.0 + jnp.asarray(length, jnp.float32)) / 6.0) ** alpha
 
 
 def check_search(beam_size: int, alpha: float, size: int) -> None:
-    """Raises ValueError if an option of a search is out of range.
-
-    `beam_size` is the number of targets per row, `alpha` the exponent of the length penalty, and
-    `size` the maximum length of a target; see `beam_search`.
-    """
+    """Raises ValueError if an option of a search is out of range."""
     if beam_size < 1:
         raise ValueError(f"beam_size must be at least 1, got {beam_size}")
     if not 0 <= alpha < math.inf:
@@ -109,13 +100,7 @@ def beam_search(
     state = _beginning(cache, rows, beam_size, size, start)
 
     def body(s: dict[str, Tree]) -> dict[str, Tree]:
-        """Returns the state of the search after another step.
-
-        `s`, the state before the step, and the result are dicts of arrays, for R rows and K targets
-        of at most T tokens: "position" (a scalar), "last" tokens [R, K], unfinished targets "alive"
-        and finished targets "ended" [R, K, T] with "alive_scores" and "ended_scores" [R, K],
-        "count" (of finished targets) and "done" [R], and the "cache" of the model.
-        """
+        """Returns the state of the search after another step."""
         at = s["position"]
         log_probs, cache = step(s["last"], s["cache"], at)
         classes = log_probs.shape[-1]
@@ -157,11 +142,6 @@ def beam_search(
         }
 
     def is_unfinished(s: dict[str, Tree]) -> Array:
-        """Returns True, as a scalar, while a row has to go on.
-
-        `s` is the state of the search, of which "position", a scalar, and "done", True for each
-        row that has its targets, are used.
-        """
         return (s["position"] < size) & ~jnp.all(s["done"])
 
     state = lax.while_loop(is_unfinished, body, state)
@@ -169,17 +149,7 @@ def beam_search(
 
 
 def _beginning(cache: Tree, rows: int, beam_size: int, size: int, start: int) -> dict[str, Tree]:
-    """Returns the state of a beam search before its first step, a dict of arrays.
-
-    Each of `rows` rows has K = beam_size empty targets after the token `start`: the first has the
-    score 0, the rest -inf. cache is the first cache of the model, a tree of arrays [rows, K, ...],
-    and size is T, the maximum length of targets.
-
-    Returns:
-      "position" (a scalar), "last" tokens [rows, K], "alive" and "ended" targets [rows, K, T] with
-      "alive_scores" and "ended_scores" [rows, K], "count" (of ended targets) and "done" [rows], and
-      "cache".
-    """
+    """Returns the state of a beam search before its first step, a dict of arrays."""
     # All targets but the first have -inf, because equal targets would fill the beam with copies.
     no_scores = jnp.full((rows, beam_size), -jnp.inf)
     return {
@@ -236,12 +206,7 @@ def greedy_search(
     }
 
     def body(s: dict[str, Tree]) -> dict[str, Tree]:
-        """Returns the state of the search after another step.
-
-        `s`, the state before the step, and the result are dicts of arrays for R rows: "position" (a
-        scalar), the "last" token [R, 1], the "tokens" [R, T] of the target, at most T, its "score"
-        [R], a log-probability, "done" [R], True after the stop token, and the "cache" of the model.
-        """
+        """Returns the state of the search after another step."""
         at = s["position"]
         log_probs, cache = step(s["last"], s["cache"], at)
         log_probs = _only_stop(log_probs, at + 1 >= limits, stop)[:, 0]
@@ -259,11 +224,6 @@ def greedy_search(
         }
 
     def is_unfinished(s: dict[str, Tree]) -> Array:
-        """Returns True, as a scalar, while a row has to go on.
-
-        `s` is the state of the search, of which "position", a scalar, and "done", True for each
-        row with a stop token, are used.
-        """
         # The loop runs until the last row is done; rows that are done do not change.
         return (s["position"] < size) & ~jnp.all(s["done"])
 
@@ -272,26 +232,13 @@ def greedy_search(
 
 
 def _only_stop(log_probs: Array, at_limit: Array, stop: int) -> Array:
-    """Returns log_probs [B, K, V] with -inf for all tokens but `stop` in rows at their limit.
-
-    There are K targets per row and V tokens. at_limit is bool [B], True for rows that must end, and
-    stop is the id of the stop token.
-    """
     other = jnp.arange(log_probs.shape[-1]) != stop
     return jnp.where(at_limit[:, None, None] & other[None, None], -jnp.inf, log_probs)
 
 
 def _pick(array: Array, index: Int[Array, "B K"]) -> Array:
-    """Returns the entries [B, K, ...] of an array [B, N, ...] at K indices of axis 1 for each row.
-
-    `index` has these indices, in [0, N).
-    """
     return jax.vmap(lambda row, places: row[places])(array, index)
 
 
 def _gather(cache: Tree, parents: Int[Array, "B K"]) -> Tree:
-    """Returns the cache, a tree of arrays [B, K, ...], with its entries along K reordered.
-
-    Entry k of a row is the entry `parents`[k] of that row.
-    """
     return jax.tree.map(lambda leaf: _pick(leaf, parents), cache)

@@ -1,0 +1,146 @@
+"""What a lexicon answers where it has nothing to go by, against loops over words and texts."""
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from gatedjax.lexicon import fit_lexicon
+from gatedjax.lexicon._lexicon import NOTHING_KNOWN, NOTHING_READ
+from tests.lexicon.test_heads import HEADS, KINDS
+from tests.lexicon.test_lexicon import TEXTS, naive_counts, naive_gate
+
+WEIGHTS = np.random.default_rng(4).uniform(0, 3, len(TEXTS))
+ONCE = "qwertz"
+"""A word that a single training text has, and that therefore has no weight of its own."""
+TRAINING = [[*TEXTS[0], ONCE], *TEXTS[1:]]
+QUERIES = [
+    *TEXTS[::5],
+    [],
+    ["dullness"],
+    ["finest", "warmth", "xqx"],
+    ["film"],
+    [","],
+    ["film", "warmth", "finest"],
+    ["fine", "warmth"],
+    ["a", "film", "finest", "dull", "dull"],
+    ["said", "he", "zzz"],
+    [ONCE],
+]
+
+
+def fit(kind, density, weights):
+    head, targets = HEADS[kind]
+    (lexicon,) = fit_lexicon(TRAINING, targets, 0, [density], sample_weight=weights, head=head)
+    return dataclasses.replace(lexicon, temperature=1.7)
+
+
+def naive_prior(kind, weights):
+    """The weighted frequencies, or the mean of the numbers, of the training texts, one by one."""
+    head, targets = HEADS[kind]
+    weights = np.ones(len(targets)) if weights is None else weights
+    total = math.fsum(weights)
+    if kind == "real":
+        return [math.fsum(w * y for w, y in zip(weights, targets, strict=True)) / total]
+    names = range(head.num_probabilities)
+    has = {
+        name: [bool(y[name]) if kind == "labels" else y == name for y in targets] for name in names
+    }
+    return [math.fsum(itertools.compress(weights, has[name])) / total for name in names]
+
+
+def naive_output(lexicon, words):
+    """(logits, probabilities) of a text of open words, feature by feature."""
+    counts = naive_counts(lexicon, words)
+    values = {c: float(lexicon.scale[c]) * (1 + math.log(n)) for c, n in counts.items()}
+    length = math.sqrt(sum(v * v for v in values.values())) or 1.0
+    scores = np.zeros(lexicon.head.num_columns)
+    for column, value in values.items():
+        scores = scores + value / length * lexicon.weights[column].astype(float)
+    bias = lexicon.bias.astype(float)
+    logits = lexicon.head.add_bias(scores[None], bias) / lexicon.temperature
+    return logits[0], lexicon.head.compute_probabilities(logits, bias / lexicon.temperature)[0]
+
+
+@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["equal", "weighted"])
+@pytest.mark.parametrize("density", [1.0, 0.3])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_text_without_a_known_word_that_is_read_gets_the_prior(kind, density, weights):
+    lexicon, prior = fit(kind, density, weights), naive_prior(kind, weights)
+    training_words = {word for text in TRAINING for word in text}
+    reading = lexicon.read(QUERIES)
+    reasons = set()
+    for row, words in enumerate(QUERIES):
+        gates = [naive_gate(lexicon, word) for word in words]
+        is_known = [word in training_words for word in words]
+        is_read = any(gate and known for gate, known in zip(gates, is_known, strict=True))
+        assert reading.is_known[row].tolist() == is_known
+        assert reading.is_prior[row] == (not is_read)
+        assert reading.is_open[row].tolist() == (gates if is_read else [False] * len(words))
+        if is_read:
+            logits, probabilities = naive_output(lexicon, list(itertools.compress(words, gates)))
+            np.testing.assert_allclose(reading.logits[row], logits, atol=1e-9)
+            np.testing.assert_allclose(reading.probabilities[row], probabilities, atol=1e-12)
+            assert reading.notes[row] == ""
+            continue
+        reasons.add(reading.notes[row])
+        assert reading.notes[row] == (NOTHING_READ if any(is_known) else NOTHING_KNOWN)
+        expected = reading.logits[row] if kind == "real" else reading.probabilities[row]
+        np.testing.assert_allclose(expected, prior, rtol=1e-14)
+        np.testing.assert_array_equal(expected, lexicon.prior)
+    assert reasons == ({NOTHING_KNOWN} if density == 1 else {NOTHING_KNOWN, NOTHING_READ})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_words_that_are_read_alone_have_the_same_bits_and_shares_sum_to_the_logits(kind):
+    lexicon = fit(kind, 0.3, WEIGHTS)
+    reading = lexicon.read(QUERIES)
+    remaining = [
+        list(itertools.compress(words, is_open))
+        for words, is_open in zip(QUERIES, reading.is_open, strict=True)
+    ]
+    again = lexicon.read(remaining)
+    np.testing.assert_array_equal(reading.probabilities, again.probabilities)
+    np.testing.assert_array_equal(reading.logits, again.logits)
+    for row, words in enumerate(QUERIES):
+        shares = lexicon.share(words)
+        total = shares.bias + shares.words.sum(0) + shares.pairs.sum(0)
+        np.testing.assert_allclose(total, reading.logits[row], atol=1e-9)
+        assert np.isfinite(total).all()
+        assert not shares.words[~reading.is_open[row]].any()
+        if reading.is_prior[row]:
+            np.testing.assert_array_equal(shares.bias, reading.logits[row])
+            assert not shares.words.any()
+            assert not len(shares.pairs)
+
+
+def test_the_prior_has_no_temperature_and_its_logits_give_its_probabilities():
+    for kind in ("classes", "labels"):
+        lexicon = fit(kind, 0.3, WEIGHTS)
+        for temperature in (0.5, 1.0, 8.0):
+            reading = dataclasses.replace(lexicon, temperature=temperature).read([[], ["xqx"]])
+            np.testing.assert_array_equal(reading.probabilities, [lexicon.prior] * 2)
+            computed = lexicon.head.compute_probabilities(reading.logits, lexicon.bias)
+            np.testing.assert_allclose(computed, reading.probabilities, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["classes", "labels"])
+def test_a_class_of_all_or_of_no_weight_has_finite_logits(kind):
+    head, targets = HEADS[kind]
+    has_class = targets[:, 1] if kind == "labels" else targets == 1
+    (lexicon,) = fit_lexicon(
+        TRAINING, targets, 0, [0.5], sample_weight=has_class.astype(float), head=head
+    )
+    reading = lexicon.read([[]])
+    assert reading.probabilities[0, 1] == 1
+    assert np.isfinite(reading.logits).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_damaged_prior_is_refused(kind):
+    lexicon = fit(kind, 0.3, None)
+    for prior in (np.zeros(9), lexicon.prior * np.nan):
+        with pytest.raises(ValueError, match="prior must"):
+            dataclasses.replace(lexicon, prior=prior).check()
