@@ -57,7 +57,7 @@ def test_configurations_state_their_limits(name):
     with pytest.raises(
         ValueError, match=rf"^{name} must be (at most |widths in \[1, )[\d,]+\]?, got"
     ):
-        kind(**options)
+        grouped(kind, **options)
 
 
 @pytest.mark.parametrize(
