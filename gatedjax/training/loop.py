@@ -40,8 +40,8 @@ class FitResult:
       best_step: the step of the best evaluation; without evaluation data the last step.
       best_metrics: the metrics of the best evaluation by name; {} without evaluation data.
       history: the metrics of all evaluations by name, oldest first, each with its "step".
-      stopped: "done" after all steps or at the end of the data, "early" after early stopping,
-        "signal" after a signal.
+      stopped: "done" after all steps, at the end of the data or by `stop_when`, "early" after early
+        stopping, "signal" after a signal.
       steps: the number of updates, including those before the run was continued.
       compilations: the number of step functions that this call traced, and compiled if no earlier
         run of the process had the same program.
@@ -228,8 +228,10 @@ def train(run: TrainingRun, signals: Signals) -> int | None:
     """Trains until all runs have ended or a signal comes.
 
     The order in a round is: step, log, evaluate, callbacks, decide about the end, check for a
-    signal, save. A state is therefore evaluated before it is saved, and no batch is read in
-    between. If the data end before `num_steps`, the run ends after its last step.
+    signal and ask `stop_when`, save. A state is therefore evaluated before it is saved, and no
+    batch is read in between. If the data end before `num_steps`, the run ends after its last step.
+    A run that stops earlier is neither logged nor evaluated for that, because its checkpoint must
+    be that of an unbroken run at this step.
 
     Args:
       run: the variables of the loop, which it changes.
@@ -252,7 +254,7 @@ def train(run: TrainingRun, signals: Signals) -> int | None:
                 _step(run, batch)
             # A save that failed is reported soon after it, not at the next checkpoint.
             work.report_saved()
-            at_end = batch is None or run.step >= config.num_steps or _is_last_step(run)
+            at_end = batch is None or run.step >= config.num_steps
             metrics: dict[str, float] = {}
             # Without a batch the step may be logged and evaluated already.
             if run.meter.pending and (run.step % config.log_every == 0 or at_end):
@@ -268,7 +270,7 @@ def train(run: TrainingRun, signals: Signals) -> int | None:
                 _warn_of_end(run)
             _decide(run, at_end)
             # The check comes before the save, so that a run that stops is always saved.
-            stop = _should_stop(run, signals)
+            stop = _should_stop(run, signals) or _is_last_step(run)
             if run.step % config.checkpoint_every == 0 or run.over or stop:
                 _save(run)
         work.settle()
@@ -349,6 +351,8 @@ def _evaluate(run: TrainingRun) -> dict[str, float]:
     work, meter, step = run.work, run.meter, run.step
     work.view.phase("evaluate")
     work.event("evaluate", step)
+    # Lines about skipped updates come before those of later steps, wherever the run was stopped.
+    meter.check_skipped()
     began = time.perf_counter()
     values, compiled = run.engine.evaluate()
     improved = []
@@ -372,7 +376,7 @@ def _evaluate(run: TrainingRun) -> dict[str, float]:
 
 
 def _is_last_step(run: TrainingRun) -> bool:
-    return run.stop_when is not None and run.stop_when(run.step)
+    return run.stop_when is not None and not run.over and run.stop_when(run.step)
 
 
 def _decide(run: TrainingRun, at_end: bool) -> None:
@@ -467,7 +471,7 @@ def results_of(run: TrainingRun, number: int | None) -> list[FitResult]:
             best_step=record.best_step if record.best_metrics else record.step,
             best_metrics=record.best_metrics,
             history=record.history,
-            stopped=record.finished if run.over and record.finished else "signal",
+            stopped=(record.finished or "done") if run.over or number is None else "signal",
             steps=record.step,
             compilations=engine.compilations(),
             signal=number,

@@ -449,9 +449,11 @@ def fit(
         warns that its result differs from that of an unbroken run.
       raise_on_signal: True raises `StoppedBySignal` after a signal instead of returning, so that
         the program does not go on after Ctrl-C or SIGTERM as if the run had ended.
-      stop_when: called after each step with the number of steps so far. If it returns True, the run
-        is logged, evaluated and saved, and ends, for example because the time is up. It requires a
-        single process.
+      stop_when: called after each step, and after the callbacks, with the number of steps so far.
+        If it returns True, the run is saved and ends, for example because the time is up. A run
+        that continues from there is bit-equal to an unbroken one, so the stop adds no evaluation:
+        the best parameters are those of the evaluations so far, or the last ones if there was none.
+        It requires a single process.
 
     Returns:
       The result. After SIGTERM or Ctrl-C the run is saved, if it has a workdir, and `stopped` is
