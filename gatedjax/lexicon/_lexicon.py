@@ -1,5 +1,6 @@
 """A gated lexicon: words that are open or closed by their spelling, and the weights of the open."""
 
+import collections
 import dataclasses
 import functools
 import itertools
@@ -215,6 +216,8 @@ class Lexicon:
 
     def check(self) -> None:
         """Raises ValueError if the arrays do not belong together, as in a damaged file."""
+        check_different("words", self.words)
+        check_different("ngrams", self.ngrams)
         num_columns = len(self.counts) + len(self.pairs) + len(self.ngrams)
         shapes = {
             "is_open": (len(self.words),),
@@ -318,10 +321,19 @@ class Lexicon:
         Returns:
           A `Readings`: for n texts and C classes the probabilities and the logits [n, C], the gates
           of each text, bool [T], True at open words, and flags for texts without an open word.
+
+        Raises:
+          ValueError: if a logit is not finite, because the numbers of the lexicon are too large.
         """
         prepared = self._prepare(texts)
         bias = self.bias.astype(np.float64)
         logits = self.head.add_bias(self._score(prepared), bias) / self.temperature
+        if not np.isfinite(logits).all():
+            raise ValueError(
+                "the logits of a lexicon must be finite, got NaN or infinity for a text, because "
+                f"scale, weights, bias or 1 / temperature (temperature {self.temperature:.3g}) are "
+                "too large: train the model again, or take an older copy"
+            )
         ends = np.cumsum([len(words) for words in texts])[:-1]
         count = np.bincount(prepared.rows, prepared.is_open, len(texts))
         return Readings(
@@ -516,6 +528,13 @@ class Lexicon:
                 products = values * row[cells.columns]
                 scores[first:stop, number] = np.bincount(cells.rows, products, stop - first)
         return scores
+
+
+def check_different(name: str, strings: Sequence[str]) -> None:
+    """Raises ValueError if a string occurs twice in the field `name`."""
+    if len(set(strings)) < len(strings):
+        ((twice, _),) = collections.Counter(strings).most_common(1)
+        raise ValueError(f"{name} must be different, got {twice!r} more than once")
 
 
 _MOST_SEEN = 200_000

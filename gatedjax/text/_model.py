@@ -19,6 +19,7 @@ from gatedjax._utils.types import Json, Output, Params, Tree
 from gatedjax.data.text._vocabulary import UNK, Vocabulary
 from gatedjax.export import ModelCard, ParamsMismatch
 from gatedjax.export._kinds import check_kind, facts_of
+from gatedjax.export._tensors import check_outputs
 from gatedjax.models import GANet
 from gatedjax.text._buckets import FINE, group_texts, pad_texts, shape_of, sizes_of, width_of
 from gatedjax.text._networks import PAIR, TAGS, TEXT, Batch, Config, NetworkEntry, Reading
@@ -196,8 +197,13 @@ class TrainedModel:
         an example a bool [B, T], True at these words; with attention also "attention" [B, T], with
         gates also "gates" [B, T], the open probabilities. `batch` has the token ids and the lengths
         of the texts, the dict of `pad_texts`.
+
+        Raises:
+          ValueError: if an output is not finite; the message names the largest parameter.
         """
-        return jax.device_get(self._program(self._device_params, batch))
+        outputs: Json = jax.device_get(self._program(self._device_params, batch))
+        check_outputs(jax.tree.leaves(outputs), self.params)
+        return outputs
 
     def read_texts(
         self, examples: Iterable[Sequence[str]], *, chunk: int = 4096

@@ -147,7 +147,8 @@ def check_batch(batch: Any, name: str) -> None:
     """Raises TypeError or ValueError unless `batch` is a dict of arrays with at least one row.
 
     A row is an example or a filler of a last batch, which "weight" [B] marks by 1 or 0. The array
-    must be there, and the number of rows B at least 1. The other arrays are not checked.
+    must be there, the number of rows B at least 1, and each weight finite and at least 0. The other
+    arrays are not checked.
 
     Args:
       batch: the object to check.
@@ -162,6 +163,13 @@ def check_batch(batch: Any, name: str) -> None:
     shape = np.shape(batch["weight"])
     if len(shape) != 1 or shape[0] < 1:
         raise ValueError(f"{name} must have at least one row, got 'weight' of shape {list(shape)}")
+    weight = np.asarray(batch["weight"])
+    # NaN is neither below infinity nor at least 0.
+    if len(wrong := np.flatnonzero(~((weight >= 0) & (weight < np.inf)))):
+        raise ValueError(
+            f"{name} must have a finite 'weight' of at least 0 in each row, got {weight[wrong[0]]} "
+            f"in row {wrong[0]}: give 0 for a row that does not count"
+        )
 
 
 def iterate_batches(eval_data: Any, name: str = "eval_data") -> Iterator[Batch]:

@@ -20,6 +20,7 @@ from gatedjax.training._averages import is_computed
 from gatedjax.training._batches import first_batch
 from gatedjax.training._checks import (
     check_arrays,
+    check_batch,
     check_optimizer,
     check_outputs,
     check_task,
@@ -337,11 +338,13 @@ class _Lanes:
 
     def evaluation_batches(self) -> Iterator[Batch]:
         if not self.own:
-            yield from (
-                jax.device_put(batch, self.whole) for batch in iterate_batches(self.eval_data)
-            )
+            for number, batch in enumerate(iterate_batches(self.eval_data)):
+                check_batch(batch, f"evaluation batch {number}")
+                yield jax.device_put(batch, self.whole)
             return
-        for batches in zip(*map(iterate_batches, self.eval_data), strict=True):
+        for number, batches in enumerate(zip(*map(iterate_batches, self.eval_data), strict=True)):
+            for batch in batches:
+                check_batch(batch, f"evaluation batch {number}")
             yield jax.device_put(_stack(batches, "evaluation"), self.split)
 
     def keep_best(self, numbers: list[int]) -> None:

@@ -313,7 +313,8 @@ def _warn_of_end(run: TrainingRun) -> None:
 
 def _step(run: TrainingRun, batches: list[Batch]) -> None:
     first, view, meter = batches[0], run.work.view, run.meter
-    check_batch(first, f"the batch of step {run.step}")
+    for batch in batches:
+        check_batch(batch, f"the batch of step {run.step}")
     if run.work.several:
         # A single process compares no digests, so it saves the time of hashing.
         run.seen.add(first)
