@@ -39,7 +39,7 @@ def keep_freed_memory() -> bool:
 
     The CPU backend of XLA allocates the temporaries of a step anew at each step. By default glibc
     maps large blocks and unmaps them when they are freed, so that each step pays for page faults on
-    all of its memory. With kept memory a step of GA-Net takes 0.7 to 0.8 of the processor time. The
+    all of its memory. With kept memory a step of GA-Net takes about 0.8 of the processor time. The
     process then never returns memory, so that its size stays at its maximum.
 
     Call it before JAX's first computation, also before `jax.devices()`: it starts threads whose
