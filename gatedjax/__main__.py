@@ -1,6 +1,7 @@
 """The program `gatedjax COMMAND ...`, also `python -m gatedjax COMMAND ...`."""
 
 import importlib
+import os
 import sys
 
 from gatedjax._utils.cli import choose, program
@@ -38,6 +39,9 @@ def main(args: list[str] | None = None) -> int:
         return int(stop.code or 0)
     # Before the module of the command, which may import JAX.
     use_program_cache(enabled=uses_cache)
+    # XLA logs banners about slow compilations as errors, between the lines of a report. An error
+    # that ends a command is raised as well.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
         # The import of JAX takes seconds, in which a user may press Ctrl-C.
         module = importlib.import_module(f"gatedjax._commands.{name.replace('-', '_')}")

@@ -6,6 +6,7 @@ trained.
 
 import typing as _typing
 
+from gatedjax._utils.cpu import keep_freed_memory as keep_freed_memory
 from gatedjax._utils.removed import removed_from as _removed_from
 from gatedjax.training._agreement import ProcessMismatch as ProcessMismatch
 from gatedjax.training._meter import NonFiniteError as NonFiniteError

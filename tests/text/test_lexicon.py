@@ -316,6 +316,31 @@ def test_a_folder_with_a_line_too_few_is_refused(folder, tmp_path, name):
         load_model(tmp_path / "model", ("text",))
 
 
+@pytest.mark.parametrize("name", ["words", "ngrams"])
+def test_a_word_that_occurs_twice_is_refused_by_its_name(name, folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "model")
+    (tmp_path / "model" / "SHA256SUMS").unlink()
+    path = tmp_path / "model" / f"{name}.txt"
+    lines = path.read_text(encoding="utf-8").split("\n")
+    path.write_text("\n".join([*lines[:-1], lines[0]]), encoding="utf-8")
+    with pytest.raises(BadFile, match=f"{name} must be different, got {re.escape(repr(lines[0]))}"):
+        load_model(tmp_path / "model", ("text",))
+
+
+def test_numbers_that_overflow_in_a_prediction_are_refused(folder, tmp_path, capsys):
+    shutil.copytree(folder, tmp_path / "model")
+    (tmp_path / "model" / "SHA256SUMS").unlink()
+    path = tmp_path / "model" / "config.json"
+    config = json.loads(path.read_text())
+    config["model"]["temperature"] = 1e-320
+    path.write_text(json.dumps(config))
+    with pytest.warns(RuntimeWarning, match="overflow"), pytest.raises(SystemExit):
+        main(["predict", str(tmp_path / "model"), "a dull film"])
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert "the logits of a lexicon must be finite" in output.err
+
+
 def test_several_scripts_in_a_text():
     texts = [f"{a} {b}天气好 film" for a in ("dull", "bright") for b in ("о фильме", "ก้า")] * 6
     model = TextClassifier().fit(texts, [text.split()[0] for text in texts])
