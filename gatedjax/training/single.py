@@ -295,7 +295,7 @@ def fit(
 
     Args:
       task: the task to train, see `Task`.
-      train_data: `train_data[step]`, an iterator with `get_state`, or with repeatable=False any other.
+      train_data: `train_data[step]`, an iterator with `get_state`, or (repeatable=False) any other.
       eval_data: the batches of an evaluation pass, or None.
       config: the training options (default: `TrainConfig()`).
       workdir: the folder for checkpoints and metrics.jsonl; None writes no files.
