@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from gatedjax.text._lines import suggest_encoding
-from gatedjax.text._table import EMPTY, Aside
+from gatedjax.text._table import WITHOUT_DATA, Aside
 
 MAX_ASIDE = 0.01
 """Default of `max_aside`: the largest share of the lines that may be set aside."""
@@ -57,8 +57,7 @@ class Asides:
         self.reasons[aside.reason if known else "other reasons"] += 1
         if len(self.first) < _KEPT:
             self.first.append(aside)
-        # An empty line loses no data, so it does not count against `max_aside`.
-        if aside.reason == EMPTY:
+        if aside.reason in WITHOUT_DATA:
             return
         self._lost += 1
         if len(self._first_lost) < _SHOWN:
@@ -70,7 +69,7 @@ class Asides:
     def check(self, used: int, max_aside: float) -> None:
         """Refuses a source if too many of its records cannot be used.
 
-        Empty lines do not count, because they contain no data.
+        Empty lines and repeated headers do not count, because they contain no data.
 
         Args:
           used: the number of records that are used.

@@ -546,7 +546,8 @@ def say_corpus(corpus: Corpus, say: Callable[[str], None], targets: str | None =
     remainder = f", and {len(counts) - 10} more" if len(counts) > 10 else ""
     say(f"{corpus.name}: {targets or f'{corpus}: {listing}{remainder}'}")
     if corpus.aside:
-        say(f"{corpus.aside:,} lines set aside, as {'; '.join(map(str, corpus.first_aside))}")
+        first = "; ".join(map(str, corpus.first_aside))
+        say(f"{render_count(corpus.aside, 'line')} set aside, as {first}")
 
 
 def list_counts(counts: Mapping[Label, int]) -> str:
