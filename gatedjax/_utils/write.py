@@ -74,7 +74,7 @@ def check_place(
 def naming(path: Path) -> Iterator[None]:
     """Adds the name `path` of a file or folder to an OSError of the block that has no name.
 
-    The system gives no name for a write, for example on a full disk.
+    The system gives no name for reading and writing, for example on a full disk.
     """
     try:
         yield
