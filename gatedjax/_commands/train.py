@@ -49,7 +49,6 @@ _ARGUMENTS = (
     }
     | {
         "training={'best_metric': ...}": "--train.best-metric",
-        "--training must": "--train.NAME must",
         "--network must": "--model.NAME must",
         "model='": "--model '",
         "overwrite=True": "--overwrite",
@@ -313,19 +312,6 @@ def _infer_task(args: Sequence[str]) -> str:
         return "text"  # because the reader of the data reports the error
 
 
-def _refuse_options(args: Sequence[str], prefix: str, model: str) -> None:
-    """Prints an error and exits if a command line has an option --PREFIX.NAME.
-
-    `args` are the words of the command line, `prefix` is "model" or "train", and `model` is the
-    name of a model without a network, which has no such options.
-    """
-    if names := _option_names(args, prefix):
-        option = f"--{prefix}.{names[0].replace('_', '-')}"
-        noun = "a model of states" if model == STATES else "a lexicon"
-        part = "network" if prefix == "model" else "steps"
-        fail(f"{option} must be left out for {noun}, which has no {part}: add --model ganet")
-
-
 def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, TextOptions]:
     """Parses a command line, the words `args` after the name of the command.
 
@@ -351,8 +337,10 @@ def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, TextOptions]:
     if name not in names:
         with refusals(_ARGUMENTS):
             check_options(TextOptions(name), kind)
-    if name in WITHOUT_NETWORK:
-        _refuse_options(args, "model", name)
+    if name in WITHOUT_NETWORK and (given := _option_names(args, "model")):
+        option = f"--model.{given[0].replace('_', '-')}"
+        noun = "a model of states" if name == STATES else "a lexicon"
+        fail(f"{option} must be left out for {noun}, which has no network: add --model ganet")
     # The class of the options is made for this network, so that the help shows its options and
     # defaults.
     default = LexiconOptions() if name in WITHOUT_NETWORK else networks(kind)[name].config
@@ -366,9 +354,6 @@ def _parse(args: Sequence[str]) -> tuple[TrainOptions, str, TextOptions]:
     options_class.__doc__ = TrainOptions.__doc__
     args = _with_model_names(args, options_class)
     command: TrainOptions = parse(options_class, args, f"{program()} train")
-    # Later than those of the network, because a wrong value or an unknown name is reported first.
-    if name in WITHOUT_NETWORK:
-        _refuse_options(args, "train", name)
     options = {
         field.name: getattr(command, field.name) for field in dataclasses.fields(TextOptions)
     }
@@ -558,5 +543,6 @@ def main(args: list[str]) -> int:
     command, kind, options = _parse(args)
     check_devices(command.cpu_devices)
     prepare_cpu(command.cpu_devices)
-    with refusals(_ARGUMENTS | RAW_FILES):
+    given = next(iter(options.training or ()), "NAME").replace("_", "-")
+    with refusals(_ARGUMENTS | RAW_FILES | {"--training must": f"--train.{given} must"}):
         return _train(command, kind, options)
