@@ -132,10 +132,10 @@ def test_the_smallest_stage_near_the_best_is_chosen():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"num_steps": 3}, "num_steps must be None for a lexicon, .* got 3: leave it out"),
-        ({"embeddings": "a.txt"}, "embeddings must be None for a lexicon"),
-        ({"network": {"hidden": 4}}, "network must be None for a lexicon"),
-        ({"max_len": 10}, "max_len must be 400 for a lexicon"),
+        ({"num_steps": 3}, "num_steps must be left out for a lexicon, .* got 3: leave it out"),
+        ({"embeddings": "a.txt"}, "embeddings must be left out for a lexicon"),
+        ({"network": {"hidden": 4}}, "network must be left out for a lexicon"),
+        ({"max_len": 10}, "max_len must be left out for a lexicon"),
         ({"density": 1.5}, r"density must be in \(0, 1\]"),
         ({"density": 0.001}, "density must leave a word open, got 0.001"),
         ({"model": "lexikon"}, "Did you mean 'lexicon'"),

@@ -196,4 +196,4 @@ def test_an_option_of_networks_is_refused(folder, capsys):
     args = ["train", str(folder / "texts.csv"), "--out", str(folder / "no"), "--model", "window"]
     with pytest.raises(SystemExit):
         main([*args, "--num-steps", "3"])
-    assert "--num-steps must be None for a lexicon" in capsys.readouterr().err
+    assert "--num-steps must be left out for a lexicon" in capsys.readouterr().err
