@@ -2,16 +2,13 @@
 
 import contextlib
 
+from threadpoolctl import threadpool_limits
+
 
 def limit_to_one_thread() -> contextlib.AbstractContextManager[object]:
-    """Limits BLAS to one thread if threadpoolctl is installed; this changes only the time.
+    """Limits BLAS to one thread in the block of the context manager that it returns.
 
-    Returns a context manager; the limit holds in its block.
-
-    The vectors of a solver are short: with several threads a step takes ten times as long.
+    A sum by several threads has other bits, which a solver makes larger from step to step. The
+    vectors of a solver are short, so that several threads also make a step ten times as long.
     """
-    try:
-        from threadpoolctl import threadpool_limits
-    except ImportError:
-        return contextlib.nullcontext()
     return threadpool_limits(1, "blas")

@@ -265,21 +265,23 @@ def fit_pooling(
     is_open = np.ones(len(rows), bool)
     pooling: GatedPooling | None = None
     for density in densities:
-        if density < 1:
-            if pooling is None:
-                pooling = _fit_classifier(
-                    texts, labels, num_classes, rows, is_open, gate, cut, 1.0, weights,
-                    inverse_penalty,
-                )  # fmt: skip
-            gate = _fit_gate(texts, labels, rows, is_open, pooling, weights)
-            logits = np.concatenate([score_gate(c.vectors, gate, 0.0) for c in _chunks(texts)])
-            cut = find_cut(logits, density)
-            # Training uses the gates of a prediction, which opens a token in each text.
-            gates_of_texts, _ = dataclasses.replace(pooling, gate=gate, cut=cut).select(texts)
-            is_open = np.concatenate(gates_of_texts)
-        pooling = _fit_classifier(
-            texts, labels, num_classes, rows, is_open, gate, cut, density, weights, inverse_penalty
-        )
+        with limit_to_one_thread():
+            if density < 1:
+                if pooling is None:
+                    pooling = _fit_classifier(
+                        texts, labels, num_classes, rows, is_open, gate, cut, 1.0, weights,
+                        inverse_penalty,
+                    )  # fmt: skip
+                gate = _fit_gate(texts, labels, rows, is_open, pooling, weights)
+                logits = np.concatenate([score_gate(c.vectors, gate, 0.0) for c in _chunks(texts)])
+                cut = find_cut(logits, density)
+                # Training uses the gates of a prediction, which opens a token in each text.
+                gates_of_texts, _ = dataclasses.replace(pooling, gate=gate, cut=cut).select(texts)
+                is_open = np.concatenate(gates_of_texts)
+            pooling = _fit_classifier(
+                texts, labels, num_classes, rows, is_open, gate, cut, density, weights,
+                inverse_penalty,
+            )  # fmt: skip
         yield pooling
 
 
@@ -402,14 +404,13 @@ def _fit_gate(
     importance = importance / max(importance.sum(), 1e-300)
     width = pooling.width
     total, square, cross = np.zeros(width), np.zeros((width, width)), np.zeros(width)
-    with limit_to_one_thread():
-        for chunk in _chunks(texts):
-            first, last = np.searchsorted(places, (chunk.tokens.start, chunk.tokens.stop))
-            vectors = chunk.vectors[places[first:last] - chunk.tokens.start]
-            weighted = vectors * importance[first:last, None]
-            total += weighted.sum(0)
-            square += weighted.T @ vectors
-            cross += weighted.T @ targets[first:last]
+    for chunk in _chunks(texts):
+        first, last = np.searchsorted(places, (chunk.tokens.start, chunk.tokens.stop))
+        vectors = chunk.vectors[places[first:last] - chunk.tokens.start]
+        weighted = vectors * importance[first:last, None]
+        total += weighted.sum(0)
+        square += weighted.T @ vectors
+        cross += weighted.T @ targets[first:last]
     covariance = square - np.outer(total, total)
     slope = cross - total * float(importance @ targets)
     scale = np.sqrt(np.maximum(np.diag(covariance), 0.0))
