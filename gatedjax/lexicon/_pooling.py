@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gatedjax._utils.threads import limit_to_one_thread
-from gatedjax.lexicon._fit import DENSITIES, scale_weights
+from gatedjax.lexicon._fit import DENSITIES, drop_unweighted
 from gatedjax.lexicon._heads import ClassHead
 from gatedjax.lexicon._lexicon import Readings, Shares
 from gatedjax.lexicon._solve import fit_weights
@@ -243,7 +243,7 @@ def fit_pooling(
       num_classes: the number of classes, at least 2.
       densities: the shares of the tokens that are open, falling, in (0, 1].
       sample_weight: [n], the weight of each text in the loss and in the fit of the gate, at least
-        0; None gives all texts the same weight.
+        0; None gives all texts the same weight. A text of weight 0 is left out.
       inverse_penalty: the number c of the penalty |W|^2 / 2c; larger numbers mean less
         regularisation.
 
@@ -255,10 +255,9 @@ def fit_pooling(
         width, or a weight is negative or not finite.
     """
     labels = np.asarray(labels)
+    weights = np.ones(len(labels)) if sample_weight is None else sample_weight
+    texts, labels, weights = drop_unweighted(texts, labels, weights)
     _check_texts(texts, labels)
-    weights = scale_weights(
-        np.ones(len(texts)) if sample_weight is None else sample_weight, len(texts)
-    )
     width = texts[0].shape[1]
     rows = np.repeat(np.arange(len(texts)), [len(vectors) for vectors in texts])
     gate, cut = np.zeros(width, np.float32), -1.0

@@ -119,8 +119,10 @@ class _Classifier(TextEstimator):
           X: n texts; for a `PairClassifier`, n pairs of texts; for model="states" also n pairs
             (tokens, vectors [T, D]) of T tokens of width D, as of `read_states`.
           y: n labels.
-          sample_weight: n weights of the texts in the fit of a model without a network; None gives
-            all texts the same weight. Scores on validation texts are not weighted.
+          sample_weight: n weights of the texts, at least 0, for a model without a network; None
+            gives all texts the same weight. They count in the fit, in the choices on the validation
+            texts and in the scores of `report_`. A text of weight 0 is left out, as if it were not
+            in X.
           workdir: folder for checkpoints; the same call continues an interrupted training. None
             uses a temporary folder.
 
@@ -134,6 +136,13 @@ class _Classifier(TextEstimator):
         """
         model = self.options.model
         texts = _list_examples(X, self._kind, encoded=model == STATES)
+        if sample_weight is not None:
+            sample_weight = self._check_weights(sample_weight, len(texts))
+            rows_kept = np.flatnonzero(sample_weight)
+            if len(rows_kept) < len(texts):
+                y = _select_rows(y, rows_kept, len(texts))
+                texts = [texts[i] for i in rows_kept.tolist()]
+                sample_weight = sample_weight[rows_kept]
         labels = self._read_targets(y)
         _check_lengths(texts, labels)
         self._check_targets(labels)
@@ -143,7 +152,7 @@ class _Classifier(TextEstimator):
             arguments["states"] = encoded
             texts = [(" ".join(text.tokens),) for text in encoded]
         if sample_weight is not None:
-            arguments["sample_weight"] = self._check_weights(sample_weight, len(texts))
+            arguments["sample_weight"] = sample_weight
         rows = [(*text, label) for text, label in zip(texts, labels, strict=True)]
         table = open_table(rows, COLUMNS[self._kind])
         # The interface of scikit-learn has no progress report, so the lines about unused texts
@@ -189,7 +198,8 @@ class _Classifier(TextEstimator):
         """Returns the weights of `count` texts, the numbers `sample_weight`, as float64 [count].
 
         Raises:
-          ValueError: if there is another number of weights, or the model is a network.
+          ValueError: if there is another number of weights, a weight is negative or not finite, or
+            the model is a network.
         """
         if self.options.model not in WITHOUT_NETWORK:
             raise ValueError(
@@ -201,6 +211,11 @@ class _Classifier(TextEstimator):
             raise ValueError(
                 f"sample_weight must have a number for each of the {count} texts, got the shape "
                 f"{weights.shape}"
+            )
+        if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
+            raise ValueError(
+                "sample_weight must be finite numbers of at least 0, and some above 0, got "
+                f"{weights[:5].tolist()} first"
             )
         return weights
 
@@ -408,6 +423,19 @@ def _check_lengths(texts: Sized, labels: Sized) -> None:
     """Raises ValueError unless there are as many texts as labels."""
     if len(texts) != len(labels):
         raise ValueError(f"X and y must have the same length, got {len(texts)} and {len(labels)}")
+
+
+def _select_rows(y: Any, rows: np.ndarray, count: int) -> Any:
+    """Returns the labels `y` of `count` texts at the positions `rows`, in the form of `y`."""
+    if isinstance(y, Mapping):
+        return y  # which `_values` refuses
+    # A sparse matrix need not have rows that can be selected.
+    y = y.toarray() if hasattr(y, "toarray") else y
+    values = y if hasattr(y, "shape") else list(y)
+    _check_lengths(range(count), values)
+    if hasattr(values, "iloc"):
+        return values.iloc[rows]
+    return [values[i] for i in rows.tolist()] if isinstance(values, list) else values[rows]
 
 
 def _check_any(labels: Sized) -> None:

@@ -92,6 +92,9 @@ class TextPart:
         U], True where a text has one of L labels of the model or of U unknown labels; float [n] for
         numbers.
       weights: float [n], the weights of the texts in the fit; None gives all the same weight.
+      sample_weight: float [n], the weights of the texts in the choices, in the metrics and in the
+        fit of the models that the lexicon is compared with, which are those of the user; None
+        gives all the same weight.
       unknown: the labels of the last columns of `labels`, which the model does not have.
     """
 
@@ -99,6 +102,7 @@ class TextPart:
     texts: list[str]
     labels: np.ndarray
     weights: np.ndarray | None = None
+    sample_weight: np.ndarray | None = None
     unknown: Sequence[Label] = ()
 
     def select(self, rows: np.ndarray) -> "TextPart":
@@ -109,6 +113,7 @@ class TextPart:
             [self.texts[i] for i in places],
             self.labels[rows],
             None if self.weights is None else self.weights[rows],
+            None if self.sample_weight is None else self.sample_weight[rows],
         )
 
 
@@ -140,7 +145,8 @@ def train_lexicon(
       test: texts on which the model is evaluated; None evaluates it on the validation texts only.
       say: called with each line of the progress report.
       max_aside: the largest share of the lines in a source that may be set aside.
-      sample_weight: the weight of each line of `table` in the fit; None gives all the same weight.
+      sample_weight: the weight of each line of `table`, above 0, in the fit, in the choices and in
+        the metrics; None gives all the same weight.
       kind: the kind of the model: "text" (a class), "labels", "regression" or "ordinal".
       has_columns: True if the labels of "labels" are the numbers or names of the columns of an
         array, so that a label 0 or 1 is a name.
@@ -236,8 +242,12 @@ def train_lexicon(
         )
         for name in corpora
     }
+    if sample_weight is not None:
+        sample_weight = sample_weight[corpora["train"].lines - 1]
     weights = weigh_texts(corpora["train"], options.class_weight, sample_weight)
-    parts["train"] = dataclasses.replace(parts["train"], weights=weights)
+    parts["train"] = dataclasses.replace(
+        parts["train"], weights=weights, sample_weight=sample_weight
+    )
     every = parts["train"]
     if validation is None:
         parts["train"] = every.select(training_rows)
@@ -246,7 +256,7 @@ def train_lexicon(
     ranges = {REGRESSION: "tenths of the numbers", LABELS: "labels"}.get(kind, "classes")
     split = "" if validation is not None else f" (in proportion to the {ranges}, always the same)"
     say(f"split: {sizes}{split}")
-    head = target.make_head(every.labels)
+    head = target.make_head(every.labels, sample_weight)
     measured, first, curve, chosen = _choose(parts, target, head, options)
     metric = target.choose_metric(options.best_metric)
     name = target.metrics[metric] if kind in TARGETS else metric.replace("_", " ")
@@ -339,13 +349,14 @@ def _calibrate(lexicon: Gated, validation: TextPart, target: Target) -> tuple[Ta
     readings = lexicon.read(validation.words)
     reader = lexicon.reader if isinstance(lexicon, WindowLexicon) else lexicon
     temperature, fitted = target.choose_temperature(
-        reader.head, reader.bias, readings, validation.labels
+        reader.head, reader.bias, readings, validation.labels, validation.sample_weight
     )
     probabilities = reader.head.compute_probabilities(
         readings.logits / temperature, reader.bias / temperature
     )
     readings = readings._replace(probabilities=probabilities)
-    return target.choose_decision(readings, validation.labels), temperature, fitted
+    target = target.choose_decision(readings, validation.labels, validation.sample_weight)
+    return target, temperature, fitted
 
 
 def _choose(
@@ -375,9 +386,9 @@ def _choose(
     try:
         for lexicon in fit:
             readings = lexicon.read(held.words)
-            decided = target.choose_decision(readings, held.labels)
-            measured = decided.measure(held.labels, readings, held.unknown)
-            share = float(np.mean(np.concatenate(readings.is_open)))
+            decided = target.choose_decision(readings, held.labels, held.sample_weight)
+            measured = decided.measure(held.labels, readings, held.unknown, held.sample_weight)
+            share = measure_open(readings.is_open, held.sample_weight)
             stage = {name: measured[name] for name in target.metrics}
             curve.append({"density": lexicon.density, "words": share, **stage})
             stages.append(lexicon)
@@ -425,13 +436,13 @@ def weigh_texts(
       corpus: the n training texts.
       class_weight: "balanced" multiplies the weight of a text with n / (C n_c), where n_c is the
         number of texts of its class among C classes; None does not.
-      sample_weight: float [lines], the weight of each line of the source; None is 1 for all.
+      sample_weight: float [n], the weight of each text; None is 1 for all.
     """
     if class_weight is None and sample_weight is None:
         return None
     weights = np.ones(len(corpus))
     if sample_weight is not None:
-        weights = sample_weight[corpus.lines - 1]
+        weights = sample_weight
     if class_weight == BALANCED:
         labels = np.asarray(corpus.labels)
         counts = np.bincount(labels, minlength=len(corpus.classes))
@@ -594,8 +605,21 @@ def measure_lexicon(lexicon: Gated, part: TextPart, target: Target) -> Json:
       target: the target, which computes the metrics.
     """
     readings = lexicon.read(part.words)
-    metrics = target.measure(part.labels, readings, part.unknown)
-    return {**metrics, "density": float(np.mean(np.concatenate(readings.is_open)))}
+    metrics = target.measure(part.labels, readings, part.unknown, part.sample_weight)
+    return {**metrics, "density": measure_open(readings.is_open, part.sample_weight)}
+
+
+def measure_open(is_open: Sequence[np.ndarray], sample_weight: np.ndarray | None) -> float:
+    """Returns the share of open words.
+
+    Args:
+      is_open: for each of n texts bool [T], True at the open words of its T words.
+      sample_weight: [n], the weight of each text, which its words have too; None is 1.
+    """
+    weights = None
+    if sample_weight is not None:
+        weights = np.repeat(sample_weight, [len(gates) for gates in is_open])
+    return float(np.average(np.concatenate(is_open), weights=weights))
 
 
 def measure_baselines(train: TextPart, held: TextPart, num_classes: int, checked: str) -> Json:
@@ -612,14 +636,20 @@ def measure_baselines(train: TextPart, held: TextPart, num_classes: int, checked
       "kind" and the accuracy under the name `checked`. The second dict is {} if the training texts
       have too many characters.
     """
-    words = LinearBaseline().fit(train.words, train.labels, num_classes)
-    accuracy = float(np.mean(words.probabilities(held.words).argmax(1) == held.labels))
+    weights = train.sample_weight
+
+    def score(probabilities: np.ndarray) -> float:
+        """Returns the accuracy of predictions for the texts of `held`: [n, C] for C classes."""
+        is_right = probabilities.argmax(1) == held.labels
+        return float(np.average(is_right, weights=held.sample_weight))
+
+    words = LinearBaseline().fit(train.words, train.labels, num_classes, weights)
+    accuracy = score(words.probabilities(held.words))
     report: Json = {"baseline": {"kind": words.kind, checked: accuracy}, "character_baseline": {}}
     if sum(map(len, train.texts)) <= _MOST_CHARACTERS:
         ngrams = LinearBaseline(pairs=False).fit(
-            map(character_ngrams, train.words), train.labels, num_classes
+            map(character_ngrams, train.words), train.labels, num_classes, weights
         )
-        probabilities = ngrams.probabilities(map(character_ngrams, held.words))
-        accuracy = float(np.mean(probabilities.argmax(1) == held.labels))
+        accuracy = score(ngrams.probabilities(map(character_ngrams, held.words)))
         report["character_baseline"] = {"kind": words.kind, checked: accuracy}
     return report

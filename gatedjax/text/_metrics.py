@@ -22,6 +22,7 @@ def classification_metrics(
     probabilities: np.ndarray,
     classes: Sequence[Label],
     predicted: np.ndarray | None = None,
+    sample_weight: np.ndarray | None = None,
 ) -> Json:
     """Computes the metrics of predicted class probabilities for n labelled texts.
 
@@ -40,6 +41,8 @@ def classification_metrics(
         predicted.
       classes: the names of the C classes.
       predicted: int [n], the predicted classes; None predicts the most probable.
+      sample_weight: [n], the weight of each text in the means and in `confusion`; None is 1. The
+        numbers n remain numbers of texts, and "effective_n" is added, see `count_effective`.
 
     Returns:
       A dict that can be written as JSON: n (the number of texts), accuracy, macro_f1 (over the
@@ -77,7 +80,7 @@ def classification_metrics(
     squares = np.square(probabilities).sum(1)
     predicted = probabilities.argmax(1) if predicted is None else predicted
     confidence = probabilities[np.arange(n), predicted]
-    return metrics_of(labels, predicted, truth, confidence, squares, classes)
+    return metrics_of(labels, predicted, truth, confidence, squares, classes, sample_weight)
 
 
 def metrics_of(
@@ -87,6 +90,7 @@ def metrics_of(
     best: np.ndarray,
     squares: np.ndarray,
     classes: Sequence[Label],
+    sample_weight: np.ndarray | None = None,
 ) -> Json:
     """Computes `classification_metrics` of n texts without the whole matrix of probabilities.
 
@@ -95,32 +99,38 @@ def metrics_of(
       truth, best: [n], the probabilities of the true class and of the predicted class.
       squares: [n], the sums of the squares of all probabilities of a text.
       classes: the names of the classes, in the order of their numbers.
+      sample_weight: [n], the weight of each text; None is 1.
 
     Returns:
       The dict that `classification_metrics` returns: n, accuracy, macro_f1, nll, brier, ece,
       per_class, confusion and bins.
     """
     n = len(labels)
-    scores = class_scores(labels, predicted, len(classes))
+    scores = class_scores(labels, predicted, len(classes), sample_weight)
+    counts = np.bincount(labels, minlength=len(classes))
     # Each pair (true, predicted) is a number, so that a single count gives the whole matrix.
-    cells = np.bincount(labels * len(classes) + predicted, minlength=len(classes) ** 2)
+    cells = np.bincount(
+        labels * len(classes) + predicted, sample_weight, minlength=len(classes) ** 2
+    )
     # This is sum_c (p_c - [c = y])^2 without a matrix of the labels.
     brier = squares - 2 * truth + 1
-    bins = _bins(best, predicted == labels)
+    bins, masses = _bins(best, predicted == labels, sample_weight)
+    gaps = [b["n"] and abs(b["accuracy"] - b["confidence"]) for b in bins]
     return {
         "n": n,
+        **describe_effective(sample_weight),
         "accuracy": scores.accuracy,
         "macro_f1": scores.macro,
-        "nll": float(-np.log(np.maximum(truth, _LEAST)).mean()),
-        "brier": float(brier.mean()),
-        "ece": sum(b["n"] * abs(b["accuracy"] - b["confidence"]) for b in bins if b["n"]) / n,
+        "nll": float(np.average(-np.log(np.maximum(truth, _LEAST)), weights=sample_weight)),
+        "brier": float(np.average(brier, weights=sample_weight)),
+        "ece": float(sum(mass * gap for mass, gap in zip(masses, gaps, strict=True)) / sum(masses)),
         "per_class": [
             {
                 "label": label,
                 "precision": float(scores.precision[i]),
                 "recall": float(scores.recall[i]),
                 "f1": float(scores.f1[i]),
-                "n": int(scores.support[i]),
+                "n": int(counts[i]),
             }
             for i, label in enumerate(classes)
         ],
@@ -129,8 +139,47 @@ def metrics_of(
     }
 
 
-def _bins(confidence: np.ndarray, correct: np.ndarray) -> list[Json]:
-    """Returns the 15 bins of the calibration; bin k is (k / 15, (k + 1) / 15].
+def count_effective(weights: np.ndarray | None, count: int) -> float:
+    """Returns the number of texts of equal weight that give a mean of the same standard error.
+
+    It is (sum w)^2 / sum w^2.
+
+        >>> count_effective(np.array([2.0, 2.0, 0.0]), 3), count_effective(None, 3)
+        (2.0, 3)
+
+    Args:
+      weights: [n], the weights w of the texts; None is 1 for each.
+      count: the number n of texts.
+
+    Reference: Kish 1965.
+    """
+    return count if weights is None else float(weights.sum() ** 2 / np.square(weights).sum())
+
+
+def describe_effective(weights: np.ndarray | None) -> Json:
+    """Returns {"effective_n": the number of `count_effective`} for the metrics of weighted texts.
+
+    `weights` are [n]; without weights, None, the result is {}.
+    """
+    return {} if weights is None else {"effective_n": count_effective(weights, len(weights))}
+
+
+def measure_error(values: np.ndarray, weights: np.ndarray | None) -> float:
+    """Returns the standard error of the mean of values, [n], with weights [n] or None.
+
+    With the mean m it is sqrt(sum w^2 (v - m)^2) / sum w.
+    """
+    weights = np.ones(len(values)) if weights is None else weights
+    distances = weights * (values - np.average(values, weights=weights))
+    return float(np.sqrt(np.square(distances).sum()) / weights.sum())
+
+
+def _bins(
+    confidence: np.ndarray, correct: np.ndarray, weights: np.ndarray | None
+) -> tuple[list[Json], list[float]]:
+    """Returns the 15 bins of the calibration, and the sum of the weights of the texts in each.
+
+    Bin k is (k / 15, (k + 1) / 15].
 
     Each bin is a dict with its limits "from" and "to", the number "n" of predictions in it, and
     their means "confidence" and "accuracy", which are None if n is 0. Probabilities slightly above
@@ -139,14 +188,17 @@ def _bins(confidence: np.ndarray, correct: np.ndarray) -> list[Json]:
     Args:
       confidence: float [n], the probability of the predicted class of each text.
       correct: bool [n], True if the prediction is right.
+      weights: [n], the weight of each text in the means; None is 1.
     """
     edges = np.linspace(0, 1, _BINS + 1)
     place = np.clip(np.searchsorted(edges, confidence) - 1, 0, _BINS - 1)
     counts = np.bincount(place, minlength=_BINS)
-    sums = [np.bincount(place, part, _BINS) for part in (confidence, correct)]
+    masses = np.bincount(place, weights, _BINS)
+    each = 1.0 if weights is None else weights
+    sums = [np.bincount(place, each * part, _BINS) for part in (confidence, correct)]
     bins = []
     for k, count in enumerate(counts.tolist()):
-        mean, right = (float(part[k] / count) if count else None for part in sums)
+        mean, right = (float(part[k] / masses[k]) if count else None for part in sums)
         bins.append(
             {
                 "from": float(edges[k]),
@@ -156,7 +208,7 @@ def _bins(confidence: np.ndarray, correct: np.ndarray) -> list[Json]:
                 "accuracy": right,
             }
         )
-    return bins
+    return bins, masses.tolist()
 
 
 def render_metrics(metrics: Json, unit: str = "texts") -> str:

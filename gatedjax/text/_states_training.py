@@ -22,9 +22,10 @@ from gatedjax.text._lexicon_training import (
     choose_stage,
     list_densities,
     measure_baselines,
+    measure_open,
     weigh_texts,
 )
-from gatedjax.text._metrics import classification_metrics
+from gatedjax.text._metrics import classification_metrics, count_effective
 from gatedjax.text._options import METRICS, TextOptions, check_options
 from gatedjax.text._prediction import check_inputs
 from gatedjax.text._states import (
@@ -60,12 +61,15 @@ class _Part:
       vectors: for each text the vectors [T, D] of its T tokens, of width D.
       labels: int [n], the class of each text, from 0.
       weights: float [n], the weights of the texts in the fit; None gives all the same weight.
+      sample_weight: float [n], the weights of the texts in the choices and in the metrics, as in
+        `TextPart`.
     """
 
     texts: list[str]
     vectors: list[np.ndarray]
     labels: np.ndarray
     weights: np.ndarray | None = None
+    sample_weight: np.ndarray | None = None
 
     def select(self, rows: np.ndarray) -> "_Part":
         """Returns the texts at the positions `rows`, an int array from 0, in this order."""
@@ -75,15 +79,16 @@ class _Part:
             [self.vectors[i] for i in places],
             self.labels[rows],
             None if self.weights is None else self.weights[rows],
+            None if self.sample_weight is None else self.sample_weight[rows],
         )
 
     def split(self) -> TextPart:
         """Returns the texts as a `TextPart`, for the models that the result is compared with.
 
-        It has the list of the words of each text, the texts and their classes, but no weights.
+        It has the list of the words of each text, the texts, their classes and `sample_weight`.
         """
         words = [WITHOUT_UNITS.split(text) for text in self.texts]
-        return TextPart(words, self.texts, self.labels)
+        return TextPart(words, self.texts, self.labels, sample_weight=self.sample_weight)
 
 
 def train_states(
@@ -114,7 +119,8 @@ def train_states(
       test: texts on which the model is evaluated; None evaluates it on the validation texts only.
       say: called with each line of the progress report.
       max_aside: the largest share of the lines in a source that may be set aside.
-      sample_weight: the weight of each line of `table` in the fit; None gives all the same weight.
+      sample_weight: the weight of each line of `table`, above 0, in the fit, in the choices and in
+        the metrics; None gives all the same weight.
       states: the encoded texts of `table`, in place of `options.states`: a file, or a sequence of a
         pair (tokens, vectors [T, D]) for each record.
       validation_states: a file of states, or encoded texts, of `validation`; None uses the encoder.
@@ -176,8 +182,12 @@ def train_states(
     duplicates = _copies.find_duplicates(corpus)
     for line in (*duplicates.render(), *_corpus.note_parts(corpora)):
         say(line)
+    if sample_weight is not None:
+        sample_weight = sample_weight[corpus.lines - 1]
     weights = weigh_texts(corpus, options.class_weight, sample_weight)
-    every = parts["train"] = dataclasses.replace(parts["train"], weights=weights)
+    every = parts["train"] = dataclasses.replace(
+        parts["train"], weights=weights, sample_weight=sample_weight
+    )
     training_rows = np.arange(len(corpus))
     if validation is None:
         training_rows, validation_rows = _corpus.split_training(corpus, options.held_out)
@@ -202,7 +212,9 @@ def train_states(
     validation_part = parts["validation"]
     # The temperature is fitted before the validation texts may become training texts.
     temperature, fitted_temperature = choose_temperature(
-        measured.read(validation_part.vectors).probabilities, validation_part.labels
+        measured.read(validation_part.vectors).probabilities,
+        validation_part.labels,
+        validation_part.sample_weight,
     )
     compared = measured if checked == "validation" else pooling
     uncalibrated = _measure(compared, parts[checked], corpus.classes)["ece"]
@@ -268,16 +280,20 @@ def _fit_stages(
     for pooling in _fit(parts["train"], num_classes, list_densities(options)):
         readings = pooling.read(validation_part.vectors)
         scores = classification_metrics(
-            validation_part.labels, readings.probabilities, range(num_classes)
+            validation_part.labels,
+            readings.probabilities,
+            range(num_classes),
+            sample_weight=validation_part.sample_weight,
         )
-        share = float(np.mean(np.concatenate(readings.is_open)))
+        share = measure_open(readings.is_open, validation_part.sample_weight)
         stage = {name: scores[name] for name in METRICS}
         curve.append({"density": pooling.density, "words": share, **stage})
         stages.append(pooling)
     stage_number = len(stages) - 1
     if options.density is None:
         shares = [stage[options.best_metric] for stage in curve]
-        stage_number = choose_stage(shares, allow_points(max(shares), len(validation_part.labels)))
+        count = count_effective(validation_part.sample_weight, len(validation_part.labels))
+        stage_number = choose_stage(shares, allow_points(max(shares), count))
     return stages, curve, stage_number
 
 
@@ -351,8 +367,10 @@ def _measure(pooling: GatedPooling, part: _Part, classes: Sequence[Label]) -> Js
     `pooling` is the classifier, `part` has the texts, and `classes` are the names of the classes.
     """
     readings = pooling.read(part.vectors)
-    metrics = classification_metrics(part.labels, readings.probabilities, classes)
-    return {**metrics, "density": float(np.mean(np.concatenate(readings.is_open)))}
+    metrics = classification_metrics(
+        part.labels, readings.probabilities, classes, sample_weight=part.sample_weight
+    )
+    return {**metrics, "density": measure_open(readings.is_open, part.sample_weight)}
 
 
 def evaluate_states(

@@ -103,11 +103,12 @@ class Target(abc.ABC):
         """
 
     @abc.abstractmethod
-    def make_head(self, targets: np.ndarray) -> Head:
+    def make_head(self, targets: np.ndarray, sample_weight: np.ndarray | None = None) -> Head:
         """Returns the head, the loss and the link function, for training texts with these targets.
 
         `targets` are the targets of n texts, as `encode` returns them: int [n] of classes or
-        grades, bool [n, L] of L labels, or float [n] of numbers.
+        grades, bool [n, L] of L labels, or float [n] of numbers. `sample_weight`, [n], are the
+        weights of the texts, which count in the unit of numbers; None is 1.
         """
 
     @abc.abstractmethod
@@ -170,7 +171,11 @@ class Target(abc.ABC):
 
     @abc.abstractmethod
     def measure(
-        self, targets: np.ndarray, readings: Readings, unknown: Sequence[Label] = ()
+        self,
+        targets: np.ndarray,
+        readings: Readings,
+        unknown: Sequence[Label] = (),
+        sample_weight: np.ndarray | None = None,
     ) -> Json:
         """Returns a dict of the metrics of the predictions for texts.
 
@@ -181,10 +186,16 @@ class Target(abc.ABC):
             bool [n, L + U] of L labels of the model and U unknown labels, or float [n] of numbers.
           readings: the probabilities and logits of the texts.
           unknown: the names of the U unknown labels; () for the remaining tasks.
+          sample_weight: [n], the weight of each text in the metrics; None is 1.
         """
 
     def choose_temperature(
-        self, head: Head, bias: np.ndarray, readings: Readings, targets: np.ndarray
+        self,
+        head: Head,
+        bias: np.ndarray,
+        readings: Readings,
+        targets: np.ndarray,
+        sample_weight: np.ndarray | None = None,
     ) -> tuple[float, float]:
         """Chooses the number by which the logits are divided, on validation texts.
 
@@ -195,19 +206,23 @@ class Target(abc.ABC):
           readings: the probabilities and logits of the texts at the temperature 1.
           targets: the targets of n texts, as `encode` returns them: int [n] of classes or grades,
             bool [n, L + U] of L labels of the model and U unknown labels, or float [n] of numbers.
+          sample_weight: [n], the weight of each text; None is 1.
 
         Returns:
           The temperature to use, and the fitted temperature. The first is 1 if the fitted
           temperature does not reduce the loss by more than the standard error.
         """
-        return choose_head_temperature(head, readings.logits, bias, targets)
+        return choose_head_temperature(head, readings.logits, bias, targets, sample_weight)
 
-    def choose_decision(self, readings: Readings, targets: np.ndarray) -> "Target":
+    def choose_decision(
+        self, readings: Readings, targets: np.ndarray, sample_weight: np.ndarray | None = None
+    ) -> "Target":
         """Returns a copy of the target with decisions that are chosen on validation texts.
 
         `readings` has the probabilities of the n texts, and `targets` are their targets, for labels
-        bool [n, L + U] of L labels of the model and U unknown labels. Only a target of labels has
-        decisions to choose, its thresholds; other targets return themselves.
+        bool [n, L + U] of L labels of the model and U unknown labels. `sample_weight`, [n], are the
+        weights of the texts, or None. Only a target of labels has decisions to choose, its
+        thresholds; other targets return themselves.
         """
         return self
 
@@ -230,7 +245,7 @@ class Target(abc.ABC):
           scores: the dict of `measure` for the best stage.
           metric: the name of the metric that chooses the density, a key of `metrics`.
         """
-        return allow_points(scores[metric], scores["n"])
+        return allow_points(scores[metric], count_texts(scores))
 
     def with_threshold(self, threshold: Any) -> "Target":
         """Returns a copy of the target with thresholds of the user.
@@ -394,7 +409,12 @@ class ScoreTarget(Target):
         ]
 
 
-def allow_points(best: float, count: int) -> float:
+def count_texts(scores: Json) -> float:
+    """Returns the number of texts of a dict of `measure`, or that of `count_effective`."""
+    return scores["effective_n"] if "effective_n" in scores else scores["n"]
+
+
+def allow_points(best: float, count: float) -> float:
     """Returns half a point, 0.005, or the standard error of a share if it is larger.
 
     Args:

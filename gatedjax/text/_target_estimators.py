@@ -111,7 +111,8 @@ class MultiLabelTextClassifier(_TargetModel):
             a column of 0 and 1 for each label; or a list of n lists of labels. An integer in a list
             is the name of a label, as in `MultiLabelBinarizer` of scikit-learn, and not the
             position of a column.
-          sample_weight: n weights of the texts in the fit; None gives all texts the same weight.
+          sample_weight: n weights of the texts, see `TextClassifier.fit`; None gives all texts the
+            same weight.
           workdir: has no effect, because a lexicon has no checkpoints.
 
         Returns:

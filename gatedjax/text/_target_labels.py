@@ -17,6 +17,7 @@ from gatedjax.text._target_base import (
     Target,
     TargetOptions,
     allow_points,
+    count_texts,
     find_thresholds,
     select_text,
     sort_key,
@@ -105,8 +106,8 @@ class LabelTarget(Target):
         """Returns "macro_f1" if `best_metric` is "macro_f1", and "micro_f1" otherwise."""
         return "macro_f1" if best_metric == "macro_f1" else "micro_f1"
 
-    def make_head(self, targets: np.ndarray) -> LabelHead:
-        """Returns a head with a sigmoid for each label; `targets` are not used."""
+    def make_head(self, targets: np.ndarray, sample_weight: np.ndarray | None = None) -> LabelHead:
+        """Returns a head with a sigmoid for each label; its arguments are not used."""
         return LabelHead(len(self.classes))
 
     def find_unknown(self, labels: Sequence[Any]) -> list[Label]:
@@ -177,29 +178,36 @@ class LabelTarget(Target):
         return readings.probabilities >= np.array(self.thresholds)
 
     def measure(
-        self, targets: np.ndarray, readings: Readings, unknown: Sequence[Label] = ()
+        self,
+        targets: np.ndarray,
+        readings: Readings,
+        unknown: Sequence[Label] = (),
+        sample_weight: np.ndarray | None = None,
     ) -> Json:
         """Returns the dict of `label_metrics`, with n, micro_f1, macro_f1 and more.
 
         `targets`, bool [n, L + U], are the labels of n texts: L of the model, then U unknown
         labels, which count as missed. `readings` has the probabilities of the L labels, and
-        `unknown` the names of the U unknown labels.
+        `unknown` the names of the U unknown labels. `sample_weight`, [n], are the weights of the
+        texts, or None.
         """
-        return label_metrics(targets, self.decide(readings), self.classes, unknown)
+        return label_metrics(targets, self.decide(readings), self.classes, unknown, sample_weight)
 
-    def choose_decision(self, readings: Readings, targets: np.ndarray) -> "LabelTarget":
+    def choose_decision(
+        self, readings: Readings, targets: np.ndarray, sample_weight: np.ndarray | None = None
+    ) -> "LabelTarget":
         """Returns a copy with the thresholds of the largest F1, or itself if they are fixed.
 
         `readings` has the probabilities [n, L] of L labels for n validation texts, and `targets`,
         bool [n, L + U], are the labels of these texts, of which the last U, unknown labels, are
-        ignored.
+        ignored. `sample_weight`, [n], are the weights of the texts, or None.
         """
         if self.is_fixed:
             return self
         # A threshold cannot be chosen for a label that the model does not have.
         targets = targets[:, : len(self.classes)]
         return dataclasses.replace(
-            self, thresholds=choose_thresholds(readings.probabilities, targets)
+            self, thresholds=choose_thresholds(readings.probabilities, targets, sample_weight)
         )
 
     def allow_loss(self, scores: Json, metric: str) -> float:
@@ -208,7 +216,7 @@ class LabelTarget(Target):
         The micro F1 is treated as a share among (2 TP + FP + FN) / 2 decisions. `scores` is the
         dict of `measure` for the best stage, and `metric` is "micro_f1" or "macro_f1".
         """
-        count = scores["decisions"] if metric == "micro_f1" else scores["n"]
+        count = scores["decisions"] if metric == "micro_f1" else count_texts(scores)
         return allow_points(scores[metric], max(count, 1))
 
     def get_threshold(self) -> dict[Label, float] | None:

@@ -66,13 +66,13 @@ class RealTarget(ScoreTarget):
             )
         return cls(())
 
-    def make_head(self, targets: np.ndarray) -> RealHead:
+    def make_head(self, targets: np.ndarray, sample_weight: np.ndarray | None = None) -> RealHead:
         """Returns the head with the mean and the standard deviation of the targets.
 
-        `targets`, float64 [n], are the numbers of the training texts. The head computes predictions
-        in their unit.
+        `targets`, float64 [n], are the numbers of the training texts, and `sample_weight`, [n],
+        their weights or None. The head computes predictions in their unit.
         """
-        return RealHead.of_targets(targets)
+        return RealHead.of_targets(targets, sample_weight)
 
     def encode(self, labels: Sequence[Any]) -> np.ndarray:
         """Returns the n numbers of `labels` as an array, float64 [n]."""
@@ -113,14 +113,18 @@ class RealTarget(ScoreTarget):
         return readings.logits[:, 0]
 
     def measure(
-        self, targets: np.ndarray, readings: Readings, unknown: Sequence[Label] = ()
+        self,
+        targets: np.ndarray,
+        readings: Readings,
+        unknown: Sequence[Label] = (),
+        sample_weight: np.ndarray | None = None,
     ) -> Json:
         """Returns the dict of `real_metrics`: n, rmse, mae, r2, spearman and rmse_error.
 
         `targets`, float64 [n], are the numbers of the texts, and `readings` has the predictions as
-        logits. `unknown` is not used.
+        logits. `sample_weight`, [n], are the weights of the texts, or None. `unknown` is not used.
         """
-        return real_metrics(targets, self.decide(readings))
+        return real_metrics(targets, self.decide(readings), sample_weight)
 
     def allow_loss(self, scores: Json, metric: str) -> float:
         """Returns a hundredth of the RMSE of the best stage, or its standard error if it is larger.
