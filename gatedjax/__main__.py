@@ -4,6 +4,7 @@ import importlib
 import sys
 
 from gatedjax._utils.cli import choose, program
+from gatedjax._utils.lost_signals import raise_lost_signals
 from gatedjax._utils.program_cache import take_cache_option, use_program_cache
 from gatedjax._utils.sigterm import STATUS, Terminated
 from gatedjax._utils.terminal import say, while_read
@@ -39,10 +40,11 @@ def main(args: list[str] | None = None) -> int:
     # Before the module of the command, which may import JAX.
     use_program_cache(enabled=uses_cache)
     try:
-        # The import of JAX takes seconds, in which a user may press Ctrl-C.
-        module = importlib.import_module(f"gatedjax._commands.{name.replace('-', '_')}")
-        with while_read(sys.stdout):
-            return module.main(command_args)
+        with raise_lost_signals():
+            # The import of JAX takes seconds, in which a user may press Ctrl-C.
+            module = importlib.import_module(f"gatedjax._commands.{name.replace('-', '_')}")
+            with while_read(sys.stdout):
+                return module.main(command_args)
     except KeyboardInterrupt:  # in a part of a command that saves no work
         say("stopped", file=sys.stderr)
         return 130

@@ -87,9 +87,10 @@ class TextPart:
 
     words: list[list[str]]
     texts: list[str]
-    labels: np.ndarray  # int [n] of classes or grades, bool [n, L + U], or float [n] of numbers
-    weights: np.ndarray | None = None  # of the texts in the fit
-    unknown: Sequence[Label] = ()  # the U labels of the last columns, which the model lacks
+    labels: np.ndarray
+    weights: np.ndarray | None = None
+    sample_weight: np.ndarray | None = None
+    unknown: Sequence[Label] = ()
 
     def select(self, rows: np.ndarray) -> "TextPart":
         """Returns the texts at the positions `rows`, an int array from 0, in this order."""
@@ -99,6 +100,7 @@ class TextPart:
             [self.texts[i] for i in places],
             self.labels[rows],
             None if self.weights is None else self.weights[rows],
+            None if self.sample_weight is None else self.sample_weight[rows],
         )
 
 
@@ -204,8 +206,12 @@ def train_lexicon(
         )
         for name in corpora
     }
+    if sample_weight is not None:
+        sample_weight = sample_weight[corpora["train"].lines - 1]
     weights = weigh_texts(corpora["train"], options.class_weight, sample_weight)
-    parts["train"] = dataclasses.replace(parts["train"], weights=weights)
+    parts["train"] = dataclasses.replace(
+        parts["train"], weights=weights, sample_weight=sample_weight
+    )
     every = parts["train"]
     if validation is None:
         parts["train"] = every.select(training_rows)
@@ -214,7 +220,7 @@ def train_lexicon(
     ranges = {REGRESSION: "tenths of the numbers", LABELS: "labels"}.get(kind, "classes")
     split = "" if validation is not None else f" (in proportion to the {ranges}, always the same)"
     say(f"split: {sizes}{split}")
-    head = target.make_head(every.labels)
+    head = target.make_head(every.labels, sample_weight)
     measured, first, curve, chosen = _choose(parts, target, head, options)
     metric = target.choose_metric(options.best_metric)
     name = target.metrics[metric] if kind in TARGETS else metric.replace("_", " ")
@@ -297,13 +303,14 @@ def _calibrate(lexicon: Gated, validation: TextPart, target: Target) -> tuple[Ta
     readings = lexicon.read(validation.words)
     reader = lexicon.reader if isinstance(lexicon, WindowLexicon) else lexicon
     temperature, fitted = target.choose_temperature(
-        reader.head, reader.bias, readings, validation.labels
+        reader.head, reader.bias, readings, validation.labels, validation.sample_weight
     )
     probabilities = reader.head.compute_probabilities(
         readings.logits / temperature, reader.bias / temperature
     )
     readings = readings._replace(probabilities=probabilities)
-    return target.choose_decision(readings, validation.labels), temperature, fitted
+    target = target.choose_decision(readings, validation.labels, validation.sample_weight)
+    return target, temperature, fitted
 
 
 def _choose(
@@ -321,9 +328,9 @@ def _choose(
     try:
         for lexicon in fit:
             readings = lexicon.read(held.words)
-            decided = target.choose_decision(readings, held.labels)
-            measured = decided.measure(held.labels, readings, held.unknown)
-            share = float(np.mean(np.concatenate(readings.is_open)))
+            decided = target.choose_decision(readings, held.labels, held.sample_weight)
+            measured = decided.measure(held.labels, readings, held.unknown, held.sample_weight)
+            share = measure_open(readings.is_open, held.sample_weight)
             stage = {name: measured[name] for name in target.metrics}
             curve.append({"density": lexicon.density, "words": share, **stage})
             stages.append(lexicon)
@@ -358,7 +365,7 @@ def weigh_texts(
         return None
     weights = np.ones(len(corpus))
     if sample_weight is not None:
-        weights = sample_weight[corpus.lines - 1]
+        weights = sample_weight
     if class_weight == BALANCED:
         labels = np.asarray(corpus.labels)
         counts = np.bincount(labels, minlength=len(corpus.classes))
@@ -451,20 +458,34 @@ def _read_examples(
 def measure_lexicon(lexicon: Gated, part: TextPart, target: Target) -> Json:
     """Returns a dict of the metrics and of the density of a lexicon on texts."""
     readings = lexicon.read(part.words)
-    metrics = target.measure(part.labels, readings, part.unknown)
-    return {**metrics, "density": float(np.mean(np.concatenate(readings.is_open)))}
+    metrics = target.measure(part.labels, readings, part.unknown, part.sample_weight)
+    return {**metrics, "density": measure_open(readings.is_open, part.sample_weight)}
+
+
+def measure_open(is_open: Sequence[np.ndarray], sample_weight: np.ndarray | None) -> float:
+    """Returns the share of open words."""
+    weights = None
+    if sample_weight is not None:
+        weights = np.repeat(sample_weight, [len(gates) for gates in is_open])
+    return float(np.average(np.concatenate(is_open), weights=weights))
 
 
 def measure_baselines(train: TextPart, held: TextPart, num_classes: int, checked: str) -> Json:
     """Trains two linear models, of words and of character n-grams, and returns their accuracies."""
-    words = LinearBaseline().fit(train.words, train.labels, num_classes)
-    accuracy = float(np.mean(words.probabilities(held.words).argmax(1) == held.labels))
+    weights = train.sample_weight
+
+    def score(probabilities: np.ndarray) -> float:
+        """Returns the accuracy of predictions for the texts of `held`: [n, C] for C classes."""
+        is_right = probabilities.argmax(1) == held.labels
+        return float(np.average(is_right, weights=held.sample_weight))
+
+    words = LinearBaseline().fit(train.words, train.labels, num_classes, weights)
+    accuracy = score(words.probabilities(held.words))
     report: Json = {"baseline": {"kind": words.kind, checked: accuracy}, "character_baseline": {}}
     if sum(map(len, train.texts)) <= _MOST_CHARACTERS:
         ngrams = LinearBaseline(pairs=False).fit(
-            map(character_ngrams, train.words), train.labels, num_classes
+            map(character_ngrams, train.words), train.labels, num_classes, weights
         )
-        probabilities = ngrams.probabilities(map(character_ngrams, held.words))
-        accuracy = float(np.mean(probabilities.argmax(1) == held.labels))
+        accuracy = score(ngrams.probabilities(map(character_ngrams, held.words)))
         report["character_baseline"] = {"kind": words.kind, checked: accuracy}
     return report
