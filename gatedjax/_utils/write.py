@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from gatedjax._utils.lost_signals import settle_signals
+
 # Errors of systems and file systems that cannot exchange two names. EPERM comes from containers
 # that refuse unknown system calls.
 _NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM)
@@ -91,6 +93,7 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(descriptor)
+            settle_signals()
             # The file is renamed before it is closed, because closing it releases the lock.
             os.replace(partial, target)
     except BaseException:
@@ -114,6 +117,7 @@ def new_folder(target: Path) -> Iterator[Path]:
     try:
         with naming(target):
             yield partial
+            settle_signals()
             _put(partial, target)
     except BaseException:
         _remove(partial)

@@ -35,7 +35,7 @@ from gatedjax.text._model import TrainedModel
 from gatedjax.text._saved import load_model
 from gatedjax.text._target_class import ClassTarget
 from tests.conftest import ROOT
-from tests.text._own import TEXTS, write_csv
+from tests.text._own import TEXTS, reasons, write_csv
 
 X, Y = map(list, zip(*TEXTS, strict=True))
 QUERIES = ["a dull old film", "warm and new, here", "xyzzy", ""]
@@ -59,9 +59,8 @@ def folder(tmp_path_factory):
 def test_it_is_the_default_and_learns(fitted):
     assert fitted.model == "lexicon"
     assert fitted.score(X, Y) == 1.0
-    predictions = fitted.predict(QUERIES)
-    assert [p.label for p in predictions][:2] == ["bad", "good"]
-    assert "warm" in predictions[1].kept
+    assert fitted.predict(QUERIES).tolist()[:2] == ["bad", "good"]
+    assert "warm" in reasons(fitted, QUERIES)[1].kept
     probabilities = fitted.predict_proba(QUERIES)
     assert probabilities.dtype == np.float32
     np.testing.assert_allclose(probabilities.sum(1), 1, rtol=1e-6)
@@ -73,7 +72,7 @@ def test_the_example_of_the_card_loads_the_model(folder, monkeypatch):
     monkeypatch.chdir(folder.parent)
     scope: dict = {}
     exec(compile(example, "README.md", "exec"), scope)
-    assert scope["model"].predict(["a dull film"])[0].label == "bad"
+    assert scope["model"].predict(["a dull film"])[0] == "bad"
     # Neither a seed nor validation chose anything in a lexicon of a fixed density.
     assert "## Seeds\n\nNot stated.\n" in card
     assert "chosen by validation" not in card
@@ -81,7 +80,7 @@ def test_the_example_of_the_card_loads_the_model(folder, monkeypatch):
 
 def test_a_text_of_which_nothing_is_read_says_so():
     model = TextClassifier(density=0.3).fit(X, Y)
-    (prediction,) = model.predict(["xyzzy"])
+    (prediction,) = reasons(model, ["xyzzy"])
     assert (prediction.kept, prediction.density) == ([], 0)
     assert prediction.to_json()["note"] == NOTHING_KNOWN
     assert NOTHING_KNOWN in model.explain("xyzzy").render().lower()
@@ -101,7 +100,7 @@ def test_the_same_texts_give_the_same_bits(fitted, tmp_path):
     np.testing.assert_array_equal(again.predict_proba(QUERIES), fitted.predict_proba(QUERIES))
     loaded = TextClassifier.load(fitted.save(tmp_path / "model"))
     np.testing.assert_array_equal(loaded.predict_proba(QUERIES), fitted.predict_proba(QUERIES))
-    assert loaded.predict(QUERIES).labels.tolist() == fitted.predict(QUERIES).labels.tolist()
+    assert loaded.predict(QUERIES).tolist() == fitted.predict(QUERIES).tolist()
     assert loaded.report_ == json.loads(json.dumps(fitted.report_))
 
 

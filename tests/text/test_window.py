@@ -95,7 +95,7 @@ def test_the_folder_is_read_without_jax_and_predicts_the_same(folder):
     loaded = TextClassifier.load(folder / "model")
     assert loaded.model == "window"
     assert loaded.density == 0.3
-    assert loaded.predict(["a bright old film"])[0].label == line["label"]
+    assert loaded.predict(["a bright old film"])[0] == line["label"]
     assert line["label"] == "good"
     assert "bright" in line["kept"]
 
