@@ -630,7 +630,7 @@ def test_meta_estimators_of_scikit_learn_take_the_predictions():
     np.testing.assert_array_equal(log.fit(X, numbers).predict(X), np.expm1(plain.predict(X)))
     stack = StackingRegressor([("a", TextRegressor()), ("b", TextRegressor(density=0.3))], cv=2)
     assert stack.fit(X, numbers).score(X, numbers) > 0.8
-    vote = VotingRegressor([("a", TextRegressor()), ("b", TextRegressor(density=0.3))])
+    vote = VotingRegressor([("a", TextRegressor()), ("b", TextRegressor(density=0.7))])
     assert vote.fit(X, numbers).score(X, numbers) > 0.8
     models = [("a", TextClassifier()), ("b", TextClassifier(density=0.3))]
     for method in ("predict_proba", "auto"):
