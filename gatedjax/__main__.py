@@ -1,12 +1,14 @@
 """The program `gatedjax COMMAND ...`, also `python -m gatedjax COMMAND ...`."""
 
 import importlib
+import os
 import sys
 
-from gatedjax._utils.cli import choose, program
+from gatedjax._utils.cli import choose, fail, program, reason
+from gatedjax._utils.lost_signals import raise_lost_signals
 from gatedjax._utils.program_cache import take_cache_option, use_program_cache
 from gatedjax._utils.sigterm import STATUS, Terminated
-from gatedjax._utils.terminal import say, while_read
+from gatedjax._utils.terminal import replace_missing_streams, say, while_read
 
 COMMANDS = {
     "answer": "ask a trained reader about a document",
@@ -31,24 +33,35 @@ _OPTIONS = {
 
 def main(args: list[str] | None = None) -> int:
     """Runs a command and returns its exit status."""
-    args, uses_cache = take_cache_option(sys.argv[1:] if args is None else args)
+    with replace_missing_streams():
+        try:
+            with raise_lost_signals(), while_read(sys.stdout):
+                return _run(sys.argv[1:] if args is None else args)
+        except KeyboardInterrupt:  # in a part of a command that saves no work
+            say("stopped", file=sys.stderr)
+            return 130
+        except Terminated:
+            say("stopped", file=sys.stderr)
+            return STATUS
+        except OSError as error:  # of standard output, as on a full disk
+            fail(reason(error))
+
+
+def _run(args: list[str]) -> int:
+    args, uses_cache = take_cache_option(args)
     try:
         name, command_args = choose(COMMANDS, args, program(), options=_OPTIONS), args[1:]
     except SystemExit as stop:  # after a list of the commands, the version or an error
         return int(stop.code or 0)
     # Before the module of the command, which may import JAX.
     use_program_cache(enabled=uses_cache)
-    try:
-        # The import of JAX takes seconds, in which a user may press Ctrl-C.
-        module = importlib.import_module(f"gatedjax._commands.{name.replace('-', '_')}")
-        with while_read(sys.stdout):
-            return module.main(command_args)
-    except KeyboardInterrupt:  # in a part of a command that saves no work
-        say("stopped", file=sys.stderr)
-        return 130
-    except Terminated:
-        say("stopped", file=sys.stderr)
-        return STATUS
+    # XLA logs banners about slow compilations as errors, between the lines of a report. An error
+    # that ends a command is raised as well.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    # The import of JAX takes seconds, in which a user may press Ctrl-C.
+    module = importlib.import_module(f"gatedjax._commands.{name.replace('-', '_')}")
+    status: int = module.main(command_args)
+    return status
 
 
 if __name__ == "__main__":

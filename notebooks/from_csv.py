@@ -12,6 +12,7 @@
 
 # %%
 import csv
+import itertools
 import subprocess
 import sys
 import tempfile
@@ -148,10 +149,11 @@ def worst(model, count=6):
     column = [model.classes_.tolist().index(label) for label in labels]
     probability = model.predict_proba(texts)[np.arange(len(texts)), column]
     for i in np.argsort(probability)[:count]:
-        open_words = " ".join(model.predict([texts[i]])[0].kept)
+        shown = model.explain(texts[i])
+        open_words = " ".join(itertools.compress(shown.tokens, shown.kept))
         show(f"{probability[i]:.2f} for {labels[i]}: {texts[i]}")
         show(f"    read: {open_words}")
-    return model.predict(texts).labels == np.array(labels)
+    return model.predict(texts) == labels
 
 
 right = {"lexicon": worst(lexicon)}
@@ -285,7 +287,7 @@ with open("reviews.csv", newline="", encoding="utf-8") as file:
 texts, labels = map(list, zip(*reviews, strict=True))
 elsewhere = {}
 for name, model in {"lexicon": lexicon, "network": network}.items():
-    elsewhere[name] = model.predict(texts).labels == np.array(labels)
+    elsewhere[name] = model.predict(texts) == labels
     share = elsewhere[name].mean()
     error = np.sqrt(share * (1 - share) / len(texts))
     print(f"{name:8s} {share:.3f} ± {error:.3f} (n = {len(texts)})")

@@ -21,7 +21,9 @@ from gatedjax._utils.terminal import UNREAD
 from gatedjax.text._options import TextOptions as ModelOptions
 from gatedjax.text._options import train_config
 from tests._streams import unread
+from tests.conftest import ROOT
 from tests.experiments._commands import plain
+from tests.text._own import TEXTS, write_csv
 
 HELPS = {
     **{f"gatedjax {name}": ("gatedjax.__main__", [name]) for name in COMMANDS},
@@ -278,6 +280,29 @@ def test_ctrl_c_while_a_command_is_imported_is_no_traceback(capsys, monkeypatch)
     monkeypatch.setattr(importlib, "import_module", interrupt)
     assert main(["train", "reviews.csv", "--out", "model"]) == 130
     assert capsys.readouterr().err == "stopped\n"
+
+
+LOGGED = """
+import sys
+from gatedjax.__main__ import main
+assert main(["look", sys.argv[1]]) == 0
+import jax
+jax.jit(lambda x: 2 * x)(1.0)
+"""
+
+
+@pytest.mark.parametrize("level", [None, "2"])
+def test_errors_in_the_log_of_xla_are_not_shown_unless_the_user_wants_them(level, tmp_path):
+    # The banners about slow compilations are of this kind, but come only after two minutes.
+    path = write_csv(tmp_path / "texts.csv", TEXTS)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_ENABLE_COMPILATION_CACHE": "false"}
+    environment["XLA_FLAGS"] = f"--xla_dump_to={path}/none"
+    environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
+    if level is not None:
+        environment["TF_CPP_MIN_LOG_LEVEL"] = level
+    command = [sys.executable, "-c", LOGGED, str(path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert ("Could not create directory" in done.stderr) == (level is not None)
 
 
 def test_the_text_and_the_label_are_different_columns(tmp_path, capsys):

@@ -32,7 +32,7 @@ PAGES = [
     pytest.param("export", 4, marks=pytest.mark.slow),
     pytest.param("own_text", 5, marks=pytest.mark.slow),
     ("encoders", 2),
-    ("own_loop", 2),
+    ("own_loop", 3),
 ]
 
 

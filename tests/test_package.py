@@ -109,7 +109,7 @@ except ImportError as error:
 
 def test_the_library_needs_nothing_optional_and_names_what_is_missing():
     required = {re.split(r"[^\w-]", line)[0] for line in _install_requires()}
-    assert len(required) == 11
+    assert len(required) == 12
     optional = [
         *("tensorflow_datasets", "grain", "array_record", "importlib_resources", "pyarrow"),
         *("chex", "matplotlib", "sklearn", "flatbuffers", "tokenizers", "sacrebleu", "seqeval"),

@@ -14,6 +14,21 @@ def _blocks() -> list[str]:
     return re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
 
 
+def test_its_first_block_names_the_two_commands_that_set_up_everything():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    first = re.findall(r"^```\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[0]
+    commands = [line.partition("#")[0].strip() for line in first.splitlines()]
+    assert [command for command in commands if command.startswith("make ")] == [
+        "make demo",
+        "make test",
+    ]
+    steps = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    assert "make test" in steps
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for name, needed in (("demo", ".plots"), ("test", ".dev")):
+        assert re.search(rf"^{name}: \$\(VENV\)/{re.escape(needed)}$", makefile, re.MULTILINE)
+
+
 def test_example_runs_as_pasted_and_prints_what_the_readme_says(capsys):
     example = _blocks()[0]
     assert sum(bool(line.strip()) for line in example.splitlines()) == 12

@@ -167,7 +167,7 @@ metrics, predictions = evaluate(Evaluated(), result.best_params, [batch], device
 loss: float = metrics["size"]
 texts = [" ".join(example["tokens"]) for example in data.load("polarity", "train")]
 classifier = TextClassifier.train("reviews.csv", density=0.2, progress=True)
-labels = [prediction.label for prediction in classifier.predict(texts)]
+labels: list[str] = classifier.predict(texts).tolist()
 step: int | None = store.latest()
 shown = gatedjax.functional.gated_softmax(logits, hard, mask)
 

@@ -26,6 +26,7 @@ from gatedjax._utils.json import to_json
 from gatedjax._utils.options import Unset
 from gatedjax._utils.terminal import new_console
 from gatedjax._utils.write import write_atomic
+from gatedjax.training import keep_freed_memory
 
 R = TypeVar("R")
 Times = dict[str, list[float]]
@@ -52,6 +53,8 @@ def command(main: Callable[[Any], Any], options: type) -> None:
       main: the benchmark; a ValueError from it ends the program with its message.
       options: the class of the options.
     """
+    # Training runs do the same. It holds for all contestants, because they run in this process.
+    keep_freed_memory()
     # `sys.argv[0]` is the path of the module that `python -m` runs.
     name = f"{Path(sys.argv[0]).parent.name}.{Path(sys.argv[0]).stem}".removesuffix(".__main__")
     prog = f"python -m experiments.{name}"

@@ -20,7 +20,6 @@ import optax
 from experiments.benchmarks import _harness
 from experiments.core.config import at_least_1
 from experiments.core.kinds import Json, Params, Records
-from gatedjax._utils.cpu import keep_freed_memory
 from gatedjax.models import AGT, AGTConfig, AGTTask
 from gatedjax.models._types import Batch, Metrics
 from gatedjax.training import TrainState, make_train_step
@@ -218,7 +217,6 @@ def main(options: Options) -> Records:
     at_least_1(options, "repeats", "batch", "words", "layers")
     if not options.vocabulary or min(options.vocabulary) < 3:
         raise ValueError(f"vocabulary must be at least 3, got {options.vocabulary}")
-    keep_freed_memory()  # Training runs do the same.
     rows = [measure(options, vocabulary) for vocabulary in options.vocabulary]
     show(options, rows)
     _harness.write_figures(options.json, {"machine": _harness.machine(), "rows": rows})

@@ -23,7 +23,6 @@ from experiments.benchmarks import _harness
 from experiments.core.config import at_least_1
 from experiments.core.kinds import Params, Records
 from gatedjax import functional as F
-from gatedjax._utils.cpu import keep_freed_memory
 from gatedjax._utils.types import Output
 from gatedjax.models import GANet, GANetConfig, GateConfig
 from gatedjax.models._types import Batch
@@ -218,7 +217,6 @@ def main(options: Options) -> Records:
     at_least_1(options, "repeats", "batch", "words", "width", "layers")
     if not options.densities or not all(0 < density <= 1 for density in options.densities):
         raise ValueError(f"densities must be in (0, 1], got {options.densities}")
-    keep_freed_memory()  # Training runs do the same.
     rows = measure(options)
     show(options, rows)
     _harness.write_figures(options.json, {"machine": _harness.machine(), "rows": rows})

@@ -125,7 +125,7 @@ def first_lines(paper: Paper, config: Config, last: int) -> Records:
     def on_log(line: Json) -> None:
         lines.append(line)
         if line["split"] == "train" and line["step"] >= last:
-            # `stop_when` of `fit` would also evaluate and save the run.
+            # `stop_when` of `fit` would also save the run.
             raise _LastStep
 
     validation = experiment.validation

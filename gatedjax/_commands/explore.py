@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import html
 import os
+import shlex
 import sys
 import tempfile
 import threading
@@ -102,11 +103,6 @@ def _models(options: ExploreOptions) -> tuple[list[Any], list[str]]:
 def _check(options: ExploreOptions) -> None:
     """Raises an error for options that are out of range or do not go together."""
     check_place(options.html, begins=b"<!doctype html>")
-    if options.html is not None and options.text is None:
-        raise ValueError(
-            f"--html must be left out without --text, got {options.html}: give the sentence that "
-            "the page shows"
-        )
     if options.html is not None and options.file is not None:
         raise ValueError("--html or --file must be left out, got both: give one of the two")
     if not 0 <= options.port < 2**16:
@@ -121,18 +117,49 @@ def _check(options: ExploreOptions) -> None:
         )
 
 
+def _check_page(options: ExploreOptions, models: list[Any]) -> None:
+    """Raises an error unless `models` are networks that classify single texts, or without a text.
+
+    The message says which command writes a page of another model.
+    """
+    from gatedjax.text._prediction import STATES, TARGETS, WITHOUT_NETWORK
+
+    for model, folder in zip(
+        models, (options.model or options.workdir, options.against), strict=False
+    ):
+        kind, network = getattr(model, "kind", None), getattr(model, "network", None)
+        if kind == "text" and network not in WITHOUT_NETWORK:
+            continue
+        remedy = "leave it out, and the page is served"
+        if kind in ("text", "pair", *TARGETS):
+            texts = "--states FILE" if network == STATES else "TEXT"
+            remedy = (
+                f"{program()} explain {shlex.quote(str(folder))} {texts} --html "
+                f"{shlex.quote(str(options.html))} writes a page of the model"
+            )
+        raise ValueError(
+            f"--html must be left out for {folder}, which is no network that classifies single "
+            f"texts, got {options.html}: {remedy}"
+        )
+    if options.text is None:
+        raise ValueError(
+            f"--html must be left out without --text, got {options.html}: give --text with the "
+            "sentence that the page shows"
+        )
+
+
 def _run(options: ExploreOptions) -> None:
     from gatedjax.explore._engine import Explorer
 
     _check(options)
     models, names = _models(options)
+    if options.html is not None:
+        _check_page(options, models)
     explorer = Explorer(
         models, names, tokenized=options.tokenized, states=_read_states(options, models, names)
     )
     if options.file is not None:
         explorer.check_sentences("--file")
-    if options.html is not None:
-        explorer.check_gates("--html")
     table = _table(options)
     if options.html is None or options.text is None:
         _serve(options, explorer, table)

@@ -47,7 +47,6 @@ _ARGUMENTS = (
     }
     | {
         "training={'best_metric': ...}": "--train.best-metric",
-        "--training must": "--train.NAME must",
         "--network must": "--model.NAME must",
         "model='": "--model '",
         "overwrite=True": "--overwrite",
@@ -55,6 +54,7 @@ _ARGUMENTS = (
         "max_aside must": "--max-aside must",
         "max_aside=": "--max-aside ",
         "give num_steps": "give --num-steps",
+        "lowercase must": "--no-lowercase must",
         "give states=": "give --states FILE",
         "columns must be a tuple of names of texts and a different name of the label": (
             "--text and --label must be names of different columns"
@@ -472,5 +472,6 @@ def main(args: list[str]) -> int:
     command, kind, options = _parse(args)
     check_devices(command.cpu_devices)
     prepare_cpu(command.cpu_devices)
-    with refusals(_ARGUMENTS | RAW_FILES):
+    given = next(iter(options.training or ()), "NAME").replace("_", "-")
+    with refusals(_ARGUMENTS | RAW_FILES | {"--training must": f"--train.{given} must"}):
         return _train(command, kind, options)

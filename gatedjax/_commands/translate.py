@@ -7,7 +7,10 @@ from gatedjax.text._translate import TranslateOptions, run
 from gatedjax.text._translator import open_translator
 
 # `gatedjax translate` has no option for the extra pieces of a translation.
-CALLED = {" (--search.extra)": "", "average must be None": "--average must be left out"}
+CALLED = {" (--search.extra)": ""} | {
+    f"{name} must": f"--{name.replace('_', '-')} must"
+    for name in ("average", "beam_size", "length_penalty", "batch_sentences")
+}
 """Words in messages of the library, and the options that replace them."""
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import os
 import re
 import shutil
 import sys
@@ -52,6 +53,8 @@ def refusals(options: Mapping[str, str]) -> Iterator[None]:
     except (ValueError, OSError, RuntimeError, ImportError, MemoryError, OverflowError) as error:
         # A MemoryError has no message.
         message = reason(error) or f"{type(error).__name__}: a size is too large"
+        # None cannot be typed.
+        message = message.replace(" must be None", " must be left out")
         for argument, option in options.items():
             if not argument.endswith(": ") or message.startswith(argument):
                 # "states must" is not a part of "test_states must" or "--states must".
@@ -113,7 +116,7 @@ def parse(
         say(_wrap_lines(_with_words_last(text, kind)) if wants_help else text, end="")
         raise
     if not unknown:
-        return options
+        return _decode(options)
     # Words after "--" are no options, also if they begin with a dash, so they are not searched for
     # a wrong option.
     literal = len(trailing) - 1 if trailing and unknown[1 - len(trailing) :] == trailing[1:] else 0
@@ -121,7 +124,37 @@ def parse(
         fail(unknown_option(kind, option))
     if words is None:
         fail(f"unexpected argument {unknown[0]!r}")
-    return dataclasses.replace(options, **{words: (*(getattr(options, words) or ()), *unknown)})
+    given = (*(getattr(options, words) or ()), *unknown)
+    return _decode(dataclasses.replace(options, **{words: given}))
+
+
+def _decode(options: C) -> C:
+    """Returns a dataclass of options with its texts decoded from UTF-8.
+
+    Python decodes a command line in the encoding of the locale, and keeps bytes that it does not
+    have as halves of surrogate pairs. Names of files stay, because Python opens them in this form.
+    """
+    import dataclasses
+
+    changes: dict[str, Any] = {}
+    for field in dataclasses.fields(options):  # type: ignore[arg-type]
+        value = getattr(options, field.name)
+        words = value if isinstance(value, tuple) else (value,)
+        decoded = tuple(_decode_word(word) if isinstance(word, str) else word for word in words)
+        if decoded != words:
+            changes[field.name] = decoded if isinstance(value, tuple) else decoded[0]
+    return dataclasses.replace(options, **changes) if changes else options  # type: ignore[type-var]
+
+
+def _decode_word(word: str) -> str:
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        # A word with other halves of pairs is not of a command line.
+        with contextlib.suppress(UnicodeEncodeError):
+            if not os.path.lexists(word):
+                return os.fsencode(word).decode("utf-8", "surrogateescape")
+    return word
 
 
 def parse_command(commands: Mapping[str, type], args: Sequence[str], prog: str, about: str) -> Any:

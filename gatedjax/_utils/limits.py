@@ -7,6 +7,8 @@ or use up the memory. With a limit it ends with a message of a single line.
 import os
 from pathlib import Path
 
+from gatedjax._utils.write import naming
+
 MOST_CHARACTERS = 1 << 25
 """The most characters of a line of text, or of a record of several lines."""
 MOST_TEXT_BYTES = 1 << 28
@@ -41,7 +43,7 @@ def check_most(name: str, value: float, most: int) -> None:
 
 def read_limited(path: str | Path, most: int = MOST_JSON_BYTES) -> bytes:
     """Reads a file; raises ValueError, after `most` + 1 bytes, if it has more than `most`."""
-    with Path(path).open("rb") as file:
+    with naming(Path(path)), Path(path).open("rb") as file:
         # The size of a device or a pipe is unknown before it is read.
         if os.fstat(file.fileno()).st_size <= most and len(content := file.read(most + 1)) <= most:
             return content

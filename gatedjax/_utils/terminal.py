@@ -12,7 +12,7 @@ import sys
 import unicodedata
 from collections.abc import Iterator
 from types import EllipsisType
-from typing import IO, TYPE_CHECKING, Any, NoReturn, TextIO
+from typing import IO, TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -69,33 +69,54 @@ UNREAD = 141
 
 
 @contextlib.contextmanager
-def while_read(stream: TextIO | None) -> Iterator[None]:
+def while_read(stream: TextIO) -> Iterator[None]:
     """Flushes a stream after the block, and ends the program if the reader of a pipe has gone."""
-    if stream is None:
-        yield
-        return
     escape_unencodable(stream)
     try:
         try:
             yield
         finally:
             stream.flush()
-    except BrokenPipeError:
-        _end_unread(stream)
     except OSError as error:
-        _name_stream(error, stream)
-        raise
+        # An error with a name is of a file, unless `say` has named the stream.
+        if error.filename is not None:
+            raise
+        _stop_writing(error, stream)
 
 
-def _name_stream(error: OSError, stream: IO[str]) -> None:
-    if error.filename is None and error.errno is not None:
-        error.filename = "standard error" if stream is sys.stderr else "standard output"
+@contextlib.contextmanager
+def replace_missing_streams() -> Iterator[None]:
+    """Opens /dev/null in the place of standard streams that are closed (`>&-`), in the block."""
+    # Python sets such a stream to None. Its descriptor would go to the next file that is opened,
+    # and libraries write messages to that descriptor.
+    with contextlib.ExitStack() as stack:
+        # In this order, because a file gets the smallest descriptor that is free.
+        for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+            if getattr(sys, name) is None:
+                stack.callback(setattr, sys, name, None)
+                file = stack.enter_context(open(os.devnull, mode, encoding="utf-8"))
+                setattr(sys, name, file)
+        yield
 
 
-def _end_unread(stream: IO[str]) -> NoReturn:
+def _stop_writing(error: OSError, stream: IO[str]) -> None:
+    """Handles an error of a stream, such as a full disk; what is printed to it later is lost.
+
+    If the reader has gone, the program ends. A message on standard error is dropped, so that work
+    is not lost with it. Any other error is raised again with the name of the stream.
+    """
     # The interpreter flushes the stream at its end, which would raise the error again.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    sys.exit(UNREAD)
+    with contextlib.suppress(OSError):  # a stream of another program may have no descriptor
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)
+    if isinstance(error, BrokenPipeError):
+        sys.exit(UNREAD)
+    if stream is sys.stderr:
+        return
+    if error.filename is None and error.errno is not None:
+        error.filename = "standard output"
+    raise error
 
 
 def say(
@@ -108,11 +129,8 @@ def say(
     escape_unencodable(stream)
     try:
         print(printable(" ".join(map(str, values))), end=end, file=stream, flush=flush)
-    except BrokenPipeError:
-        _end_unread(stream)
     except OSError as error:
-        _name_stream(error, stream)
-        raise
+        _stop_writing(error, stream)
 
 
 def new_console(*, stderr: bool = False) -> "Console":
@@ -131,7 +149,13 @@ def _console_class() -> type:
         def render_str(self, text: str, **options: Any) -> Any:
             return super().render_str(printable(text), **options)
 
+        def print(self, *objects: Any, **options: Any) -> None:
+            try:
+                super().print(*objects, **options)
+            except OSError as error:
+                _stop_writing(error, self.file)
+
         def on_broken_pipe(self) -> None:
-            _end_unread(self.file)
+            _stop_writing(BrokenPipeError(), self.file)
 
     return PlainConsole

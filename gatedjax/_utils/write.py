@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from gatedjax._utils.lost_signals import settle_signals
+
 # Errors of systems and file systems that cannot exchange two names. EPERM comes from containers
 # that refuse unknown system calls.
 _NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM)
@@ -61,22 +63,37 @@ def check_place(
 
 
 @contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Adds the name `path` of a file or folder to an OSError of the block that has no name.
+
+    The system gives no name for reading and writing, for example on a full disk.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            error.filename = str(path)
+        raise
+
+
+@contextlib.contextmanager
 def open_atomic(path: Path) -> Iterator[BinaryIO]:
     """Opens a file that is replaced at the end of the block; after an error the old file stays. A
     link leads to its file; into a device, a pipe or the file of standard output it is written.
     """
     target = _replaceable(path)
     if target is None:
-        with _naming(path), _open_existing(path) as stream:
+        with naming(path), _open_existing(path) as stream:
             yield stream
         return
     remove_leftovers(target)
     partial, descriptor = _new(target, _new_file)
     try:
-        with _naming(path), open(descriptor, "wb") as file:
+        with naming(path), open(descriptor, "wb") as file:
             yield file
             file.flush()
             os.fsync(descriptor)
+            settle_signals()
             # The file is renamed before it is closed, because closing it releases the lock.
             os.replace(partial, target)
     except BaseException:
@@ -98,8 +115,9 @@ def new_folder(target: Path) -> Iterator[Path]:
     recover(target)
     partial, descriptor = _new(target, _open_new_folder)
     try:
-        with _naming(target):
+        with naming(target):
             yield partial
+            settle_signals()
             _put(partial, target)
     except BaseException:
         _remove(partial)
@@ -124,17 +142,6 @@ def remove_leftovers(target: Path) -> None:
         with _unless_in_use(place) as is_free:
             if is_free:
                 _remove(place)
-
-
-@contextlib.contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        # The system gives no name for a write, for example on a full disk.
-        if error.filename is None and error.errno is not None:
-            error.filename = str(path)
-        raise
 
 
 def _replaceable(path: Path) -> Path | None:

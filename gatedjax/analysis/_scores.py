@@ -14,7 +14,7 @@ class ClassScores:
       precision: [C] share of the predictions of a class that are correct; 0 without predictions.
       recall: [C] share of the examples of a class that are predicted correctly; 0 without examples.
       f1: [C] harmonic mean of precision and recall; 0 for a class that does not occur.
-      support: int [C], number of examples with each class as their label.
+      support: [C] number of examples with each class as their label, or the sum of their weights.
       accuracy: share of correct predictions, which is also the micro-averaged F1.
       weighted: mean of F1 over the classes, weighted by support.
       macro: mean of F1 over the classes that occur in labels or predictions.
@@ -29,7 +29,12 @@ class ClassScores:
     macro: float
 
 
-def class_scores(label: np.ndarray, predicted: np.ndarray, num_classes: int) -> ClassScores:
+def class_scores(
+    label: np.ndarray,
+    predicted: np.ndarray,
+    num_classes: int,
+    sample_weight: np.ndarray | None = None,
+) -> ClassScores:
     """Computes precision, recall and F1 of each class, and their averages.
 
         >>> label, predicted = np.array([0, 0, 1, 1]), np.array([0, 1, 1, 0])
@@ -41,6 +46,7 @@ def class_scores(label: np.ndarray, predicted: np.ndarray, num_classes: int) -> 
       label: int [N], the class of each of N examples.
       predicted: int [N], the predicted class of each example.
       num_classes: C, the number of classes.
+      sample_weight: [N], the weight with which each example counts, also in `support`; None is 1.
 
     Returns:
       The scores.
@@ -56,9 +62,11 @@ def class_scores(label: np.ndarray, predicted: np.ndarray, num_classes: int) -> 
             raise ValueError(
                 f"{name} must be in [0, {num_classes}), got {values.min()} to {values.max()}"
             )
-    hits = np.bincount(label[label == predicted], minlength=num_classes).astype(float)
-    support = np.bincount(label, minlength=num_classes)
-    predictions = np.bincount(predicted, minlength=num_classes)
+    right = label == predicted
+    of_right = None if sample_weight is None else sample_weight[right]
+    hits = np.bincount(label[right], of_right, num_classes).astype(float)
+    support = np.bincount(label, sample_weight, num_classes)
+    predictions = np.bincount(predicted, sample_weight, num_classes)
     # This form of F1 is also defined for a class without predictions or without examples.
     f1 = ratio(2 * hits, support + predictions)
     return ClassScores(
@@ -66,15 +74,15 @@ def class_scores(label: np.ndarray, predicted: np.ndarray, num_classes: int) -> 
         recall=ratio(hits, support),
         f1=f1,
         support=support,
-        accuracy=float(hits.sum() / len(label)),
-        weighted=float(f1 @ support / len(label)),
+        accuracy=float(hits.sum() / support.sum()),
+        weighted=float(f1 @ support / support.sum()),
         macro=float(f1[support + predictions > 0].mean()),
     )
 
 
 def ratio(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:
     """Returns `top` / `bottom` elementwise for arrays of counts; 0 where `bottom` is 0."""
-    return np.where(bottom > 0, top / np.maximum(bottom, 1), 0.0)
+    return np.divide(top, bottom, out=np.zeros(np.shape(top)), where=bottom > 0)
 
 
 class MatchScores(NamedTuple):

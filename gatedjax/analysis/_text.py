@@ -26,7 +26,7 @@ _SHADES = (
     ("#08306b", "#ffffff"),
 )
 # A cell such as "93.5 ± 0.2 (n=3)" counts as a number, so that its column is aligned to the right.
-_NUMBER = re.compile(r"[+-]?[\d.,]+([eE][+-]?\d+)?\s*[%kMG]?(\s*±.*)?(\s*\(n=.*\))?")
+_NUMBER = re.compile(r"[+-]?[\d.,]+([eE][+-]?\d+)?\s*+[%kMG]?\s*+(±.*|\(n=.*\))?")
 
 
 def highlight_terminal(

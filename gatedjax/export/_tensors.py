@@ -3,7 +3,7 @@
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +140,31 @@ def check_finite(params: Tree, where: str | Path) -> None:
                 f"{where}: the parameter {name!r} must be finite, got {count:,} of {array.size:,} "
                 "numbers that are NaN or infinite: train the model again, or take an older copy"
             )
+
+
+def check_outputs(outputs: Iterable[np.ndarray], params: Tree) -> None:
+    """Raises ValueError if outputs of a model are not finite, and names its largest parameter.
+
+    Finite parameters can be so large that the numbers computed from them overflow.
+
+    Args:
+      outputs: arrays such as the probabilities and the gates of texts.
+      params: the parameters of the model, a tree of arrays.
+    """
+    if all(np.isfinite(array).all() for array in outputs):
+        return
+    leaves = {name: np.asarray(value) for name, value in take_apart(params)[0].items()}
+    sizes = {
+        name: float(np.abs(array).max(initial=0))
+        for name, array in leaves.items()
+        if array.dtype.kind not in "biu"
+    }
+    name = max(sizes, key=sizes.__getitem__)
+    raise ValueError(
+        f"the outputs of the model must be finite, got NaN or infinity for a text: computing with "
+        f"its parameters overflows, of which {name!r} has the largest number, {sizes[name]:.3g}: "
+        "train the model again, or take an older copy"
+    )
 
 
 def load_flat(path: str | Path) -> dict[str, np.ndarray]:

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -109,7 +109,7 @@ def fit_lexicon(
       num_classes: the number of classes, at least 2, for the head None.
       densities: the shares of the words that are open, falling, in (0, 1].
       sample_weight: [n], the weight of each text in the loss and in the gains, with a mean above 0
-        that is scaled to 1; None gives all texts the same weight.
+        that is scaled to 1; None gives all texts the same weight. A text of weight 0 is left out.
       head: the loss and the prediction, such as `LabelHead(3)`; None is `ClassHead(num_classes)`.
 
     Yields:
@@ -123,8 +123,9 @@ def fit_lexicon(
     """
     labels = np.asarray(labels)
     head = ClassHead(num_classes) if head is None else head
+    if sample_weight is not None:
+        texts, labels, sample_weight = drop_unweighted(texts, labels, sample_weight)
     _check_arguments(texts, labels, head, densities)
-    sample_weight = None if sample_weight is None else scale_weights(sample_weight, len(labels))
     prior = head.compute_prior(labels, sample_weight)
     corpus = _count_words(texts)
     open_types = np.ones(len(corpus.types), bool)
@@ -179,6 +180,18 @@ def scale_weights(weights: np.ndarray, num_texts: int) -> np.ndarray:
             f"{weights[:5].tolist()} first"
         )
     return weights / weights.mean()
+
+
+def drop_unweighted(
+    texts: Sequence[Any], labels: np.ndarray, weights: np.ndarray
+) -> tuple[Sequence[Any], np.ndarray, np.ndarray]:
+    """Returns the texts with a weight above 0, their labels, and their weights with the mean 1."""
+    scaled = scale_weights(weights, len(labels))
+    if scaled.all() or len(texts) != len(labels):
+        return texts, labels, scaled
+    rows = np.flatnonzero(scaled)
+    kept = np.asarray(weights, np.float64)[rows]
+    return [texts[i] for i in rows.tolist()], labels[rows], scale_weights(kept, len(rows))
 
 
 def _count_words(texts: Sequence[Sequence[str]]) -> _Corpus:

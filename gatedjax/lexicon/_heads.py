@@ -462,17 +462,18 @@ class RealHead(Head):
             )
 
     @classmethod
-    def of_targets(cls, targets: np.ndarray) -> "RealHead":
+    def of_targets(cls, targets: np.ndarray, sample_weight: np.ndarray | None = None) -> "RealHead":
         """Returns the head with the mean and the standard deviation of the targets.
 
-        `targets`, [n], are the numbers of the training texts. The standard deviation 0 is replaced
-        by 1.
+        `targets`, [n], are the numbers of the training texts, and `sample_weight`, [n], their
+        weights; None is 1. The standard deviation 0 is replaced by 1.
         """
         targets = np.asarray(targets, np.float64)
         cls._check_finite(targets)
-        unit = float(targets.std())
+        mean = float(np.average(targets, weights=sample_weight))
+        unit = float(np.sqrt(np.average((targets - mean) ** 2, weights=sample_weight)))
         # Equal targets have no spread, and any unit gives the same prediction, their mean.
-        return cls(float(targets.mean()), unit if unit > 0 else 1.0)
+        return cls(mean, unit if unit > 0 else 1.0)
 
     @property
     def num_columns(self) -> int:

@@ -1,5 +1,6 @@
 """A gated lexicon: words that are open or closed by their spelling, and the weights of the open."""
 
+import collections
 import dataclasses
 import functools
 import itertools
@@ -227,6 +228,8 @@ class Lexicon:
 
     def check(self) -> None:
         """Raises ValueError if the arrays do not belong together, as in a damaged file."""
+        check_different("words", self.words)
+        check_different("ngrams", self.ngrams)
         num_columns = len(self.counts) + len(self.pairs) + len(self.ngrams)
         shapes = {
             "is_open": (len(self.words),),
@@ -305,10 +308,19 @@ class Lexicon:
           A `Readings`: for n texts and C classes the probabilities and the logits [n, C], for each
           text the words that are read and those that are known, bool [T], and flags and notes for
           the texts whose prediction is the prior.
+
+        Raises:
+          ValueError: if a logit is not finite, because the numbers of the lexicon are too large.
         """
         prepared = self._prepare(texts)
         bias = self.bias.astype(np.float64)
         logits = self.head.add_bias(self._score(prepared), bias) / self.temperature
+        if not np.isfinite(logits).all():
+            raise ValueError(
+                "the logits of a lexicon must be finite, got NaN or infinity for a text, because "
+                f"scale, weights, bias or 1 / temperature (temperature {self.temperature:.3g}) are "
+                "too large: train the model again, or take an older copy"
+            )
         probabilities = self.head.compute_probabilities(logits, bias / self.temperature)
         logits[prepared.is_prior] = self.head.compute_prior_logits(self.prior)
         # A real target has a prior and no probabilities.
@@ -482,6 +494,13 @@ class Lexicon:
                 products = values * row[cells.columns]
                 scores[first:stop, number] = np.bincount(cells.rows, products, stop - first)
         return scores
+
+
+def check_different(name: str, strings: Sequence[str]) -> None:
+    """Raises ValueError if a string occurs twice in the field `name`."""
+    if len(set(strings)) < len(strings):
+        ((twice, _),) = collections.Counter(strings).most_common(1)
+        raise ValueError(f"{name} must be different, got {twice!r} more than once")
 
 
 _MOST_SEEN = 200_000

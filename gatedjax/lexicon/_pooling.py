@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gatedjax._utils.threads import limit_to_one_thread
-from gatedjax.lexicon._fit import DENSITIES, scale_weights
+from gatedjax.lexicon._fit import DENSITIES, drop_unweighted
 from gatedjax.lexicon._heads import ClassHead
 from gatedjax.lexicon._lexicon import Readings, Shares, note_priors
 from gatedjax.lexicon._solve import fit_weights
@@ -246,7 +246,7 @@ def fit_pooling(
       num_classes: the number of classes, at least 2.
       densities: the shares of the tokens that are open, falling, in (0, 1].
       sample_weight: [n], the weight of each text in the loss and in the fit of the gate, at least
-        0; None gives all texts the same weight.
+        0; None gives all texts the same weight. A text of weight 0 is left out.
       inverse_penalty: the number c of the penalty |W|^2 / 2c; larger numbers mean less
         regularisation.
 
@@ -258,31 +258,32 @@ def fit_pooling(
         width, or a weight is negative or not finite.
     """
     labels = np.asarray(labels)
+    weights = np.ones(len(labels)) if sample_weight is None else sample_weight
+    texts, labels, weights = drop_unweighted(texts, labels, weights)
     _check_texts(texts, labels)
-    weights = scale_weights(
-        np.ones(len(texts)) if sample_weight is None else sample_weight, len(texts)
-    )
     width = texts[0].shape[1]
     rows = np.repeat(np.arange(len(texts)), [len(vectors) for vectors in texts])
     gate, cut = np.zeros(width, np.float32), -1.0
     is_open = np.ones(len(rows), bool)
     pooling: GatedPooling | None = None
     for density in densities:
-        if density < 1:
-            if pooling is None:
-                pooling = _fit_classifier(
-                    texts, labels, num_classes, rows, is_open, gate, cut, 1.0, weights,
-                    inverse_penalty,
-                )  # fmt: skip
-            gate = _fit_gate(texts, labels, rows, is_open, pooling, weights)
-            logits = np.concatenate([score_gate(c.vectors, gate, 0.0) for c in _chunks(texts)])
-            cut = find_cut(logits, density)
-            # Training uses the gates of a prediction, which opens a token in each text.
-            gates_of_texts, _ = dataclasses.replace(pooling, gate=gate, cut=cut).select(texts)
-            is_open = np.concatenate(gates_of_texts)
-        pooling = _fit_classifier(
-            texts, labels, num_classes, rows, is_open, gate, cut, density, weights, inverse_penalty
-        )
+        with limit_to_one_thread():
+            if density < 1:
+                if pooling is None:
+                    pooling = _fit_classifier(
+                        texts, labels, num_classes, rows, is_open, gate, cut, 1.0, weights,
+                        inverse_penalty,
+                    )  # fmt: skip
+                gate = _fit_gate(texts, labels, rows, is_open, pooling, weights)
+                logits = np.concatenate([score_gate(c.vectors, gate, 0.0) for c in _chunks(texts)])
+                cut = find_cut(logits, density)
+                # Training uses the gates of a prediction, which opens a token in each text.
+                gates_of_texts, _ = dataclasses.replace(pooling, gate=gate, cut=cut).select(texts)
+                is_open = np.concatenate(gates_of_texts)
+            pooling = _fit_classifier(
+                texts, labels, num_classes, rows, is_open, gate, cut, density, weights,
+                inverse_penalty,
+            )  # fmt: skip
         yield pooling
 
 
@@ -373,14 +374,13 @@ def _fit_gate(
     importance = importance / max(importance.sum(), 1e-300)
     width = pooling.width
     total, square, cross = np.zeros(width), np.zeros((width, width)), np.zeros(width)
-    with limit_to_one_thread():
-        for chunk in _chunks(texts):
-            first, last = np.searchsorted(places, (chunk.tokens.start, chunk.tokens.stop))
-            vectors = chunk.vectors[places[first:last] - chunk.tokens.start]
-            weighted = vectors * importance[first:last, None]
-            total += weighted.sum(0)
-            square += weighted.T @ vectors
-            cross += weighted.T @ targets[first:last]
+    for chunk in _chunks(texts):
+        first, last = np.searchsorted(places, (chunk.tokens.start, chunk.tokens.stop))
+        vectors = chunk.vectors[places[first:last] - chunk.tokens.start]
+        weighted = vectors * importance[first:last, None]
+        total += weighted.sum(0)
+        square += weighted.T @ vectors
+        cross += weighted.T @ targets[first:last]
     covariance = square - np.outer(total, total)
     slope = cross - total * float(importance @ targets)
     scale = np.sqrt(np.maximum(np.diag(covariance), 0.0))

@@ -8,7 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from gatedjax.lexicon._features import number_words
-from gatedjax.lexicon._lexicon import Lexicon, Readings, Shares, note_priors
+from gatedjax.lexicon._lexicon import Lexicon, Readings, Shares, check_different, note_priors
+
+_LARGEST_GATE = 1e37
 
 
 class Neighbours(NamedTuple):
@@ -71,10 +73,13 @@ class WindowLexicon:
     def check(self) -> None:
         """Raises ValueError if the arrays do not belong together, as in a damaged file."""
         self.reader.check()
-        if self.gates.shape != (len(self.words) + 2, 3) or not np.isfinite(self.gates).all():
+        check_different("words", self.words)
+        # A logit is a sum of three float32 numbers and the cut, which must not overflow.
+        is_small = np.abs(self.gates).max(initial=0) < _LARGEST_GATE
+        if self.gates.shape != (len(self.words) + 2, 3) or not is_small:
             raise ValueError(
-                f"gates must be finite numbers of shape {(len(self.words) + 2, 3)}, got shape "
-                f"{self.gates.shape}"
+                f"gates must be numbers below {_LARGEST_GATE:.0e} of shape "
+                f"{(len(self.words) + 2, 3)}, got shape {self.gates.shape}"
             )
 
     @property

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gatedjax.text._classifier import PairClassifier as PairClassifier
-    from gatedjax.text._classifier import Predictions as Predictions
     from gatedjax.text._classifier import TextClassifier as TextClassifier
     from gatedjax.text._prediction import LabelsPrediction as LabelsPrediction
     from gatedjax.text._prediction import Prediction as Prediction
@@ -28,13 +27,11 @@ if TYPE_CHECKING:
     from gatedjax.text._states import save_states as save_states
     from gatedjax.text._tagger import Tagger as Tagger
     from gatedjax.text._tagging import Tagging as Tagging
-    from gatedjax.text._target_estimators import LabelPredictions as LabelPredictions
     from gatedjax.text._target_estimators import (
         MultiLabelTextClassifier as MultiLabelTextClassifier,
     )
     from gatedjax.text._target_estimators import OrdinalTextClassifier as OrdinalTextClassifier
     from gatedjax.text._target_estimators import TextRegressor as TextRegressor
-    from gatedjax.text._target_estimators import ValuePredictions as ValuePredictions
     from gatedjax.text._target_show import TargetExplanation as TargetExplanation
 
 _MODULES = {
@@ -42,13 +39,11 @@ _MODULES = {
     "Columns": "_read",
     "EncodedText": "_states",
     "Explanation": "_show",
-    "LabelPredictions": "_target_estimators",
     "LabelsPrediction": "_prediction",
     "MultiLabelTextClassifier": "_target_estimators",
     "OrdinalTextClassifier": "_target_estimators",
     "PairClassifier": "_classifier",
     "Prediction": "_prediction",
-    "Predictions": "_classifier",
     "Reasons": "_show",
     "States": "_states",
     "Tagger": "_tagger",
@@ -57,7 +52,6 @@ _MODULES = {
     "TextClassifier": "_classifier",
     "TextRegressor": "_target_estimators",
     "ValuePrediction": "_prediction",
-    "ValuePredictions": "_target_estimators",
     "read_states": "_states",
     "save_states": "_states",
 }
@@ -67,13 +61,11 @@ __all__ = [
     "Columns",
     "EncodedText",
     "Explanation",
-    "LabelPredictions",
     "LabelsPrediction",
     "MultiLabelTextClassifier",
     "OrdinalTextClassifier",
     "PairClassifier",
     "Prediction",
-    "Predictions",
     "Reasons",
     "States",
     "Tagger",
@@ -82,7 +74,6 @@ __all__ = [
     "TextClassifier",
     "TextRegressor",
     "ValuePrediction",
-    "ValuePredictions",
     "read_states",
     "save_states",
 ]

@@ -70,8 +70,29 @@ def open_arrow(data: Any, name: str) -> InRows:
                 source = dataset(pyarrow.ipc.open_stream(file).read_all())
         else:
             source = dataset(data, format=ENDS[data.suffix.lower()])
-    # The package `datasets` writes its description of the columns into the metadata of the schema.
-    facts = json.loads((source.schema.metadata or {}).get(b"huggingface", b"{}"))
-    features = facts.get("info", {}).get("features", {})
-    classes = {name: feature["names"] for name, feature in features.items() if feature.get("names")}
+    classes = _class_names((source.schema.metadata or {}).get(b"huggingface", b"{}"))
     return InRows(name, _Rows(name, source), classes, tuple(source.schema.names))
+
+
+def _class_names(description: bytes) -> dict[str, list[str]]:
+    """Returns the names of the classes of each column that has them, by the name of the column.
+
+    `description` is the JSON about the columns that the package `datasets` writes into a file.
+    Content of another form, which another program has written, names no classes.
+    """
+    try:
+        facts = json.loads(description)
+    except (ValueError, RecursionError):
+        return {}
+    features = _entry(_entry(facts, "info"), "features")
+    columns = features if isinstance(features, dict) else {}
+    classes = {name: _entry(feature, "names") for name, feature in columns.items()}
+    return {
+        name: names
+        for name, names in classes.items()
+        if names and isinstance(names, list) and all(isinstance(item, str) for item in names)
+    }
+
+
+def _entry(value: object, name: str) -> object:
+    return value.get(name) if isinstance(value, dict) else None

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from gatedjax.text._lines import suggest_encoding
-from gatedjax.text._table import EMPTY, Aside
+from gatedjax.text._table import WITHOUT_DATA, Aside
 
 MAX_ASIDE = 0.01
 """Default of `max_aside`: the largest share of the lines that may be set aside."""
@@ -40,8 +40,7 @@ class Asides:
         self.reasons[aside.reason if known else "other reasons"] += 1
         if len(self.first) < _KEPT:
             self.first.append(aside)
-        # An empty line loses no data, so it does not count against `max_aside`.
-        if aside.reason == EMPTY:
+        if aside.reason in WITHOUT_DATA:
             return
         self._lost += 1
         if len(self._first_lost) < _SHOWN:
@@ -51,7 +50,9 @@ class Asides:
             self._encodings[aside.where] = match.group(1)
 
     def check(self, used: int, max_aside: float) -> None:
-        """Raises ValueError if the share of unusable records, without empty lines, is too large."""
+        """Raises ValueError if the share of unusable records, without empty lines and repeated
+        headers, is too large.
+        """
         total = self._lost + used
         if not self._lost or self._lost / total <= max_aside:
             return

@@ -54,7 +54,11 @@ class LinearBaseline:
         self._has_pairs = pairs
 
     def fit(
-        self, texts: Iterable[Sequence[str]], labels: np.ndarray, num_classes: int
+        self,
+        texts: Iterable[Sequence[str]],
+        labels: np.ndarray,
+        num_classes: int,
+        sample_weight: np.ndarray | None = None,
     ) -> "LinearBaseline":
         """Trains on the words of texts, read once, and on their classes; a class may lack texts."""
         labels = np.asarray(labels)
@@ -87,11 +91,14 @@ class LinearBaseline:
         rows = self._rows(corpus.ids, corpus.ends)
         self._weights = _feature_weights(rows, classes)
         rows = _weight_rows(rows, self._weights)
+        weights = np.ones(len(labels)) if sample_weight is None else sample_weight
+        weights = weights[numbers]
         if len(self._classes) == 1 or not rows.nnz:
             self._coefficients = np.zeros((rows.shape[1], len(self._classes)))
-            self._bias = np.log(np.bincount(classes) / len(classes))
+            masses = np.bincount(classes, weights)
+            self._bias = np.log(masses / masses.sum())
         else:
-            self._coefficients, self._bias = _solve(rows, classes)
+            self._coefficients, self._bias = _solve(rows, classes, weights)
         return self
 
     def probabilities(self, texts: Iterable[Sequence[str]]) -> np.ndarray:
@@ -260,7 +267,9 @@ def _weight_rows(rows: csr_matrix, weights: np.ndarray) -> csr_matrix:
     return csr_matrix((values, rows.indices, rows.indptr), shape=rows.shape)
 
 
-def _solve(rows: csr_matrix, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _solve(
+    rows: csr_matrix, classes: np.ndarray, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Returns the coefficients w and the biases that minimise mean(-log p(class)) + |w|^2 / 2Cn."""
     # Imported here, because commands that only predict should not wait for it.
     from scipy.optimize import minimize
@@ -270,13 +279,16 @@ def _solve(rows: csr_matrix, classes: np.ndarray) -> tuple[np.ndarray, np.ndarra
     shape = rows.shape[1] + 1, truth.shape[1] - first
     ridge = 1 / (_C * len(classes))
     columns = rows.T.tocsr()
+    weights = (weights * (len(weights) / weights.sum()))[:, None]
 
     def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
         point = flat.reshape(shape)
         logs = _log_softmax(rows @ point[:-1] + point[-1])
-        wrong = ((np.exp(logs) - truth) / len(truth))[:, first:]
+        wrong = (weights * (np.exp(logs) - truth) / len(truth))[:, first:]
         slope = np.vstack([columns @ wrong + ridge * point[:-1], wrong.sum(0)])
-        loss = -(logs * truth).sum() / len(truth) + ridge * np.square(point[:-1]).sum() / 2
+        loss = (
+            -(weights * logs * truth).sum() / len(truth) + ridge * np.square(point[:-1]).sum() / 2
+        )
         return float(loss), slope.ravel()
 
     options = {

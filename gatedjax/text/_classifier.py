@@ -2,7 +2,7 @@
 
 import dataclasses
 import warnings
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence, Sized
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,8 +13,8 @@ from gatedjax.text._asides import MAX_ASIDE
 from gatedjax.text._estimator import TextEstimator, explains_unknown_parameters
 from gatedjax.text._evaluation import evaluate_model
 from gatedjax.text._explanation import explain_texts
-from gatedjax.text._labels import Classes, array_of
-from gatedjax.text._model import Prediction, usable
+from gatedjax.text._labels import Classes
+from gatedjax.text._model import usable
 from gatedjax.text._options import with_arguments
 from gatedjax.text._prediction import STATES, WITHOUT_NETWORK
 from gatedjax.text._read import Columns, Label, open_table
@@ -22,53 +22,6 @@ from gatedjax.text._show import Explanation
 from gatedjax.text._states import EncodedText, check_encoded, collect_states
 from gatedjax.text._table import READERS, compose, read_label
 from gatedjax.text._training import COLUMNS, Say
-
-
-class Predictions(Sequence[Prediction]):
-    """A sequence of predictions, in the order of the texts.
-
-    `np.asarray` converts it to the array of the labels.
-
-        >>> predictions = Predictions([Prediction("good", 0.75, ["fun"], 0.5)])
-        >>> predictions[0].kept
-        ['fun']
-        >>> print(predictions.labels)
-        ['good']
-
-    Args:
-      items: the predictions.
-    """
-
-    def __init__(self, items: Iterable[Prediction]) -> None:
-        self._items: list[Any] = list(items)
-
-    def __len__(self) -> int:
-        """Returns the number of texts."""
-        return len(self._items)
-
-    def __getitem__(self, index):
-        """Returns the `Prediction` at a position from 0, or a sequence of them for a slice."""
-        items = self._items[index]
-        return self._select(items) if isinstance(index, slice) else items
-
-    def _select(self, items: list[Any]) -> "Predictions":
-        return Predictions(items)
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Returns a new array of the predicted labels, [n]; `dtype` is its dtype, if it is given.
-
-        `copy` has no effect, because the array is always a copy.
-        """
-        return array_of((item.label for item in self._items), dtype)
-
-    @property
-    def labels(self) -> np.ndarray:
-        """The most probable class of each text, as an array [n] of labels."""
-        return np.asarray(self)
-
-    def __repr__(self) -> str:
-        """Returns the name of the class and the predictions as text."""
-        return f"{type(self).__name__}({self._items!r})"
 
 
 class _Classifier(TextEstimator):
@@ -157,8 +110,10 @@ class _Classifier(TextEstimator):
           X: n texts; for a `PairClassifier`, n pairs of texts; for model="states" also n pairs
             (tokens, vectors [T, D]) of T tokens of width D, as of `read_states`.
           y: n labels.
-          sample_weight: n weights of the texts in the fit of a model without a network; None gives
-            all texts the same weight. Scores on validation texts are not weighted.
+          sample_weight: n weights of the texts, at least 0, for a model without a network; None
+            gives all texts the same weight. They count in the fit, in the choices on the validation
+            texts and in the scores of `report_`. A text of weight 0 is left out, as if it were not
+            in X.
           workdir: folder for checkpoints; the same call continues an interrupted training. None
             uses a temporary folder.
 
@@ -172,6 +127,13 @@ class _Classifier(TextEstimator):
         """
         model = self.options.model
         texts = _list_examples(X, self._kind, encoded=model == STATES)
+        if sample_weight is not None:
+            sample_weight = self._check_weights(sample_weight, len(texts))
+            rows_kept = np.flatnonzero(sample_weight)
+            if len(rows_kept) < len(texts):
+                y = _select_rows(y, rows_kept, len(texts))
+                texts = [texts[i] for i in rows_kept.tolist()]
+                sample_weight = sample_weight[rows_kept]
         labels = self._read_targets(y)
         _check_lengths(texts, labels)
         self._check_targets(labels)
@@ -181,7 +143,7 @@ class _Classifier(TextEstimator):
             arguments["states"] = encoded
             texts = [(" ".join(text.tokens),) for text in encoded]
         if sample_weight is not None:
-            arguments["sample_weight"] = self._check_weights(sample_weight, len(texts))
+            arguments["sample_weight"] = sample_weight
         rows = [(*text, label) for text, label in zip(texts, labels, strict=True)]
         table = open_table(rows, COLUMNS[self._kind])
         # The interface of scikit-learn has no progress report, so the lines about unused texts
@@ -231,26 +193,37 @@ class _Classifier(TextEstimator):
                 f"sample_weight must have a number for each of the {count} texts, got the shape "
                 f"{weights.shape}"
             )
+        if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
+            raise ValueError(
+                "sample_weight must be finite numbers of at least 0, and some above 0, got "
+                f"{weights[:5].tolist()} first"
+            )
         return weights
 
     def _list_examples(self, X: Any) -> list[tuple[Any, ...]]:
         network = getattr(self._get_trained(), "network", None)
         return _list_examples(X, self._kind, encoded=network == STATES)
 
-    def predict(self, X: Any) -> Predictions:
-        """Predicts the class of each text.
+    def predict(self, X: Any) -> np.ndarray:
+        """Predicts the class of each text; `explain` shows the words that a prediction rests on.
 
         Args:
           X: texts; for a `PairClassifier`, pairs of texts; for model="states" also pairs
             (tokens, vectors [T, D]) of T tokens of width D, as of `read_states`.
 
         Returns:
-          A `Prediction` for each text; `np.asarray` of the result is the array of labels.
+          An array [n] of the predicted labels of n texts, with the dtype of `classes_`.
 
         Raises:
           ValueError: if a text has no word, for a network.
         """
-        return Predictions(usable(self._get_trained().predict(self._list_examples(X))))
+        items = self._predict_items(X)
+        places = {label: place for place, label in enumerate(self.classes_.tolist())}
+        return self.classes_[np.array([places[item.label] for item in items], np.int64)]
+
+    def _predict_items(self, X: Any) -> list[Any]:
+        """Returns the `Prediction` of each text of X; other tasks have classes of their own."""
+        return list(usable(self._get_trained().predict(self._list_examples(X))))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Computes the probability of each class for each text.
@@ -293,7 +266,7 @@ class _Classifier(TextEstimator):
             # A label that is no class has the place None, which equals no prediction.
             places.append(classes.find(plain, "y", number))
         place_of = {label: place for place, label in enumerate(model_classes)}
-        predicted = [place_of[prediction.label] for prediction in self.predict(X)]
+        predicted = [place_of[label] for label in self.predict(X).tolist()]
         _check_lengths(predicted, labels)
         _check_any(labels)
         return float(np.mean([a == b for a, b in zip(predicted, places, strict=True)]))
@@ -365,15 +338,16 @@ class _Classifier(TextEstimator):
 
 @with_arguments
 class TextClassifier(_Classifier):
-    """A text classifier that returns, with each label, the words that attention can see.
+    """A text classifier whose gates choose the words that attention can see; `explain` shows them.
 
     The constructor takes the name of the model, such as "lexicon" or "gru", and keywords, the
-    fields of `TextOptions`. A lexicon reads the returned words only. The prediction of a network
+    fields of `TextOptions`. A lexicon reads words with open gates only. The prediction of a network
     also depends on the other words, through the encoder; "leak" in `report_` and in the result of
     `evaluate` measures by how much.
 
         model = TextClassifier.train("reviews.csv")
-        model.predict(["a dull , lifeless film"])[0]   # Prediction(label=..., kept=[...], ...)
+        model.predict(["a dull , lifeless film"])      # array(["negative"])
+        model.explain("a dull , lifeless film").kept   # for each word True if its gate is open
         model.save("model"); model = TextClassifier.load("model")
 
     The class has the interface of a scikit-learn classifier: `fit(X, y)`, `predict`,
@@ -424,6 +398,19 @@ class PairClassifier(TextClassifier):
 def _check_lengths(texts: Sized, labels: Sized) -> None:
     if len(texts) != len(labels):
         raise ValueError(f"X and y must have the same length, got {len(texts)} and {len(labels)}")
+
+
+def _select_rows(y: Any, rows: np.ndarray, count: int) -> Any:
+    """Returns the labels `y` of `count` texts at the positions `rows`, in the form of `y`."""
+    if isinstance(y, Mapping):
+        return y  # which `_values` refuses
+    # A sparse matrix need not have rows that can be selected.
+    y = y.toarray() if hasattr(y, "toarray") else y
+    values = y if hasattr(y, "shape") else list(y)
+    _check_lengths(range(count), values)
+    if hasattr(values, "iloc"):
+        return values.iloc[rows]
+    return [values[i] for i in rows.tolist()] if isinstance(values, list) else values[rows]
 
 
 def _check_any(labels: Sized) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from gatedjax._utils.limits import MOST_LENGTH
 from gatedjax._utils.terminal import render_count
+from gatedjax._utils.write import naming
 from gatedjax.data.sets._split import stratified_split
 from gatedjax.data.text._units import RUN
 from gatedjax.data.text._vocabulary import SPECIALS, UNK, Vocabulary
@@ -119,20 +120,21 @@ class Spool:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        # After an error the rest is not written, because no caller reads an incomplete file.
-        if raised == (None, None, None):
-            self._buffer.tofile(self._handle)
-            self._handle.flush()
-            if len(self):  # An empty file cannot be mapped.
-                self._flat = np.memmap(self._handle, np.int32, "r")
-        self._handle.close()
+        with naming(self._path), self._handle:
+            # After an error the rest is not written, because no caller reads an incomplete file.
+            if raised == (None, None, None):
+                self._buffer.tofile(self._handle)
+                self._handle.flush()
+                if len(self):  # An empty file cannot be mapped.
+                    self._flat = np.memmap(self._handle, np.int32, "r")
 
     def add(self, ids: Sequence[int]) -> None:
         """Appends a row, the ids of the words of a text."""
         self._buffer.extend(ids)
         self._starts.append(self._starts[-1] + len(ids))
         if len(self._buffer) >= _FLUSH:
-            self._buffer.tofile(self._handle)
+            with naming(self._path):
+                self._buffer.tofile(self._handle)
             del self._buffer[:]
 
     def __len__(self) -> int:
@@ -413,7 +415,8 @@ def say_corpus(corpus: Corpus, say: Callable[[str], None], targets: str | None =
     remainder = f", and {len(counts) - 10} more" if len(counts) > 10 else ""
     say(f"{corpus.name}: {targets or f'{corpus}: {listing}{remainder}'}")
     if corpus.aside:
-        say(f"{corpus.aside:,} lines set aside, as {'; '.join(map(str, corpus.first_aside))}")
+        first = "; ".join(map(str, corpus.first_aside))
+        say(f"{render_count(corpus.aside, 'line')} set aside, as {first}")
 
 
 def list_counts(counts: Mapping[Label, int]) -> str:

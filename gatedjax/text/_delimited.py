@@ -6,13 +6,15 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from gatedjax.text._lines import LONGEST, TextFile, suggest_encoding
-from gatedjax.text._table import EMPTY, Aside, Cells, Columns, check_names, match_names
+from gatedjax.text._table import EMPTY, REPEATED, Aside, Cells, Columns, check_names, match_names
 
 _DELIMITERS = {
     ".csv": (",", ";", "\t", "|"),
     **dict.fromkeys((".tsv", ".tab"), ("\t",)),
     ".psv": ("|",),
 }
+# The mark of byte order, which begins each of several files that were joined.
+_MARK = "\ufeff"
 ENDS = tuple(_DELIMITERS)
 """Endings of files with delimiters between the fields."""
 Fields = tuple[int, list[str] | str]
@@ -191,14 +193,17 @@ class Delimited:
         """Yields (file, line, values) for each record after the header, or an `Aside`."""
         delimiter, names = self._header()
         places = [names.index(name) for name in match_names(names, columns)]
-        header = self.header is None
+        header: list[str] | str | None = [] if self.header is None else None
         for line, fields in _records(self.file, delimiter):
-            if header:
-                header = not fields  # Empty lines may precede the header.
+            if header is not None and not header:
+                header = fields  # Empty lines may precede the header.
             elif isinstance(fields, str):
                 yield Aside(self.name, line, fields)
             elif not fields:
                 yield Aside(self.name, line, EMPTY)
+            # In a file with a single column, such a line may be a text.
+            elif len(fields) > 1 and [fields[0].removeprefix(_MARK), *fields[1:]] == header:
+                yield Aside(self.name, line, REPEATED)
             elif len(fields) != len(names):
                 where = "--columns" if self.header else "the header"
                 reason = f"{_fields(len(fields))} where {where} has {len(names)}"

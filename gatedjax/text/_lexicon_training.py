@@ -88,9 +88,10 @@ class TextPart:
 
     words: list[list[str]]
     texts: list[str]
-    labels: np.ndarray  # int [n] of classes or grades, bool [n, L + U], or float [n] of numbers
-    weights: np.ndarray | None = None  # of the texts in the fit
-    unknown: Sequence[Label] = ()  # the U labels of the last columns, which the model lacks
+    labels: np.ndarray
+    weights: np.ndarray | None = None
+    sample_weight: np.ndarray | None = None
+    unknown: Sequence[Label] = ()
 
     def select(self, rows: np.ndarray) -> "TextPart":
         """Returns the texts at the positions `rows`, an int array from 0, in this order."""
@@ -100,6 +101,7 @@ class TextPart:
             [self.texts[i] for i in places],
             self.labels[rows],
             None if self.weights is None else self.weights[rows],
+            None if self.sample_weight is None else self.sample_weight[rows],
         )
 
 
@@ -205,8 +207,12 @@ def train_lexicon(
         )
         for name in corpora
     }
+    if sample_weight is not None:
+        sample_weight = sample_weight[corpora["train"].lines - 1]
     weights = weigh_texts(corpora["train"], options.class_weight, sample_weight)
-    parts["train"] = dataclasses.replace(parts["train"], weights=weights)
+    parts["train"] = dataclasses.replace(
+        parts["train"], weights=weights, sample_weight=sample_weight
+    )
     every = parts["train"]
     if validation is None:
         parts["train"] = every.select(training_rows)
@@ -215,7 +221,7 @@ def train_lexicon(
     ranges = {REGRESSION: "tenths of the numbers", LABELS: "labels"}.get(kind, "classes")
     split = "" if validation is not None else f" (in proportion to the {ranges}, always the same)"
     say(f"split: {sizes}{split}")
-    head = target.make_head(every.labels)
+    head = target.make_head(every.labels, sample_weight)
     measured, first, curve, chosen = _choose(parts, target, head, options)
     metric = target.choose_metric(options.best_metric)
     name = target.metrics[metric] if kind in TARGETS else metric.replace("_", " ")
@@ -304,11 +310,14 @@ def _calibrate(lexicon: Gated, validation: TextPart, target: Target) -> tuple[Ta
         evidence = readings._replace(
             probabilities=readings.probabilities[rows], logits=readings.logits[rows]
         )
+        weights = validation.sample_weight
         temperature, fitted = target.choose_temperature(
-            reader.head, reader.bias, evidence, validation.labels[rows]
+            *(reader.head, reader.bias, evidence, validation.labels[rows]),
+            None if weights is None else weights[rows],
         )
     readings = _set_temperature(lexicon, temperature).read(validation.words)
-    return target.choose_decision(readings, validation.labels), temperature, fitted
+    target = target.choose_decision(readings, validation.labels, validation.sample_weight)
+    return target, temperature, fitted
 
 
 def _choose(
@@ -326,9 +335,9 @@ def _choose(
     try:
         for lexicon in fit:
             readings = lexicon.read(held.words)
-            decided = target.choose_decision(readings, held.labels)
-            measured = decided.measure(held.labels, readings, held.unknown)
-            share = float(np.mean(np.concatenate(readings.is_open)))
+            decided = target.choose_decision(readings, held.labels, held.sample_weight)
+            measured = decided.measure(held.labels, readings, held.unknown, held.sample_weight)
+            share = measure_open(readings.is_open, held.sample_weight)
             stage = {name: measured[name] for name in target.metrics}
             curve.append({"density": lexicon.density, "words": share, **stage})
             stages.append(lexicon)
@@ -363,7 +372,7 @@ def weigh_texts(
         return None
     weights = np.ones(len(corpus))
     if sample_weight is not None:
-        weights = sample_weight[corpus.lines - 1]
+        weights = sample_weight
     if class_weight == BALANCED:
         labels = np.asarray(corpus.labels)
         counts = np.bincount(labels, minlength=len(corpus.classes))
@@ -456,24 +465,38 @@ def _read_examples(
 def measure_lexicon(lexicon: Gated, part: TextPart, target: Target) -> Json:
     """Returns a dict of the metrics and of the density of a lexicon on texts."""
     readings = lexicon.read(part.words)
-    metrics = target.measure(part.labels, readings, part.unknown)
+    metrics = target.measure(part.labels, readings, part.unknown, part.sample_weight)
     return {
         **metrics,
-        "density": float(np.mean(np.concatenate(readings.is_open))),
+        "density": measure_open(readings.is_open, part.sample_weight),
         "by_prior": int(readings.is_prior.sum()),
     }
 
 
+def measure_open(is_open: Sequence[np.ndarray], sample_weight: np.ndarray | None) -> float:
+    """Returns the share of open words; a word has the weight of its text."""
+    weights = None
+    if sample_weight is not None:
+        weights = np.repeat(sample_weight, [len(gates) for gates in is_open])
+    return float(np.average(np.concatenate(is_open), weights=weights))
+
+
 def measure_baselines(train: TextPart, held: TextPart, num_classes: int, checked: str) -> Json:
     """Trains two linear models, of words and of character n-grams, and returns their accuracies."""
-    words = LinearBaseline().fit(train.words, train.labels, num_classes)
-    accuracy = float(np.mean(words.probabilities(held.words).argmax(1) == held.labels))
+    weights = train.sample_weight
+
+    def score(probabilities: np.ndarray) -> float:
+        """Returns the accuracy of predictions for the texts of `held`: [n, C] for C classes."""
+        is_right = probabilities.argmax(1) == held.labels
+        return float(np.average(is_right, weights=held.sample_weight))
+
+    words = LinearBaseline().fit(train.words, train.labels, num_classes, weights)
+    accuracy = score(words.probabilities(held.words))
     report: Json = {"baseline": {"kind": words.kind, checked: accuracy}, "character_baseline": {}}
     if sum(map(len, train.texts)) <= _MOST_CHARACTERS:
         ngrams = LinearBaseline(pairs=False).fit(
-            map(character_ngrams, train.words), train.labels, num_classes
+            map(character_ngrams, train.words), train.labels, num_classes, weights
         )
-        probabilities = ngrams.probabilities(map(character_ngrams, held.words))
-        accuracy = float(np.mean(probabilities.argmax(1) == held.labels))
+        accuracy = score(ngrams.probabilities(map(character_ngrams, held.words)))
         report["character_baseline"] = {"kind": words.kind, checked: accuracy}
     return report

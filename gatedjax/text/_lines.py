@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TextIO
 
 from gatedjax._utils.limits import MOST_CHARACTERS as LONGEST
+from gatedjax._utils.write import naming
 from gatedjax.data.files._compressed import open_compressed
 from gatedjax.text._table import fault
 
@@ -165,6 +166,7 @@ class TextFile:
         codec, number = check_encoding(self.encoding), 0
         try:
             with (
+                naming(self.path),
                 open_compressed(self.path) as file,
                 # `newline` keeps the ends of the lines, because a field in quotes may have several
                 # lines.

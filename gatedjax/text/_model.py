@@ -20,6 +20,7 @@ from gatedjax._utils.types import Json, Output, Params, Tree
 from gatedjax.data.text._vocabulary import UNK, Vocabulary
 from gatedjax.export import ModelCard, ParamsMismatch
 from gatedjax.export._kinds import check_kind, facts_of
+from gatedjax.export._tensors import check_outputs
 from gatedjax.models import GANet
 from gatedjax.text._buckets import FINE, group_texts, pad_texts, shape_of, sizes_of, width_of
 from gatedjax.text._networks import PAIR, TAGS, TEXT, Batch, Config, NetworkEntry, Reading
@@ -134,8 +135,13 @@ class TrainedModel:
         return np.array(words, np.int32)
 
     def run(self, batch: Mapping[str, np.ndarray]) -> Json:
-        """Runs the network on a batch of `pad_texts`; returns its `Reading` with NumPy arrays."""
-        return jax.device_get(self._program(self._device_params, batch))
+        """Runs the network on a batch of `pad_texts`; returns its `Reading` with NumPy arrays.
+
+        Raises ValueError if an output is not finite; the message names the largest parameter.
+        """
+        outputs: Json = jax.device_get(self._program(self._device_params, batch))
+        check_outputs(jax.tree.leaves(outputs), self.params)
+        return outputs
 
     def read_texts(
         self, examples: Iterable[Sequence[str]], *, chunk: int = 4096

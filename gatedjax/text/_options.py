@@ -304,13 +304,11 @@ def check_options(options: TextOptions, kind: str) -> None:
         value, check = getattr(options, field.name), field.metadata["check"]
         if check is not None and (value is not None or field.default is not None):
             check(field.name, value)
-    if kind == "tags" and not (
-        options.tokens is None and options.tokenizer is None and options.min_class == 1
-    ):
-        raise ValueError(
-            "tokens must be None, tokenizer None and min_class 1 for taggers, whose files have a "
-            f"word in each line, got {options.tokens!r}, {options.tokenizer!r} and "
-            f"{options.min_class!r}: leave them out"
+    if kind == "tags":
+        _check_left_out(
+            options,
+            ("tokens", "tokenizer", "min_class"),
+            "for taggers, whose files have a word in each line",
         )
     if options.tokenizer is not None:
         if options.tokens is not None:
@@ -330,7 +328,7 @@ def check_options(options: TextOptions, kind: str) -> None:
         )
     if options.best_metric != METRICS[0]:
         raise ValueError(
-            f"best_metric must be {METRICS[0]!r} unless model is 'lexicon' or 'window', got "
+            "best_metric must be left out unless model is 'lexicon' or 'window', got "
             f"{options.best_metric!r} for model={options.model!r}: give "
             "training={'best_metric': ...}"
         )
@@ -400,36 +398,45 @@ def _check_without_network(options: TextOptions) -> None:
     if options.model == STATES:
         if options.states is not None and options.encoder is not None:
             raise ValueError("states or encoder must be None, got both: give one of the two")
-        if options.tokens is not None or options.tokenizer is not None or not options.lowercase:
-            raise ValueError(
-                "tokens, tokenizer and lowercase must be left out for model='states', whose tokens "
-                f"are those of the encoder, got tokens={options.tokens!r}, "
-                f"tokenizer={options.tokenizer!r} and lowercase={options.lowercase!r}"
-            )
-    for field in dataclasses.fields(TextOptions):
-        value = getattr(options, field.name)
-        if field.name not in _OF_NETWORKS or value == field.default or value == {}:
-            continue
-        name = "a lexicon" if options.model in LEXICONS else f"model={options.model!r}"
-        raise ValueError(
-            f"{field.name} must be {field.default!r} for {name}, which has no steps, no vectors of "
-            f"words and no limit on the words of a text, got {value!r}: leave it out, or give "
-            "model='ganet' or another network"
+        _check_left_out(
+            options,
+            ("tokens", "tokenizer", "lowercase"),
+            "for model='states', whose tokens are those of the encoder",
         )
+    name = "a lexicon" if options.model in LEXICONS else f"model={options.model!r}"
+    for option, part in _OF_NETWORKS.items():
+        reason = f"for {name}, which has no {part}"
+        _check_left_out(options, (option,), reason, ", or give model='ganet' or another network")
 
 
-_OF_NETWORKS = (
-    "embeddings",
-    "minutes",
-    "num_steps",
-    "max_len",
-    "min_count",
-    "max_words",
-    "batch_size",
-    "network",
-    "training",
-)
-"""The options that only networks use."""
+_OF_NETWORKS = {
+    "embeddings": "vectors of words",
+    "minutes": "steps",
+    "num_steps": "steps",
+    "max_len": "limit on the words of a text",
+    "min_count": "vectors of words",
+    "max_words": "vectors of words",
+    "batch_size": "steps",
+    "network": "network",
+    "training": "steps",
+}
+"""The options that only networks use, and what other models do not have, so that they need none."""
+
+
+def _check_left_out(
+    options: TextOptions, names: Sequence[str], reason: str, remedy: str = ""
+) -> None:
+    """Raises ValueError if one of the options `names` has another value than its default.
+
+    `reason` says for which models they must be left out, and `remedy` what else can be done.
+    """
+    defaults = {field.name: field.default for field in dataclasses.fields(TextOptions)}
+    for name in names:
+        value = getattr(options, name)
+        if value not in (defaults[name], {}):
+            raise ValueError(
+                f"{name} must be left out {reason}, got {value!r}: leave it out{remedy}"
+            )
 
 
 def network_config(options: TextOptions, entry: NetworkEntry, width: int) -> Config:
@@ -468,9 +475,9 @@ def train_config(options: TextOptions, epoch: int) -> TrainConfig:
     ends = config.optimizer.schedule not in ("constant", "rsqrt", "staircase")
     if options.minutes and not planned and ends:
         raise ValueError(
-            "minutes must be None unless num_steps is given, because the schedule "
-            f"{config.optimizer.schedule!r} depends on the number of steps, got "
-            f"{options.minutes!r}: give num_steps"
+            f"minutes must be left out for the schedule {config.optimizer.schedule!r}, which "
+            f"depends on the number of steps, got {options.minutes!r}: leave it out, or give "
+            "num_steps"
         )
     return config
 

@@ -13,6 +13,7 @@ from gatedjax import data as gdata
 from gatedjax._utils.types import Json, Params, Tree
 from gatedjax.data.batches._encode_cloze import add_markers, find_phrase
 from gatedjax.data.sets import _cloze
+from gatedjax.export._tensors import check_outputs
 from gatedjax.models import GAReader, GAReaderConfig, GAReaderTask
 from gatedjax.text._folders import CHARACTERS, VOCABULARY, explain_faults, open_folder
 from gatedjax.training.log import read_json
@@ -135,7 +136,9 @@ class Reader:
         for step in range(len(batches)):
             output: Any = jax.device_get(_forward(network, self.params, batches[step]))
             for row, index in enumerate(batches.rows(step)):
-                readings[int(index)] = reading_of(batches.encoded, int(index), output, row)
+                reading = reading_of(batches.encoded, int(index), output, row)
+                check_outputs([reading.probabilities], self.params)
+                readings[int(index)] = reading
         return [readings[index] for index in range(len(source))]
 
     def _network(self) -> GAReader:

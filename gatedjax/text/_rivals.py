@@ -9,6 +9,7 @@ from scipy.sparse import csr_matrix
 from gatedjax._utils.types import Json
 from gatedjax.lexicon import Head, LabelHead, Readings, RealHead, fit_weights
 from gatedjax.lexicon._features import find_keys, find_pairs, number_words
+from gatedjax.lexicon._fit import scale_weights
 from gatedjax.text._baseline import LinearBaseline
 from gatedjax.text._target_base import Target
 
@@ -42,8 +43,15 @@ class TfidfModel:
     def __init__(self, head: Head) -> None:
         self._head = head
 
-    def fit(self, texts: Sequence[Sequence[str]], targets: np.ndarray) -> "TfidfModel":
+    def fit(
+        self,
+        texts: Sequence[Sequence[str]],
+        targets: np.ndarray,
+        sample_weight: np.ndarray | None = None,
+    ) -> "TfidfModel":
         """Fits the model to targets, bool [n, L] of labels or float [n] of numbers; returns it."""
+        if sample_weight is not None:
+            sample_weight = scale_weights(sample_weight, len(texts))
         words = number_words(texts)
         self._number_of = {word: number for number, word in enumerate(words.types)}
         keys, counts = np.unique(
@@ -58,6 +66,7 @@ class TfidfModel:
             targets,
             self._head.num_groups,
             _INVERSE_PENALTY[type(self._head)],
+            sample_weight=sample_weight,
             head=self._head,
         )
         return self
@@ -105,19 +114,26 @@ def measure_rivals(
     Its thresholds are chosen on the validation texts, like the thresholds of the lexicon; `fitted`
     has the training texts of the measured model, and perhaps the validation texts.
     """
-    head = target.make_head(fitted.labels)
+    head = target.make_head(fitted.labels, fitted.sample_weight)
+    weights = checked.sample_weight
     if type(head) not in _NAMES:
-        baseline = LinearBaseline().fit(fitted.words, fitted.labels, len(target.classes))
+        baseline = LinearBaseline().fit(
+            fitted.words, fitted.labels, len(target.classes), fitted.sample_weight
+        )
         probabilities = baseline.probabilities(checked.words)
         # A class is predicted, not the median, because the rival knows no order.
         best = np.eye(len(target.classes))[probabilities.argmax(1)]
         readings = Readings.of_outputs(best, best)
-        return {"logistic regression on words": target.measure(checked.labels, readings)}
+        scores = target.measure(checked.labels, readings, sample_weight=weights)
+        return {"logistic regression on words": scores}
     # The thresholds must not be chosen on texts that the model was trained on, so that the model is
     # fitted without the validation texts first, like the lexicon.
-    model = TfidfModel(head).fit(training.words, training.labels)
-    target = target.choose_decision(model.compute_readings(validation.words), validation.labels)
+    model = TfidfModel(head).fit(training.words, training.labels, training.sample_weight)
+    target = target.choose_decision(
+        model.compute_readings(validation.words), validation.labels, validation.sample_weight
+    )
     if fitted is not training and len(fitted.words) != len(training.words):
-        model = TfidfModel(head).fit(fitted.words, fitted.labels)
-    scores = target.measure(checked.labels, model.compute_readings(checked.words), checked.unknown)
+        model = TfidfModel(head).fit(fitted.words, fitted.labels, fitted.sample_weight)
+    readings = model.compute_readings(checked.words)
+    scores = target.measure(checked.labels, readings, checked.unknown, weights)
     return {_NAMES[type(head)]: scores}

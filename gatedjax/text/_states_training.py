@@ -22,9 +22,10 @@ from gatedjax.text._lexicon_training import (
     choose_stage,
     list_densities,
     measure_baselines,
+    measure_open,
     weigh_texts,
 )
-from gatedjax.text._metrics import classification_metrics
+from gatedjax.text._metrics import classification_metrics, count_effective
 from gatedjax.text._options import METRICS, TextOptions, check_options
 from gatedjax.text._prediction import check_inputs
 from gatedjax.text._states import (
@@ -56,9 +57,10 @@ class _Part:
     """The n texts for training, validation or test, their vectors, and their classes."""
 
     texts: list[str]
-    vectors: list[np.ndarray]  # for each text [T, D]
-    labels: np.ndarray  # int [n]
-    weights: np.ndarray | None = None  # float [n], in the fit; None: equal weights
+    vectors: list[np.ndarray]
+    labels: np.ndarray
+    weights: np.ndarray | None = None
+    sample_weight: np.ndarray | None = None
 
     def select(self, rows: np.ndarray) -> "_Part":
         places = rows.tolist()
@@ -67,11 +69,16 @@ class _Part:
             [self.vectors[i] for i in places],
             self.labels[rows],
             None if self.weights is None else self.weights[rows],
+            None if self.sample_weight is None else self.sample_weight[rows],
         )
 
     def split(self) -> TextPart:
+        """Returns the texts as a `TextPart`, for the models that the result is compared with.
+
+        It has the list of the words of each text, the texts, their classes and `sample_weight`.
+        """
         words = [WITHOUT_UNITS.split(text) for text in self.texts]
-        return TextPart(words, self.texts, self.labels)
+        return TextPart(words, self.texts, self.labels, sample_weight=self.sample_weight)
 
 
 def train_states(
@@ -141,8 +148,12 @@ def train_states(
     duplicates = _copies.find_duplicates(corpus)
     for line in (*duplicates.render(), *_corpus.note_parts(corpora)):
         say(line)
+    if sample_weight is not None:
+        sample_weight = sample_weight[corpus.lines - 1]
     weights = weigh_texts(corpus, options.class_weight, sample_weight)
-    every = parts["train"] = dataclasses.replace(parts["train"], weights=weights)
+    every = parts["train"] = dataclasses.replace(
+        parts["train"], weights=weights, sample_weight=sample_weight
+    )
     training_rows = np.arange(len(corpus))
     if validation is None:
         training_rows, validation_rows = _corpus.split_training(corpus, options.held_out)
@@ -167,7 +178,9 @@ def train_states(
     validation_part = parts["validation"]
     # The temperature is fitted before the validation texts may become training texts.
     temperature, fitted_temperature = choose_temperature(
-        measured.read(validation_part.vectors).probabilities, validation_part.labels
+        measured.read(validation_part.vectors).probabilities,
+        validation_part.labels,
+        validation_part.sample_weight,
     )
     compared = measured if checked == "validation" else pooling
     uncalibrated = _measure(compared, parts[checked], corpus.classes)["ece"]
@@ -220,16 +233,20 @@ def _fit_stages(
     for pooling in _fit(parts["train"], num_classes, list_densities(options)):
         readings = pooling.read(validation_part.vectors)
         scores = classification_metrics(
-            validation_part.labels, readings.probabilities, range(num_classes)
+            validation_part.labels,
+            readings.probabilities,
+            range(num_classes),
+            sample_weight=validation_part.sample_weight,
         )
-        share = float(np.mean(np.concatenate(readings.is_open)))
+        share = measure_open(readings.is_open, validation_part.sample_weight)
         stage = {name: scores[name] for name in METRICS}
         curve.append({"density": pooling.density, "words": share, **stage})
         stages.append(pooling)
     stage_number = len(stages) - 1
     if options.density is None:
         shares = [stage[options.best_metric] for stage in curve]
-        stage_number = choose_stage(shares, allow_points(max(shares), len(validation_part.labels)))
+        count = count_effective(validation_part.sample_weight, len(validation_part.labels))
+        stage_number = choose_stage(shares, allow_points(max(shares), count))
     return stages, curve, stage_number
 
 
@@ -283,8 +300,10 @@ def sample_texts(texts: Sequence[str]) -> list[str]:
 
 def _measure(pooling: GatedPooling, part: _Part, classes: Sequence[Label]) -> Json:
     readings = pooling.read(part.vectors)
-    metrics = classification_metrics(part.labels, readings.probabilities, classes)
-    return {**metrics, "density": float(np.mean(np.concatenate(readings.is_open)))}
+    metrics = classification_metrics(
+        part.labels, readings.probabilities, classes, sample_weight=part.sample_weight
+    )
+    return {**metrics, "density": measure_open(readings.is_open, part.sample_weight)}
 
 
 def evaluate_states(

@@ -283,7 +283,8 @@ def render_survey(report: Json, train: str) -> Iterator[str]:
                 f"{words['max_len']:,} words (--max-len)"
             )
     if scripts := report.get("scripts"):
-        yield f"letters: {_list([f'{name} {share:.1%}' for name, share in scripts.items()])}"
+        shares = ((name, f"{share:.1%}") for name, share in scripts.items())
+        yield f"letters: {_list([f'{name} {text}' for name, text in shares if text != '0.0%'])}"
     if duplicates := report.get("duplicates"):
         yield from _render_duplicates(duplicates)
     yield from _render_aside(report["aside"], unit if tagged else "lines")

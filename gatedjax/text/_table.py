@@ -16,7 +16,11 @@ Label = str | int | float | bool
 Labels = tuple[Label, ...]
 """Several labels of a text, as in fastText's "__label__a __label__b text" or a list in JSON."""
 EMPTY = "empty line"
-"""The reason for empty lines, which do not count against `max_aside`."""
+"""The reason for empty lines."""
+REPEATED = "repeats the header"
+"""The reason for a later line with the names of the columns, as after `cat a.csv b.csv`."""
+WITHOUT_DATA = (EMPTY, REPEATED)
+"""The reasons that do not count against `max_aside`, because no data are lost."""
 
 _LIKELY = {
     "text": "text review sentence comment content body message tweet document question title query",

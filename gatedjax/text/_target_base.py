@@ -72,7 +72,7 @@ class Target(abc.ABC):
         """Returns the target of training texts with these different labels and their counts."""
 
     @abc.abstractmethod
-    def make_head(self, targets: np.ndarray) -> Head:
+    def make_head(self, targets: np.ndarray, sample_weight: np.ndarray | None = None) -> Head:
         """Returns the head, the loss and the link function, for the targets of training texts."""
 
     @abc.abstractmethod
@@ -108,21 +108,32 @@ class Target(abc.ABC):
 
     @abc.abstractmethod
     def measure(
-        self, targets: np.ndarray, readings: Readings, unknown: Sequence[Label] = ()
+        self,
+        targets: np.ndarray,
+        readings: Readings,
+        unknown: Sequence[Label] = (),
+        sample_weight: np.ndarray | None = None,
     ) -> Json:
         """Returns a dict of metrics: n, the names in `metrics`, and details. `unknown` has the
         names of the U unknown labels.
         """
 
     def choose_temperature(
-        self, head: Head, bias: np.ndarray, readings: Readings, targets: np.ndarray
+        self,
+        head: Head,
+        bias: np.ndarray,
+        readings: Readings,
+        targets: np.ndarray,
+        sample_weight: np.ndarray | None = None,
     ) -> tuple[float, float]:
         """Returns the number by which the logits are divided, and the number that validation texts
         fit. The first is 1 if the second does not reduce the loss by more than the standard error.
         """
-        return choose_head_temperature(head, readings.logits, bias, targets)
+        return choose_head_temperature(head, readings.logits, bias, targets, sample_weight)
 
-    def choose_decision(self, readings: Readings, targets: np.ndarray) -> "Target":
+    def choose_decision(
+        self, readings: Readings, targets: np.ndarray, sample_weight: np.ndarray | None = None
+    ) -> "Target":
         """Returns a copy of the target with decisions that are chosen on validation texts."""
         return self
 
@@ -133,7 +144,7 @@ class Target(abc.ABC):
 
     def allow_loss(self, scores: Json, metric: str) -> float:
         """Returns the largest loss against the best stage that the chosen stage may have."""
-        return allow_points(scores[metric], scores["n"])
+        return allow_points(scores[metric], count_texts(scores))
 
     def with_threshold(self, threshold: Any) -> "Target":
         """Returns a copy of the target with thresholds of the user."""
@@ -212,7 +223,12 @@ class ScoreTarget(Target):
         ]
 
 
-def allow_points(best: float, count: int) -> float:
+def count_texts(scores: Json) -> float:
+    """Returns the number of texts of a dict of `measure`, or that of `count_effective`."""
+    return scores["effective_n"] if "effective_n" in scores else scores["n"]
+
+
+def allow_points(best: float, count: float) -> float:
     """Returns half a point, 0.005, or the standard error of a share if it is larger."""
     return max(LEAST_LOSS, _standard_error(best, count))
 

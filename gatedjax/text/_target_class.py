@@ -64,8 +64,8 @@ class ClassTarget(Target):
         """Returns `best_metric` itself, "accuracy" or "macro_f1"."""
         return best_metric
 
-    def make_head(self, targets: np.ndarray) -> ClassHead:
-        """Returns a softmax head with a logit for each class; `targets` are not used."""
+    def make_head(self, targets: np.ndarray, sample_weight: np.ndarray | None = None) -> ClassHead:
+        """Returns a softmax head with a logit for each class; its arguments are not used."""
         return ClassHead(len(self.classes))
 
     def encode(self, labels: Sequence[Any]) -> np.ndarray:
@@ -75,10 +75,15 @@ class ClassTarget(Target):
         return np.array([place[label] for label in labels], np.int32)
 
     def choose_temperature(
-        self, head: Head, bias: np.ndarray, readings: Readings, targets: np.ndarray
+        self,
+        head: Head,
+        bias: np.ndarray,
+        readings: Readings,
+        targets: np.ndarray,
+        sample_weight: np.ndarray | None = None,
     ) -> tuple[float, float]:
         """Chooses the temperature with smoothed targets."""
-        return choose_temperature(readings.probabilities, targets)
+        return choose_temperature(readings.probabilities, targets, sample_weight)
 
     def decide(self, readings: Readings) -> np.ndarray:
         """Returns the position of the predicted class of each of n texts: int [n], from 0."""
@@ -89,11 +94,15 @@ class ClassTarget(Target):
         return np.where(is_positive, self.positive, 1 - self.positive)
 
     def measure(
-        self, targets: np.ndarray, readings: Readings, unknown: Sequence[Label] = ()
+        self,
+        targets: np.ndarray,
+        readings: Readings,
+        unknown: Sequence[Label] = (),
+        sample_weight: np.ndarray | None = None,
     ) -> Json:
         """Returns the dict of `classification_metrics`, with n, accuracy, macro_f1 and more."""
         return classification_metrics(
-            targets, readings.probabilities, self.classes, self.decide(readings)
+            targets, readings.probabilities, self.classes, self.decide(readings), sample_weight
         )
 
     def get_threshold(self) -> dict[Label, float] | None:

@@ -16,7 +16,8 @@ from gatedjax.text._target_labels import LabelTarget
 from gatedjax.text._targets import TARGET_OF
 
 # A list of quoted texts or of numbers, or an empty list, as Python, NumPy and JSON write it.
-_LIST = re.compile(r"""\[\s*((["']).*\2|[\d\s.,]*)\s*\]""", re.DOTALL)
+# The possessive repetitions take all spaces, because three that share them would take cubic time.
+_LIST = re.compile(r"""\[\s*+((["']).*\2\s*+|[\d\s.,]*+)\]""", re.DOTALL)
 WITHOUT_CLASSES = LABELS, REGRESSION
 """The kinds of models whose texts have not a single class each."""
 

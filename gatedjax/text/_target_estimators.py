@@ -2,99 +2,18 @@
 
 import dataclasses
 import warnings
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from gatedjax.text._classifier import (
-    Predictions,
-    _check_any,
-    _check_lengths,
-    _Classifier,
-    _values,
-)
+from gatedjax.text._classifier import _check_any, _check_lengths, _Classifier, _values
 from gatedjax.text._labels import array_of
 from gatedjax.text._options import with_arguments
-from gatedjax.text._prediction import (
-    LABELS,
-    ORDINAL,
-    REGRESSION,
-    LabelsPrediction,
-    ValuePrediction,
-)
+from gatedjax.text._prediction import LABELS, ORDINAL, REGRESSION
 from gatedjax.text._table import Label, is_zero_or_one, parse_number, read_label
 from gatedjax.text._target_base import sort_key
 from gatedjax.text._target_show import TargetExplanation
-
-
-class LabelPredictions(Predictions):
-    """A sequence of predictions of labels, in the order of the texts.
-
-    `np.asarray` converts it to an array of 0 and 1, [n, L], for n texts, with the L labels in the
-    order of `classes_`, which is the form in which scikit-learn has several labels.
-
-        >>> items = [LabelsPrediction(("b",), (0.75,), ["fun"], 0.5)]
-        >>> print(np.asarray(LabelPredictions(items, ["a", "b"])))
-        [[0 1]]
-
-    Args:
-      items: the prediction for each text.
-      classes: the L labels, in the order of the columns of the array.
-    """
-
-    def __init__(self, items: Iterable[LabelsPrediction], classes: Sequence[Label]) -> None:
-        super().__init__(items)  # type: ignore[arg-type]
-        self._classes = list(classes)
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Returns an array of 0 and 1, [n, L], 1 where a label is predicted; int64 without `dtype`.
-
-        It has a row for each of n texts and a column for each of L labels. `copy` has no effect,
-        because the array is always a copy.
-        """
-        rows = [[label in item.labels for label in self._classes] for item in self._items]
-        return np.array(rows, dtype or np.int64).reshape(len(self), len(self._classes))
-
-    @property
-    def labels(self) -> list[tuple[Label, ...]]:  # type: ignore[override]
-        """The predicted labels of each text, the most probable first."""
-        return [item.labels for item in self._items]
-
-    def _select(self, items: list[Any]) -> "LabelPredictions":
-        return LabelPredictions(items, self._classes)
-
-
-class ValuePredictions(Predictions):
-    """A sequence of predicted numbers, in the order of the texts.
-
-    `np.asarray` converts it to the array of the numbers, float64 [n].
-
-        >>> print(np.asarray(ValuePredictions([ValuePrediction(2.5, ["fun"], 0.5)])))
-        [2.5]
-
-    Args:
-      items: the prediction for each of n texts.
-    """
-
-    def __init__(self, items: Iterable[ValuePrediction]) -> None:
-        super().__init__(items)  # type: ignore[arg-type]
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Returns the predicted numbers of n texts, [n], float64 without `dtype`.
-
-        `copy` has no effect, because the array is always a copy.
-        """
-        return np.array([item.value for item in self._items], dtype or np.float64)
-
-    @property
-    def values(self) -> np.ndarray:
-        """The predicted numbers, float64 [n]."""
-        return np.asarray(self)
-
-    def _select(self, items: list[Any]) -> "ValuePredictions":
-        return ValuePredictions(items)
 
 
 class _TargetModel(_Classifier):
@@ -124,7 +43,7 @@ class MultiLabelTextClassifier(_TargetModel):
         >>> rows += [(f"bank {x} {y}", ["money"]) for x in "abcd" for y in "efgh"]
         >>> rows += [(f"bank {x} goal {y}", ["money", "sport"]) for x in "abcd" for y in "efgh"]
         >>> model = MultiLabelTextClassifier.train([*rows, ("a tea", [])])
-        >>> print(np.asarray(model.predict(["a goal", "the bank"])).tolist(), model.classes_)
+        >>> print(model.predict(["a goal", "the bank"]).tolist(), model.classes_)
         [[0, 1], [1, 0]] ['money' 'sport']
 
     The class has the interface of a scikit-learn classifier. y has the labels of n texts: it is an
@@ -177,7 +96,8 @@ class MultiLabelTextClassifier(_TargetModel):
             a column of 0 and 1 for each label; or a list of n lists of labels. An integer in a list
             is the name of a label, as in `MultiLabelBinarizer` of scikit-learn, and not the
             position of a column.
-          sample_weight: n weights of the texts in the fit; None gives all texts the same weight.
+          sample_weight: n weights of the texts, see `TextClassifier.fit`; None gives all texts the
+            same weight.
           workdir: has no effect, because a lexicon has no checkpoints.
 
         Returns:
@@ -185,18 +105,22 @@ class MultiLabelTextClassifier(_TargetModel):
         """
         return super().fit(X, y, sample_weight, workdir=workdir)
 
-    def predict(self, X: Any) -> LabelPredictions:
-        """Predicts the labels of each text.
+    def predict(self, X: Any) -> np.ndarray:
+        """Predicts the labels of each text, in the form in which scikit-learn has several labels.
 
         Args:
           X: n texts, a sequence or a column of strings.
 
         Returns:
-          A `LabelsPrediction` for each text; `np.asarray` of the result is an array of 0 and 1, [n,
-          L], with a column for each label in `classes_`.
+          An array of 0 and 1, int64 [n, L], 1 where a label is predicted, with a column for each of
+          the L labels in `classes_`.
         """
-        items: list[Any] = list(super().predict(X))
-        return LabelPredictions(items, self.classes_.tolist())
+        items = self._predict_items(X)
+        places = {label: place for place, label in enumerate(self.classes_.tolist())}
+        indicator = np.zeros((len(items), len(places)), np.int64)
+        for row, item in enumerate(items):
+            indicator[row, [places[label] for label in item.labels]] = 1
+        return indicator
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Computes the probability of each label for each text: float32 [n, L].
@@ -224,7 +148,7 @@ class MultiLabelTextClassifier(_TargetModel):
         """
         rows, _ = _read_label_lists(y)
         self._check_targets(rows)
-        predicted = self.predict(X).labels
+        predicted = [item.labels for item in self._predict_items(X)]
         _check_lengths(predicted, rows)
         _check_any(rows)
         expected = [{read_label("label", label) for label in row} for row in rows]
@@ -244,7 +168,7 @@ class TextRegressor(_TargetModel):
 
         >>> rows = [(f"{w} {x} film", v) for w, v in (("dull", 1), ("fine", 5)) for x in "abcdefgh"]
         >>> model = TextRegressor.train(rows)
-        >>> values = np.asarray(model.predict(["fine", "dull"]))
+        >>> values = model.predict(["fine", "dull"])
         >>> bool(values[0] > 3 > values[1])
         True
 
@@ -264,18 +188,16 @@ class TextRegressor(_TargetModel):
         # A regressor of scikit-learn has no attribute `classes_`.
         self.model_, self.report_ = trained, trained.report
 
-    def predict(self, X: Any) -> ValuePredictions:
+    def predict(self, X: Any) -> np.ndarray:
         """Predicts the number of each text.
 
         Args:
           X: n texts, a sequence or a column of strings.
 
         Returns:
-          A `ValuePrediction` for each text; `np.asarray` of the result is the array of numbers,
-          float64 [n].
+          An array float64 [n] of the predicted numbers.
         """
-        items: list[Any] = list(super().predict(X))
-        return ValuePredictions(items)
+        return np.array([item.value for item in self._predict_items(X)], np.float64)
 
     @property
     def predict_proba(self) -> Any:
@@ -293,7 +215,7 @@ class TextRegressor(_TargetModel):
         self._check_targets(labels)
         # A text such as "3.5" is a number in y of `fit` too.
         targets = np.array([parse_number(label) for label in labels])
-        predicted = np.asarray(self.predict(X))
+        predicted = self.predict(X)
         _check_lengths(predicted, targets)
         _check_any(targets)
         variance = float(targets.var())
@@ -323,7 +245,7 @@ class OrdinalTextClassifier(_TargetModel):
         >>> words = {"dull": "low", "fair": "mid", "fine": "high"}
         >>> rows = [(f"{word} {x} film", words[word]) for word in words for x in "abcdefgh"]
         >>> model = OrdinalTextClassifier.train(rows, order=["low", "mid", "high"])
-        >>> print(model.predict(["a dull film", "a fine film"]).labels, model.order_)
+        >>> print(model.predict(["a dull film", "a fine film"]), model.order_)
         ['low' 'high'] ['low' 'mid' 'high']
         >>> print(model.classes_)
         ['high' 'low' 'mid']

@@ -41,8 +41,10 @@ class OrdinalTarget(ScoreTarget):
         """Returns the target with the grades by their numbers, or as in `options.order`."""
         return cls(_order_grades(labels, options.order))
 
-    def make_head(self, targets: np.ndarray) -> OrdinalHead:
-        """Returns a head with a threshold between neighbouring grades; `targets` are not used."""
+    def make_head(
+        self, targets: np.ndarray, sample_weight: np.ndarray | None = None
+    ) -> OrdinalHead:
+        """Returns a head with thresholds between the grades; its arguments are not used."""
         return OrdinalHead(len(self.classes))
 
     def encode(self, labels: Sequence[Any]) -> np.ndarray:
@@ -62,10 +64,14 @@ class OrdinalTarget(ScoreTarget):
         return (above > 0.5).sum(1)
 
     def measure(
-        self, targets: np.ndarray, readings: Readings, unknown: Sequence[Label] = ()
+        self,
+        targets: np.ndarray,
+        readings: Readings,
+        unknown: Sequence[Label] = (),
+        sample_weight: np.ndarray | None = None,
     ) -> Json:
         """Returns the dict of `ordinal_metrics`: n, accuracy, mae, kappa, mae_error and more."""
-        return ordinal_metrics(targets, self.decide(readings), self.classes)
+        return ordinal_metrics(targets, self.decide(readings), self.classes, sample_weight)
 
     def allow_loss(self, scores: Json, metric: str) -> float:
         """Returns a hundredth of a grade, or the standard error of the MAE if it is larger."""

@@ -17,6 +17,7 @@ from gatedjax.text._target_base import (
     Target,
     TargetOptions,
     allow_points,
+    count_texts,
     describe_reading,
     find_thresholds,
     sort_key,
@@ -80,8 +81,8 @@ class LabelTarget(Target):
         """Returns "macro_f1" if `best_metric` is "macro_f1", and "micro_f1" otherwise."""
         return "macro_f1" if best_metric == "macro_f1" else "micro_f1"
 
-    def make_head(self, targets: np.ndarray) -> LabelHead:
-        """Returns a head with a sigmoid for each label; `targets` are not used."""
+    def make_head(self, targets: np.ndarray, sample_weight: np.ndarray | None = None) -> LabelHead:
+        """Returns a head with a sigmoid for each label; its arguments are not used."""
         return LabelHead(len(self.classes))
 
     def find_unknown(self, labels: Sequence[Any]) -> list[Label]:
@@ -132,25 +133,30 @@ class LabelTarget(Target):
         return readings.probabilities >= np.array(self.thresholds)
 
     def measure(
-        self, targets: np.ndarray, readings: Readings, unknown: Sequence[Label] = ()
+        self,
+        targets: np.ndarray,
+        readings: Readings,
+        unknown: Sequence[Label] = (),
+        sample_weight: np.ndarray | None = None,
     ) -> Json:
         """Returns the dict of `label_metrics`, with n, micro_f1, macro_f1 and more."""
-        return label_metrics(targets, self.decide(readings), self.classes, unknown)
+        return label_metrics(targets, self.decide(readings), self.classes, unknown, sample_weight)
 
-    def choose_decision(self, readings: Readings, targets: np.ndarray) -> "LabelTarget":
+    def choose_decision(
+        self, readings: Readings, targets: np.ndarray, sample_weight: np.ndarray | None = None
+    ) -> "LabelTarget":
         """Returns a copy with the thresholds of the largest F1, or itself if they are fixed."""
         if self.is_fixed:
             return self
         # A threshold cannot be chosen for a label that the model does not have.
         targets = targets[:, : len(self.classes)]
         return dataclasses.replace(
-            self, thresholds=choose_thresholds(readings.probabilities, targets)
+            self, thresholds=choose_thresholds(readings.probabilities, targets, sample_weight)
         )
 
     def allow_loss(self, scores: Json, metric: str) -> float:
         """Returns half a point of F1, 0.005, or the standard error of F1 if it is larger."""
-        # The micro F1 counts as a share among (2 TP + FP + FN) / 2 decisions.
-        count = scores["decisions"] if metric == "micro_f1" else scores["n"]
+        count = scores["decisions"] if metric == "micro_f1" else count_texts(scores)
         return allow_points(scores[metric], max(count, 1))
 
     def get_threshold(self) -> dict[Label, float] | None:

@@ -5,7 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from gatedjax._utils.types import Json
+from gatedjax.analysis._scores import ratio
 from gatedjax.analysis._text import render_table
+from gatedjax.text._metrics import count_effective, describe_effective, measure_error
 from gatedjax.text._table import Label
 
 # A label has a threshold of its own if it occurs in so many validation texts. The F1 of fewer texts
@@ -14,7 +16,11 @@ _LEAST_TEXTS = 10
 
 
 def label_metrics(
-    targets: np.ndarray, predicted: np.ndarray, labels: Sequence[Label], unknown: Sequence[Label]
+    targets: np.ndarray,
+    predicted: np.ndarray,
+    labels: Sequence[Label],
+    unknown: Sequence[Label],
+    sample_weight: np.ndarray | None = None,
 ) -> Json:
     """Computes the metrics of predicted sets of labels.
 
@@ -29,23 +35,44 @@ def label_metrics(
         >>> metrics = label_metrics(targets, targets[:, ::-1], ["a", "b"], [])
         >>> round(metrics["micro_f1"], 3), metrics["subset_accuracy"]
         (0.667, 0.5)
+
+    Args:
+      targets: bool [n, L + U], the labels of the texts: first the L labels of the model.
+      predicted: bool [n, L], the predicted labels.
+      labels: the names of the L labels.
+      unknown: the names of the U unknown labels.
+      sample_weight: [n], the weight of each text in the scores; None is 1. The numbers n and
+        predicted remain numbers of texts, and "effective_n" is added, see `count_effective`.
+
+    Returns:
+      A dict for JSON: n, micro_f1, micro_precision, micro_recall, macro_f1, subset_accuracy (the
+      share of the texts of which all labels are right), decisions (half of 2 TP + FP + FN), labels
+      (a list of dicts with label, precision, recall, f1, the number n of texts with it and the
+      number predicted), without_label (a dict with n, the number of texts without a label, and
+      predicted, the number without a predicted label), and unknown, a list of dicts with the label
+      and its number of texts n.
     """
     in_model = targets[:, : len(labels)]
-    # The counts of each label; the micro F1 follows from their sums.
-    right = (in_model & predicted).sum(0)
-    positive, num_predicted = in_model.sum(0), predicted.sum(0)
-    f1 = _divide(2 * right, positive + num_predicted)
+    each = np.ones(len(targets)) if sample_weight is None else sample_weight
+    each = each * (count_effective(sample_weight, len(targets)) / each.sum())
+    # The weighted counts of each label; the micro F1 follows from their sums.
+    right, positive, num_predicted = (
+        (each[:, None] * counted).sum(0) for counted in (in_model & predicted, in_model, predicted)
+    )
+    f1 = ratio(2 * right, positive + num_predicted)
     occurs = positive + num_predicted > 0
-    all_positive = int(targets.sum())
+    all_positive = (each[:, None] * targets).sum()
     is_exact = (in_model == predicted).all(1) & ~targets[:, len(labels) :].any(1)
-    counts = targets[:, len(labels) :].sum(0).tolist()
+    counts = targets.sum(0).tolist()
+    times = predicted.sum(0).tolist()
     return {
         "n": len(targets),
+        **describe_effective(sample_weight),
         "micro_f1": _ratio(2 * right.sum(), all_positive + num_predicted.sum()),
         "micro_precision": _ratio(right.sum(), num_predicted.sum()),
         "micro_recall": _ratio(right.sum(), all_positive),
         "macro_f1": float(f1[occurs].mean()) if occurs.any() else 0.0,
-        "subset_accuracy": float(is_exact.mean()),
+        "subset_accuracy": float(np.average(is_exact, weights=sample_weight)),
         "decisions": float(all_positive + num_predicted.sum()) / 2,
         "labels": [
             {
@@ -53,8 +80,8 @@ def label_metrics(
                 "precision": _ratio(right[i], num_predicted[i]),
                 "recall": _ratio(right[i], positive[i]),
                 "f1": float(f1[i]),
-                "n": int(positive[i]),
-                "predicted": int(num_predicted[i]),
+                "n": counts[i],
+                "predicted": times[i],
             }
             for i, label in enumerate(labels)
         ],
@@ -63,12 +90,15 @@ def label_metrics(
             "predicted": int((~predicted.any(1)).sum()),
         },
         "unknown": [
-            {"label": label, "n": count} for label, count in zip(unknown, counts, strict=True)
+            {"label": label, "n": count}
+            for label, count in zip(unknown, counts[len(labels) :], strict=True)
         ],
     }
 
 
-def real_metrics(targets: np.ndarray, predicted: np.ndarray) -> Json:
+def real_metrics(
+    targets: np.ndarray, predicted: np.ndarray, sample_weight: np.ndarray | None = None
+) -> Json:
     """Computes the metrics of predicted numbers.
 
         RMSE = sqrt(mean (v - y)^2),  MAE = mean |v - y|,  R^2 = 1 - mean (v - y)^2 / var y
@@ -79,30 +109,62 @@ def real_metrics(targets: np.ndarray, predicted: np.ndarray) -> Json:
         >>> metrics = real_metrics(np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 5.0]))
         >>> round(metrics["rmse"], 3), metrics["mae"] == 2 / 3, metrics["spearman"]
         (1.155, True, 1.0)
+
+    Args:
+      targets: [n], the numbers y.
+      predicted: [n], the predictions v.
+      sample_weight: [n], the weight of each text; None is 1. With weights there is "effective_n",
+        see `count_effective`.
+
+    Returns:
+      A dict for JSON: n, rmse, mae, r2, spearman, and rmse_error, the standard error of the RMSE;
+      r2 and spearman are None if the targets, or for spearman the predictions, are all equal.
     """
     errors = predicted - targets
     squares = errors**2
-    rmse = float(np.sqrt(squares.mean()))
-    variance = float(targets.var())
-    spearman = None
-    if len(np.unique(targets)) > 1 and len(np.unique(predicted)) > 1:
-        # Imported here, because it takes longer than a prediction.
-        from scipy.stats import spearmanr
-
-        spearman = float(spearmanr(targets, predicted).statistic)
+    mean_square = float(np.average(squares, weights=sample_weight))
+    rmse = mean_square**0.5
+    variance = _covariance(targets, targets, sample_weight)
     # The error of the mean of the squares, by the delta method.
-    of_squares = float(squares.std()) / len(targets) ** 0.5
+    of_squares = measure_error(squares, sample_weight)
     return {
         "n": len(targets),
+        **describe_effective(sample_weight),
         "rmse": rmse,
-        "mae": float(np.abs(errors).mean()),
-        "r2": 1 - float(squares.mean()) / variance if variance > 0 else None,
-        "spearman": spearman,
+        "mae": float(np.average(np.abs(errors), weights=sample_weight)),
+        "r2": 1 - mean_square / variance if variance > 0 else None,
+        "spearman": _correlate_ranks(targets, predicted, sample_weight),
         "rmse_error": of_squares / (2 * rmse) if rmse > 0 else 0.0,
     }
 
 
-def ordinal_metrics(targets: np.ndarray, predicted: np.ndarray, grades: Sequence[Label]) -> Json:
+def _covariance(first: np.ndarray, second: np.ndarray, weights: np.ndarray | None) -> float:
+    """Returns the covariance of two arrays [n] with weights [n], or None for equal weights."""
+    first, second = (part - np.average(part, weights=weights) for part in (first, second))
+    return float(np.average(first * second, weights=weights))
+
+
+def _correlate_ranks(
+    first: np.ndarray, second: np.ndarray, weights: np.ndarray | None
+) -> float | None:
+    """Returns Spearman's correlation of two arrays [n], or None if one of them is constant."""
+    ranks = []
+    for values in (first, second):
+        different, place = np.unique(values, return_inverse=True)
+        if len(different) == 1:
+            return None
+        masses = np.bincount(place, weights)
+        ranks.append((np.cumsum(masses) - masses / 2)[place])
+    spreads = [_covariance(rank, rank, weights) for rank in ranks]
+    return _covariance(ranks[0], ranks[1], weights) / float(np.sqrt(spreads[0] * spreads[1]))
+
+
+def ordinal_metrics(
+    targets: np.ndarray,
+    predicted: np.ndarray,
+    grades: Sequence[Label],
+    sample_weight: np.ndarray | None = None,
+) -> Json:
     """Computes the metrics of predicted grades.
 
         kappa = 1 - sum w O / sum w E,  w_ij = (i - j)^2
@@ -114,51 +176,83 @@ def ordinal_metrics(targets: np.ndarray, predicted: np.ndarray, grades: Sequence
         >>> metrics = ordinal_metrics(np.array([0, 1, 2]), np.array([0, 1, 1]), ["a", "b", "c"])
         >>> round(metrics["mae"], 3), round(metrics["kappa"], 3)
         (0.333, 0.667)
+
+    Args:
+      targets: int [n], the true grades, from 0.
+      predicted: int [n], the predicted grades.
+      grades: the names of the grades, from the lowest to the highest.
+      sample_weight: [n], the weight of each text, also in `confusion`; None is 1. With weights
+        there is "effective_n", see `count_effective`.
+
+    Returns:
+      A dict for JSON: n, accuracy, mae (the mean distance in grades), kappa (None if all texts have
+      the same grade), mae_error (the standard error of mae), grades, and confusion (rows are true
+      grades).
+
+    Reference: Cohen 1968 (weighted kappa).
     """
     count = len(grades)
-    confusion = np.bincount(targets * count + predicted, minlength=count**2).reshape(count, count)
+    cells = np.bincount(targets * count + predicted, sample_weight, minlength=count**2)
+    confusion = cells.reshape(count, count)
     distances = np.abs(targets - predicted)
     # Far grades count more than near grades, with the square of their distance.
     weights = (np.arange(count)[:, None] - np.arange(count)) ** 2
-    expected = confusion.sum(1)[:, None] * confusion.sum(0) / len(targets)
+    expected = confusion.sum(1)[:, None] * confusion.sum(0) / confusion.sum()
     chance = float((weights * expected).sum())
     return {
         "n": len(targets),
-        "accuracy": float((distances == 0).mean()),
-        "mae": float(distances.mean()),
+        **describe_effective(sample_weight),
+        "accuracy": float(np.average(distances == 0, weights=sample_weight)),
+        "mae": float(np.average(distances, weights=sample_weight)),
         "kappa": 1 - float((weights * confusion).sum()) / chance if chance > 0 else None,
-        "mae_error": float(distances.std()) / len(targets) ** 0.5,
+        "mae_error": measure_error(distances, sample_weight),
         "grades": list(grades),
         "confusion": confusion.tolist(),
     }
 
 
-def choose_thresholds(probabilities: np.ndarray, targets: np.ndarray) -> tuple[float, ...]:
-    """Chooses the threshold of each label with the largest F1. A label that occurs in fewer than
-    ten texts has the threshold of the largest micro F1 of all labels, because the F1 of few texts
-    is noisy (Yang 2001). All are 0.5 if no text has a label.
+def choose_thresholds(
+    probabilities: np.ndarray, targets: np.ndarray, sample_weight: np.ndarray | None = None
+) -> tuple[float, ...]:
+    """Chooses the threshold of each label with the largest F1.
+
+    A label that occurs in fewer than ten of the texts has the threshold with the largest micro F1
+    of all labels, because the F1 of few texts is noisy.
 
         >>> choose_thresholds(np.array([[0.2], [0.3], [0.4]]), np.array([[False], [True], [True]]))
         (0.25,)
+
+    Args:
+      probabilities: [n, L], the probability of each of L labels for n texts.
+      targets: bool [n, L], True where a text has a label.
+      sample_weight: [n], the weight of each text in the F1; None is 1.
+
+    Returns:
+      The L thresholds, all 0.5 if no text has a label. A label is predicted if its probability is
+      at least the threshold.
+
+    Reference: Yang 2001 (thresholds of rare categories).
     """
     if not targets.any():
         return (0.5,) * targets.shape[1]
-    common = _choose_threshold(probabilities.ravel(), targets.ravel())
+    weights = np.ones(len(targets)) if sample_weight is None else sample_weight
+    of_pairs = np.repeat(weights, targets.shape[1])
+    common = _choose_threshold(probabilities.ravel(), targets.ravel(), of_pairs)
     return tuple(
-        _choose_threshold(probabilities[:, i], targets[:, i])
+        _choose_threshold(probabilities[:, i], targets[:, i], weights)
         if targets[:, i].sum() >= _LEAST_TEXTS
         else common
         for i in range(targets.shape[1])
     )
 
 
-def _choose_threshold(probabilities: np.ndarray, targets: np.ndarray) -> float:
+def _choose_threshold(probabilities: np.ndarray, targets: np.ndarray, weights: np.ndarray) -> float:
     """Returns the threshold with the largest F1, in the middle between two probabilities."""
     order = np.argsort(-probabilities, kind="stable")
     ranked = probabilities[order]
-    # The entry k - 1 has the number of right texts if the first k texts are predicted.
-    right = np.cumsum(targets[order])
-    f1 = 2 * right / (np.arange(1, len(ranked) + 1) + targets.sum())
+    # The entry k - 1 has the weight of the right texts if the first k texts are predicted.
+    right = np.cumsum((weights * targets)[order])
+    f1 = 2 * right / (np.cumsum(weights[order]) + (weights * targets).sum())
     # Equal probabilities cannot be separated by a threshold.
     f1[:-1][ranked[:-1] == ranked[1:]] = -1
     best = int(np.argmax(f1))
@@ -205,10 +299,6 @@ def render_grade_table(metrics: Json) -> str:
     names = [str(grade) for grade in metrics["grades"]]
     rows = [(name, *row) for name, row in zip(names, metrics["confusion"], strict=True)]
     return render_table(("true \\ predicted", *names), rows)
-
-
-def _divide(numbers: np.ndarray, by: np.ndarray) -> np.ndarray:
-    return np.where(by > 0, numbers / np.maximum(by, 1), 0.0)
 
 
 def _ratio(number: float, by: float) -> float:

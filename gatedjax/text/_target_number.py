@@ -52,9 +52,9 @@ class RealTarget(ScoreTarget):
             )
         return cls(())
 
-    def make_head(self, targets: np.ndarray) -> RealHead:
+    def make_head(self, targets: np.ndarray, sample_weight: np.ndarray | None = None) -> RealHead:
         """Returns the head with the mean and the standard deviation of the targets."""
-        return RealHead.of_targets(targets)
+        return RealHead.of_targets(targets, sample_weight)
 
     def encode(self, labels: Sequence[Any]) -> np.ndarray:
         """Returns the n numbers of `labels` as an array, float64 [n]."""
@@ -85,10 +85,14 @@ class RealTarget(ScoreTarget):
         return readings.logits[:, 0]
 
     def measure(
-        self, targets: np.ndarray, readings: Readings, unknown: Sequence[Label] = ()
+        self,
+        targets: np.ndarray,
+        readings: Readings,
+        unknown: Sequence[Label] = (),
+        sample_weight: np.ndarray | None = None,
     ) -> Json:
         """Returns the dict of `real_metrics`: n, rmse, mae, r2, spearman and rmse_error."""
-        return real_metrics(targets, self.decide(readings))
+        return real_metrics(targets, self.decide(readings), sample_weight)
 
     def allow_loss(self, scores: Json, metric: str) -> float:
         """Returns a hundredth of the RMSE, or its standard error if it is larger."""

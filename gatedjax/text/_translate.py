@@ -1,6 +1,7 @@
 """The command that translates lines, for each program that has it."""
 
 import dataclasses
+import io
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -95,19 +96,16 @@ def run(
 
 
 def _read_text(lines: TextIO) -> str:
-    """Reads a stream of text and returns it without a byte-order mark."""
-    try:
-        # A character more than the limit is read, so that a longer input is noticed and not cut.
-        text = lines.read(MOST_TEXT_BYTES + 1)
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"the input must be UTF-8, got other bytes: {error}: convert it to UTF-8"
-        ) from error
+    """Reads a stream of text in UTF-8 and returns it without a byte-order mark."""
+    if isinstance(lines, io.TextIOWrapper):
+        # The encoding of the locale may be another. A wrong byte becomes half of a surrogate pair.
+        lines.reconfigure(encoding="utf-8", errors="surrogateescape")
+    # A character more than the limit is read, so that a longer input is noticed and not cut.
+    text = lines.read(MOST_TEXT_BYTES + 1)
     check_most("the characters of the input", len(text), MOST_TEXT_BYTES)
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        # In some locales Python reads a byte that is not UTF-8 as half of a surrogate pair.
         number = text.count("\n", 0, error.start) + 1
         raise ValueError(
             f"line {number:,} of the input must be UTF-8, got other bytes: convert it to UTF-8"

@@ -15,7 +15,7 @@ from gatedjax.lexicon import (
     fit_lexicon,
 )
 from gatedjax.lexicon._features import Words, number_words
-from gatedjax.lexicon._fit import scale_weights
+from gatedjax.lexicon._fit import drop_unweighted
 from gatedjax.lexicon._pooling import find_cut as find_cut
 from gatedjax.lexicon._window import add_logits, find_neighbours
 from gatedjax.text._windows import split_starts
@@ -52,7 +52,7 @@ def fit_window(
 
     labels = np.asarray(labels)
     if sample_weight is not None:
-        sample_weight = scale_weights(sample_weight, len(texts))
+        texts, labels, sample_weight = drop_unweighted(texts, labels, sample_weight)
     first = next(fit_lexicon(texts, labels, num_classes, [1.0], sample_weight=sample_weight))
     numbered = number_words(texts)
     counts = np.bincount(numbered.ids, minlength=len(numbered.types))

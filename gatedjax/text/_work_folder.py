@@ -63,7 +63,8 @@ class WorkFolder:
             self._made.append(place)
 
     def _has_checkpoints(self) -> bool:
-        return (self.path / "checkpoints").exists()
+        # A save that failed, as on a full disk, leaves the folder of the checkpoints empty.
+        return any(path.name.isdigit() for path in (self.path / "checkpoints").glob("*"))
 
     def _leave(self) -> None:
         if self._lock is not None:

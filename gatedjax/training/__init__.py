@@ -4,6 +4,7 @@ A model takes part through the methods of `Task`, so that any network with these
 trained.
 """
 
+from gatedjax._utils.cpu import keep_freed_memory as keep_freed_memory
 from gatedjax.training._agreement import ProcessMismatch as ProcessMismatch
 from gatedjax.training._meter import NonFiniteError as NonFiniteError
 from gatedjax.training._placement import fsdp_rule as fsdp_rule

@@ -99,7 +99,9 @@ def check_task(task: Any, evaluates: bool) -> None:
 
 
 def check_batch(batch: Any, name: str) -> None:
-    """Raises TypeError or ValueError unless `batch` is a dict of arrays with at least one row."""
+    """Raises TypeError or ValueError unless `batch` is a dict of arrays with at least one row and
+    finite weights of at least 0; the weight of a filler row is 0.
+    """
     if not isinstance(batch, Mapping):
         raise TypeError(f"{name} must be a dict of arrays, got {type(batch).__name__}")
     if "weight" not in batch:
@@ -109,6 +111,13 @@ def check_batch(batch: Any, name: str) -> None:
     shape = np.shape(batch["weight"])
     if len(shape) != 1 or shape[0] < 1:
         raise ValueError(f"{name} must have at least one row, got 'weight' of shape {list(shape)}")
+    weight = np.asarray(batch["weight"])
+    # NaN is neither below infinity nor at least 0.
+    if len(wrong := np.flatnonzero(~((weight >= 0) & (weight < np.inf)))):
+        raise ValueError(
+            f"{name} must have a finite 'weight' of at least 0 in each row, got {weight[wrong[0]]} "
+            f"in row {wrong[0]}: give 0 for a row that does not count"
+        )
 
 
 def iterate_batches(eval_data: Any, name: str = "eval_data") -> Iterator[Batch]:

@@ -102,12 +102,14 @@ class Workdir:
             self.check()
             raise
         finally:
-            if self._log is not None:
+            try:
+                if self._log is not None:
+                    self._log.close()
+            finally:
                 # The lock is released after the log is closed, because the next run may write as
-                # soon as it is free.
-                self._log.close()
-            if self._lock is not None:
-                self._lock.release()
+                # soon as it is free, and also if the log cannot be closed, as on a full disk.
+                if self._lock is not None:
+                    self._lock.release()
 
     def take(self) -> MetricsLog:
         """Creates and locks the folder; `begin` of the returned log comes before its first line."""

@@ -16,10 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from gatedjax._utils.cpu import keep_freed_memory_on_cpu
 from gatedjax.training._averages import is_computed
 from gatedjax.training._batches import first_batch
 from gatedjax.training._checks import (
     check_arrays,
+    check_batch,
     check_optimizer,
     check_outputs,
     check_task,
@@ -287,11 +289,13 @@ class _Lanes:
 
     def evaluation_batches(self) -> Iterator[Batch]:
         if not self.own:
-            yield from (
-                jax.device_put(batch, self.whole) for batch in iterate_batches(self.eval_data)
-            )
+            for number, batch in enumerate(iterate_batches(self.eval_data)):
+                check_batch(batch, f"evaluation batch {number}")
+                yield jax.device_put(batch, self.whole)
             return
-        for batches in zip(*map(iterate_batches, self.eval_data), strict=True):
+        for number, batches in enumerate(zip(*map(iterate_batches, self.eval_data), strict=True)):
+            for batch in batches:
+                check_batch(batch, f"evaluation batch {number}")
             yield jax.device_put(_stack(batches, "evaluation"), self.split)
 
     def keep_best(self, numbers: list[int]) -> None:
@@ -423,6 +427,7 @@ def fit_lanes(
     on_event: Callable[[str, int], None] | None = None,
     on_log: Callable[[dict[str, Any]], None] | None = None,
     raise_on_signal: bool = False,
+    keep_memory: bool = True,
 ) -> list[FitResult]:
     """Trains several seeds, and values of a hyperparameter, side by side in a compiled program.
 
@@ -468,6 +473,7 @@ def fit_lanes(
       on_log: called with each line of metrics.jsonl as a dict, which has the seed of its lane.
         Lanes have no callbacks, because one train state has the arrays of all lanes.
       raise_on_signal: True raises `StoppedBySignal` after a signal instead of returning.
+      keep_memory: False leaves the allocator of the process as it is; see `fit`.
 
     Returns:
       The `FitResult` of each lane, in the order of `lanes_of(config)`.
@@ -483,6 +489,8 @@ def fit_lanes(
       NonFiniteError: after more than `config.max_skipped` skipped updates in a row of a lane. The
         first lane that reaches the limit ends all lanes.
     """
+    if keep_memory:
+        keep_freed_memory_on_cpu()
     config = config_with_steps(config, steps)
     optimizer = check_optimizer(optimizer, config)
     if optimizer is not None and config.sweep and config.sweep_over == "learning_rate":

@@ -1,5 +1,6 @@
 """A lock on a workdir, because two runs in it would mix their checkpoints and metrics."""
 
+import contextlib
 import errno
 import fcntl
 import json
@@ -53,13 +54,12 @@ class WorkdirLock:
                 "Wait for it, stop it, or use another workdir."
             ) from None
         os.ftruncate(self._file, 0)
+        holder = to_json({"pid": os.getpid(), "host": socket.gethostname()}).encode() + b"\n"
         # The content serves only the message to a second run. The lock itself is the flock, which
-        # the system releases even after SIGKILL.
-        os.pwrite(
-            self._file,
-            to_json({"pid": os.getpid(), "host": socket.gethostname()}).encode() + b"\n",
-            0,
-        )
+        # the system releases even after SIGKILL. A full disk must not prevent that the files of a
+        # run are removed, for which they are locked too.
+        with contextlib.suppress(OSError):
+            os.pwrite(self._file, holder, 0)
         _HELD.add(self)
 
     def check(self) -> None:

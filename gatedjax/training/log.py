@@ -13,7 +13,7 @@ import jax
 
 from gatedjax._utils.json import to_json
 from gatedjax._utils.limits import read_limited
-from gatedjax._utils.write import write_atomic
+from gatedjax._utils.write import naming, write_atomic
 from gatedjax._version import __version__
 
 PACKAGES = (
@@ -194,8 +194,9 @@ class MetricsLog:
     def write(self, record: dict[str, Any]) -> None:
         """Appends a line to the file and flushes it."""
         assert self._file is not None, "begin() comes first"
-        self._file.write(to_json(record) + "\n")
-        self._file.flush()
+        with naming(self.path):
+            self._file.write(to_json(record) + "\n")
+            self._file.flush()
 
     def sync(self) -> None:
         """Makes the lines survive a power cut, because the next checkpoint relies on them."""
@@ -205,4 +206,6 @@ class MetricsLog:
     def close(self) -> None:
         """Closes the file."""
         if self._file is not None:
-            self._file.close()
+            # After an error of `write` the line is still in the buffer, and closing writes it.
+            with naming(self.path):
+                self._file.close()

@@ -40,8 +40,8 @@ class FitResult:
       best_step: the step of the best evaluation; without evaluation data the last step.
       best_metrics: the metrics of the best evaluation by name; {} without evaluation data.
       history: the metrics of all evaluations by name, oldest first, each with its "step".
-      stopped: "done" after all steps or at the end of the data, "early" after early stopping,
-        "signal" after a signal.
+      stopped: "done" after all steps, at the end of the data or by `stop_when`, "early" after early
+        stopping, "signal" after a signal.
       steps: the number of updates, including those before the run was continued.
       compilations: the number of step functions that this call traced, and compiled if no earlier
         run of the process had the same program.
@@ -158,8 +158,10 @@ def train(run: TrainingRun, signals: Signals) -> int | None:
     """Trains until all runs have ended or a signal comes.
 
     The order in a round is: step, log, evaluate, callbacks, decide about the end, check for a
-    signal, save. A state is therefore evaluated before it is saved, and no batch is read in
-    between. If the data end before `num_steps`, the run ends after its last step.
+    signal and ask `stop_when`, save. A state is therefore evaluated before it is saved, and no
+    batch is read in between. If the data end before `num_steps`, the run ends after its last step.
+    A run that stops earlier is neither logged nor evaluated for that, because its checkpoint must
+    be that of an unbroken run at this step.
 
     Args:
       run: the variables of the loop, which it changes.
@@ -182,7 +184,7 @@ def train(run: TrainingRun, signals: Signals) -> int | None:
                 _step(run, batch)
             # A save that failed is reported soon after it, not at the next checkpoint.
             work.report_saved()
-            at_end = batch is None or run.step >= config.num_steps or _is_last_step(run)
+            at_end = batch is None or run.step >= config.num_steps
             metrics: dict[str, float] = {}
             # Without a batch the step may be logged and evaluated already.
             if run.meter.pending and (run.step % config.log_every == 0 or at_end):
@@ -198,7 +200,7 @@ def train(run: TrainingRun, signals: Signals) -> int | None:
                 _warn_of_end(run)
             _decide(run, at_end)
             # The check comes before the save, so that a run that stops is always saved.
-            stop = _should_stop(run, signals)
+            stop = _should_stop(run, signals) or _is_last_step(run)
             if run.step % config.checkpoint_every == 0 or run.over or stop:
                 _save(run)
         work.settle()
@@ -235,7 +237,8 @@ def _warn_of_end(run: TrainingRun) -> None:
 
 def _step(run: TrainingRun, batches: list[Batch]) -> None:
     first, view, meter = batches[0], run.work.view, run.meter
-    check_batch(first, f"the batch of step {run.step}")
+    for batch in batches:
+        check_batch(batch, f"the batch of step {run.step}")
     if run.work.several:
         # A single process compares no digests, so it saves the time of hashing.
         run.seen.add(first)
@@ -269,6 +272,8 @@ def _evaluate(run: TrainingRun) -> dict[str, float]:
     work, meter, step = run.work, run.meter, run.step
     work.view.phase("evaluate")
     work.event("evaluate", step)
+    # Lines about skipped updates come before those of later steps, wherever the run was stopped.
+    meter.check_skipped()
     began = time.perf_counter()
     values, compiled = run.engine.evaluate()
     improved = []
@@ -292,7 +297,7 @@ def _evaluate(run: TrainingRun) -> dict[str, float]:
 
 
 def _is_last_step(run: TrainingRun) -> bool:
-    return run.stop_when is not None and run.stop_when(run.step)
+    return run.stop_when is not None and not run.over and run.stop_when(run.step)
 
 
 def _decide(run: TrainingRun, at_end: bool) -> None:
@@ -369,7 +374,7 @@ def results_of(run: TrainingRun, number: int | None) -> list[FitResult]:
             best_step=record.best_step if record.best_metrics else record.step,
             best_metrics=record.best_metrics,
             history=record.history,
-            stopped=record.finished if run.over and record.finished else "signal",
+            stopped=(record.finished or "done") if run.over or number is None else "signal",
             steps=record.step,
             compilations=engine.compilations(),
             signal=number,

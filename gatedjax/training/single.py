@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import optax
 
+from gatedjax._utils.cpu import keep_freed_memory_on_cpu
 from gatedjax.training._agreement import agree, collect_shared_values
 from gatedjax.training._averages import eval_params as find_eval_params
 from gatedjax.training._averages import is_computed
@@ -273,6 +274,7 @@ def fit(
     repeatable: bool = True,
     raise_on_signal: bool = False,
     stop_when: Callable[[int], bool] | None = None,
+    keep_memory: bool = True,
 ) -> FitResult:
     """Trains a task, and continues from the newest checkpoint in workdir with the same bits.
 
@@ -293,8 +295,7 @@ def fit(
 
     Args:
       task: the task to train, see `Task`.
-      train_data: batches: `train_data[step]`, an iterator with `get_state` and `set_state` as in
-        grain, or with repeatable=False any other iterable.
+      train_data: `train_data[step]`, an iterator with `get_state`, or (repeatable=False) any other.
       eval_data: the batches of an evaluation pass, or None.
       config: the training options (default: `TrainConfig()`).
       workdir: the folder for checkpoints and metrics.jsonl; None writes no files.
@@ -310,7 +311,8 @@ def fit(
       eval_params: maps (params, opt_state) to the parameters to evaluate and to save as the best.
       repeatable: False for data that give other batches when they are read again.
       raise_on_signal: raises `StoppedBySignal` after SIGTERM or Ctrl-C instead of returning.
-      stop_when: called with the number of steps; True ends the run after this step.
+      stop_when: called after the callbacks with the number of steps; True saves and ends the run.
+      keep_memory: False leaves the allocator alone; a CPU run calls `keep_freed_memory` otherwise.
 
     Returns:
       The result. After SIGTERM or Ctrl-C the run is saved, and `stopped` is "signal".
@@ -319,6 +321,8 @@ def fit(
       TypeError, ValueError: before files are written, if an argument cannot work.
       CheckpointMismatch: if workdir belongs to another run; the message lists the differences.
     """
+    if keep_memory:
+        keep_freed_memory_on_cpu()
     config = config_with_steps(config, steps)
     optimizer = check_optimizer(optimizer, config)
     callbacks = check_callbacks(callbacks)

@@ -11,7 +11,7 @@ from tests._programs import environment
 
 STEP = """
 import resource, sys
-from gatedjax._utils.cpu import keep_freed_memory
+from gatedjax.training import keep_freed_memory
 if sys.argv[1] == "keep":
     assert keep_freed_memory()
 import jax, jax.numpy as jnp

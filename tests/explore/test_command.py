@@ -194,8 +194,8 @@ def test_bad_input_is_refused_in_one_line(place, tmp_path, capsys):
             made, "--html", "x.html", "--text", "a", "--file", "a.csv",
         ],
         "--file must be left out unless the models are": [place / "pair", "--file", "a.csv"],
-        "--html must be left out unless": [
-            place / "pair", "--html", tmp_path / "x.html", "--text", "a",
+        f"explain {place / 'pair'} TEXT --html {tmp_path / 'x.html'} writes a page": [
+            place / "pair", "--html", tmp_path / "x.html",
         ],
         "must be of the same kind": [made, "--against", place / "pair"],
     }  # fmt: skip

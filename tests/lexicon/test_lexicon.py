@@ -25,7 +25,9 @@ from gatedjax.lexicon import (
 from gatedjax.lexicon._features import count_features, weigh_cells
 from gatedjax.lexicon._spelling import NgramKeys
 from gatedjax.text._tokens import Splitter, Tokenizer, learn_units
+from tests._programs import environment
 from tests.conftest import ROOT
+from tests.lower_bounds import requirements
 
 GOOD, BAD = ["fine", "moving", "bright", "warm"], ["dull", "slow", "flat", "cold"]
 TEXTS = [
@@ -352,6 +354,36 @@ def test_the_fit_does_not_depend_on_the_hash_seed():
         for seed in ("1", "2")
     }
     assert len(outputs) == 1
+
+
+_TRAIN = """
+import random, sys
+sys.modules |= dict.fromkeys(sys.argv[2:])
+import numpy as np
+from gatedjax import TextClassifier
+draw = random.Random(0)
+words = [f"{draw.choice('abcd')}{i}" for i in range(3000)]
+texts = [" ".join(draw.choices(words, k=12)) for _ in range(700)]
+labels = [max("abcdef", key=lambda c: text.count(c)) for text in texts]
+TextClassifier().fit(texts, labels).save(sys.argv[1])
+"""
+
+
+@pytest.mark.slow
+def test_the_threads_of_the_linear_algebra_change_no_bit_of_a_model(tmp_path):
+    # A package that nobody has to install must not be needed for it.
+    hidden = {"threadpoolctl"} - requirements().keys()
+    folders = [tmp_path / threads / "model" for threads in ("1", "2")]
+    for folder in folders:
+        subprocess.run(
+            [sys.executable, "-c", _TRAIN, folder, *hidden],
+            cwd=ROOT,
+            env=environment() | {"OPENBLAS_NUM_THREADS": folder.parent.name},
+            check=True,
+        )
+    one, two = ({path.name: path.read_bytes() for path in f.iterdir()} for f in folders)
+    assert one.keys() == two.keys()
+    assert not [name for name in one if one[name] != two[name]]
 
 
 def test_the_package_does_not_import_jax():

@@ -140,10 +140,16 @@ def test_neighbours_do_not_cross_the_border_of_a_text():
 
 @pytest.mark.parametrize(
     "gates",
-    [np.zeros((3, 3), np.float32), np.full((1, 3), np.nan, np.float32)],
-    ids=["shape", "nan"],
+    [np.zeros((3, 3), np.float32), *(np.full((2, 3), x, np.float32) for x in (np.nan, 3e38))],
+    ids=["shape", "nan", "overflow"],
 )
 def test_damaged_gates_are_refused(gates, lexicon):
-    words = lexicon.words[: max(len(gates) - 3, 0)]
-    with pytest.raises(ValueError, match="gates must be finite numbers of shape"):
+    with pytest.raises(ValueError, match=r"gates must be numbers below 1e[+]37 of shape"):
+        WindowLexicon((), gates, 0.0, lexicon.reader, 0.3).check()
+
+
+def test_a_gate_word_that_occurs_twice_is_refused(lexicon):
+    words = (*lexicon.words, lexicon.words[0])
+    gates = np.zeros((len(words) + 2, 3), np.float32)
+    with pytest.raises(ValueError, match=f"words must be different, got '{words[0]}' more than"):
         WindowLexicon(words, gates, 0.0, lexicon.reader, 0.3).check()

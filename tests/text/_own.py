@@ -34,6 +34,11 @@ def options(model="ganet", *, kind="text", **changes):
     return {"model": model, "num_steps": 2, "network": network, "training": TRAINING} | changes
 
 
+def reasons(model, texts):
+    """The predictions of texts with their open words, as the command writes them."""
+    return list(model.model_.predict(model._list_examples(texts)))
+
+
 def write_csv(path, rows, header=("text", "label")):
     """A file of them."""
     with path.open("w", newline="", encoding="utf-8") as file:

@@ -7,16 +7,18 @@ import importlib.util
 import io
 import json
 import lzma
+import os
 import sys
 import zipfile
 
 import pytest
 
+from gatedjax._utils.limits import read_limited
 from gatedjax.data.files import _compressed, _unpack
 from gatedjax.data.files._unpack import VARIABLE, TooLarge
 from gatedjax.text import _documents
 from gatedjax.text._labels import Classes
-from gatedjax.text._lines import suggest_encoding
+from gatedjax.text._lines import TextFile, suggest_encoding
 from gatedjax.text._read import Columns, Record, infer_task, open_table
 from gatedjax.text._tags import open_tags
 from tests.refusals import refused
@@ -361,3 +363,12 @@ def test_arrow_streams_and_files(tmp_path):
     stream[offset : offset + 4] = (1 << 30).to_bytes(4, "little")
     broken.write_bytes(stream)
     refused(lambda: list(open_table(broken)), "b.arrow|damaged")
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/mem"), reason="needs a file that fails")
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
+    link = tmp_path / "data.csv"
+    link.symlink_to("/proc/self/mem")
+    for read in (lambda: list(TextFile(link, "utf-8").lines()), lambda: read_limited(link)):
+        with pytest.raises(OSError, match=r"data\.csv"):
+            read()

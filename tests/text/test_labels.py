@@ -11,7 +11,7 @@ import pytest
 
 from gatedjax import TextClassifier
 from gatedjax.explore import _sentences
-from gatedjax.text import Prediction, Predictions, _estimator
+from gatedjax.text import Prediction, _estimator
 from gatedjax.text._corpus import Numbers, read_corpus
 from gatedjax.text._evaluation import evaluate_model
 from gatedjax.text._model import TextOutput
@@ -131,10 +131,8 @@ def test_labels_that_look_different_are_different(tmp_path):
 def classifier(classes, predicted):
     """A trained classifier, of which only the classes and the predictions matter."""
     one = TextClassifier()
-    one.model_ = types.SimpleNamespace(
-        classes=classes,
-        predict=lambda texts: (Prediction(label, 1.0, [], 1.0) for label in predicted),
-    )
+    made = [Prediction(label, 1.0, [], 1.0) for label in predicted]
+    one._take(types.SimpleNamespace(classes=classes, report={}, predict=lambda texts: made))
     return one
 
 
@@ -177,10 +175,8 @@ def test_score_refuses_labels_that_only_look_like_classes(classes, y, message):
 
 @pytest.mark.parametrize("labels", [(1, "b"), (True, "b"), (10**30, -1), (2**63, -1)])
 def test_arrays_of_labels_keep_what_they_are(labels):
-    array = Predictions(Prediction(label, 1.0, [], 1.0) for label in labels).labels
-    one = TextClassifier()
-    one._take(types.SimpleNamespace(classes=labels, report={}))
-    for found in (array.tolist(), one.classes_.tolist()):
+    one = classifier(labels, labels)
+    for found in (one.predict(TEXTS).tolist(), one.classes_.tolist()):
         assert found == list(labels)
         assert list(map(type, found)) == list(map(type, labels))
 

@@ -35,7 +35,7 @@ from gatedjax.text._model import TrainedModel
 from gatedjax.text._saved import load_model
 from gatedjax.text._target_class import ClassTarget
 from tests.conftest import ROOT
-from tests.text._own import TEXTS, write_csv
+from tests.text._own import TEXTS, reasons, write_csv
 
 X, Y = map(list, zip(*TEXTS, strict=True))
 QUERIES = ["a dull old film", "warm and new, here", "xyzzy", ""]
@@ -59,9 +59,8 @@ def folder(tmp_path_factory):
 def test_it_is_the_default_and_learns(fitted):
     assert fitted.model == "lexicon"
     assert fitted.score(X, Y) == 1.0
-    predictions = fitted.predict(QUERIES)
-    assert [p.label for p in predictions][:2] == ["bad", "good"]
-    assert "warm" in predictions[1].kept
+    assert fitted.predict(QUERIES).tolist()[:2] == ["bad", "good"]
+    assert "warm" in reasons(fitted, QUERIES)[1].kept
     probabilities = fitted.predict_proba(QUERIES)
     assert probabilities.dtype == np.float32
     np.testing.assert_allclose(probabilities.sum(1), 1, rtol=1e-6)
@@ -73,7 +72,7 @@ def test_the_example_of_the_card_loads_the_model(folder, monkeypatch):
     monkeypatch.chdir(folder.parent)
     scope: dict = {}
     exec(compile(example, "README.md", "exec"), scope)
-    assert scope["model"].predict(["a dull film"])[0].label == "bad"
+    assert scope["model"].predict(["a dull film"])[0] == "bad"
     # Neither a seed nor validation chose anything in a lexicon of a fixed density.
     assert "## Seeds\n\nNot stated.\n" in card
     assert "chosen by validation" not in card
@@ -81,7 +80,7 @@ def test_the_example_of_the_card_loads_the_model(folder, monkeypatch):
 
 def test_a_text_of_which_nothing_is_read_says_so():
     model = TextClassifier(density=0.3).fit(X, Y)
-    (prediction,) = model.predict(["xyzzy"])
+    (prediction,) = reasons(model, ["xyzzy"])
     assert (prediction.kept, prediction.density) == ([], 0)
     assert prediction.to_json()["note"] == NOTHING_KNOWN
     assert NOTHING_KNOWN in model.explain("xyzzy").render().lower()
@@ -101,7 +100,7 @@ def test_the_same_texts_give_the_same_bits(fitted, tmp_path):
     np.testing.assert_array_equal(again.predict_proba(QUERIES), fitted.predict_proba(QUERIES))
     loaded = TextClassifier.load(fitted.save(tmp_path / "model"))
     np.testing.assert_array_equal(loaded.predict_proba(QUERIES), fitted.predict_proba(QUERIES))
-    assert loaded.predict(QUERIES).labels.tolist() == fitted.predict(QUERIES).labels.tolist()
+    assert loaded.predict(QUERIES).tolist() == fitted.predict(QUERIES).tolist()
     assert loaded.report_ == json.loads(json.dumps(fitted.report_))
 
 
@@ -132,10 +131,10 @@ def test_the_smallest_stage_near_the_best_is_chosen():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"num_steps": 3}, "num_steps must be None for a lexicon, .* got 3: leave it out"),
-        ({"embeddings": "a.txt"}, "embeddings must be None for a lexicon"),
-        ({"network": {"hidden": 4}}, "network must be None for a lexicon"),
-        ({"max_len": 10}, "max_len must be 400 for a lexicon"),
+        ({"num_steps": 3}, "num_steps must be left out for a lexicon, .* got 3: leave it out"),
+        ({"embeddings": "a.txt"}, "embeddings must be left out for a lexicon"),
+        ({"network": {"hidden": 4}}, "network must be left out for a lexicon"),
+        ({"max_len": 10}, "max_len must be left out for a lexicon"),
         ({"density": 1.5}, r"density must be in \(0, 1\]"),
         ({"density": 0.001}, "density must leave a word open, got 0.001"),
         ({"model": "lexikon"}, "Did you mean 'lexicon'"),
@@ -314,6 +313,31 @@ def test_a_folder_with_a_line_too_few_is_refused(folder, tmp_path, name):
     path.write_bytes(path.read_bytes().rpartition(b"\n")[0])
     with pytest.raises(BadFile):
         load_model(tmp_path / "model", ("text",))
+
+
+@pytest.mark.parametrize("name", ["words", "ngrams"])
+def test_a_word_that_occurs_twice_is_refused_by_its_name(name, folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "model")
+    (tmp_path / "model" / "SHA256SUMS").unlink()
+    path = tmp_path / "model" / f"{name}.txt"
+    lines = path.read_text(encoding="utf-8").split("\n")
+    path.write_text("\n".join([*lines[:-1], lines[0]]), encoding="utf-8")
+    with pytest.raises(BadFile, match=f"{name} must be different, got {re.escape(repr(lines[0]))}"):
+        load_model(tmp_path / "model", ("text",))
+
+
+def test_numbers_that_overflow_in_a_prediction_are_refused(folder, tmp_path, capsys):
+    shutil.copytree(folder, tmp_path / "model")
+    (tmp_path / "model" / "SHA256SUMS").unlink()
+    path = tmp_path / "model" / "config.json"
+    config = json.loads(path.read_text())
+    config["model"]["temperature"] = 1e-320
+    path.write_text(json.dumps(config))
+    with pytest.warns(RuntimeWarning, match="overflow"), pytest.raises(SystemExit):
+        main(["predict", str(tmp_path / "model"), "a dull film"])
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert "the logits of a lexicon must be finite" in output.err
 
 
 def test_several_scripts_in_a_text():

@@ -8,7 +8,7 @@ import pytest
 
 from gatedjax.__main__ import main
 from gatedjax.text import _corpus
-from gatedjax.text._read import open_table
+from gatedjax.text._read import Columns, open_table
 from tests._programs import environment
 from tests.text._own import TEXTS, write_csv
 
@@ -60,6 +60,39 @@ def test_the_survey_has_the_counts_of_the_file(here, capsys):
     assert social["tokens"]["sample"] == ["a", "dull", "film", "number0", "http://t.co"]
     assert social["split"]["left_out"] == [["rare", 1]]
     assert social["words"]["quantiles"]["longest"] == 5
+
+
+def test_a_share_that_is_shown_as_zero_is_left_out(here, capsys):
+    write_csv(here / "long.csv", [("word " * 4000 + "好", "a"), *TEXTS])
+    assert 0 < looked(capsys, "long.csv")["scripts"]["Han"] < 0.0005
+    look("long.csv")
+    assert "letters: Latin 100.0%\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_the_header_of_a_second_file_is_set_aside_by_its_reason(here, capsys, mark):
+    one = mark + write_csv(here / "one.csv", TEXTS).read_text()
+    (here / "both.csv").write_text(one + one)
+    line = len(TEXTS) + 2
+    for name, reasons in (("one.csv", {}), ("both.csv", {"repeats the header": 1})):
+        report = looked(capsys, name)
+        assert report["aside"]["reasons"] == reasons
+        assert [label for label, _ in report["classes"]] == ["bad", "good"]
+    assert report["aside"]["first"] == [f"both.csv:{line}: repeats the header"]
+    assert report["texts"] == 2 * len(TEXTS)
+    # The line has no data, so that it does not count against --max-aside.
+    assert main(["train", "both.csv", "--out", "model", "--max-aside", "0"]) == 0
+    assert f"1 line set aside, as both.csv:{line}: repeats the header\n" in capsys.readouterr().err
+
+
+def test_a_row_that_only_resembles_the_header_is_a_text(here, capsys):
+    rows = [*TEXTS, ("text", "bad"), ("Text", "label"), ("other", "label")]
+    write_csv(here / "rows.csv", rows)
+    assert looked(capsys, "rows.csv")["texts"] == len(rows)
+    # Words in a single column may be any words.
+    (here / "words.csv").write_text("text\nfilm\ntext\n")
+    table = open_table("words.csv", Columns(("text",), None))
+    assert [row.inputs for row in table] == [("film",), ("text",)]
 
 
 def test_the_split_is_that_of_the_training(here, capsys):

@@ -1,5 +1,6 @@
 """A trained model: what it says of texts is what the network says of each alone; its folder."""
 
+import dataclasses
 import hashlib
 import json
 import pickle
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from gatedjax import export
+from gatedjax.__main__ import main
 from gatedjax.models import GANet
 from gatedjax.text._buckets import CELLS, FINE, rows_of, sizes_of, width_of
 from gatedjax.text._model import Failure, TrainedModel
@@ -189,6 +191,21 @@ def test_a_folder_gives_back_the_same_bits(model, folder):
     names = {"model.safetensors", "vocabulary.json", "report.json", "config.json", "README.md",
              "SHA256SUMS"}  # fmt: skip
     assert {path.name for path in folder.iterdir()} == names
+
+
+@pytest.mark.parametrize("sign", [np.ones_like, np.sign], ids=["probability", "gates"])
+def test_parameters_whose_outputs_overflow_are_refused_by_name(sign, model, tmp_path, capsys):
+    params = jax.tree.map(lambda x: np.float32(3e38) * sign(x), model.params)
+    broken = dataclasses.replace(model, params=params)
+    message = r"must be finite, got NaN or infinity .* '[\w.]+' has the largest number, 3e\+38"
+    with pytest.raises(ValueError, match=message):
+        list(broken.predict([("a dull film",)]))
+    folder = broken.save(tmp_path / "model", overwrite=False)
+    with pytest.raises(SystemExit):
+        main(["predict", str(folder), "a dull film"])
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert re.search(message, output.err.replace("\n", " "))
 
 
 def test_a_model_that_is_opened_again_compiles_nothing(model, folder):

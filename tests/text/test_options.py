@@ -8,7 +8,7 @@ import pytest
 
 from gatedjax.__main__ import main
 from gatedjax.text import PairClassifier, Tagger, TextClassifier
-from gatedjax.text._options import TextOptions
+from gatedjax.text._options import TextOptions, check_options
 
 FIELDS = dataclasses.fields(TextOptions)
 
@@ -48,3 +48,46 @@ def test_an_unknown_parameter_names_the_class_that_was_called(cls):
 def test_models_with_equal_options_are_different_models():
     assert TextClassifier() != TextClassifier()
     assert len({TextClassifier(), TextClassifier()}) == 2
+
+
+REFUSED = {
+    **{
+        model: {
+            "num-steps": "3", "minutes": "2", "max-len": "9", "min-count": "2", "max-words": "9",
+            "batch-size": "4", "embeddings": "v.txt", "model.hidden": "3", "train.seed": "3",
+            "order": "a,b",
+        }
+        for model in ("lexicon", "window")
+    },
+    "ganet": {"class-weight": "balanced", "best-metric": "macro_f1", "threshold": "0.3",
+              "states": "s.npz", "minutes": "2 --train.optimizer.schedule cosine"},
+    "gru": {"density": "0.3"},
+    "ssan --task pair": {"density": "0.3", "threshold": "0.3", "order": "a,b"},
+    "ssan --task tags": {"tokens": "words", "min-class": "2", "threshold": "0.3"},
+    "lexicon --task labels": {"class-weight": "balanced", "order": "a,b", "num-steps": "3"},
+    "lexicon --task regression": {"min-class": "2", "best-metric": "macro_f1", "threshold": "0.3"},
+    "states --states s.npz": {"tokens": "words", "num-steps": "3", "model.hidden": "3"},
+}  # fmt: skip
+"""Options that a model refuses, with a value."""
+CASES = [(model, option) for model, options in REFUSED.items() for option in options]
+
+
+@pytest.mark.parametrize(("model", "option"), CASES)
+def test_a_refused_option_is_named_as_it_is_typed_and_left_out(model, option, tmp_path, capsys):
+    path = tmp_path / "data.csv"
+    path.write_text("text,label\na,b\nc,d\n")
+    value = REFUSED[model][option].split()
+    with pytest.raises(SystemExit, match="2"):
+        main(["train", str(path), "--out", str(tmp_path / "model"), "--model", *model.split(),
+              f"--{option}", *value])  # fmt: skip
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: --{option} must be left out "), said
+    assert not re.search(r"\bNone\b|\w=\W|num_steps|max_len", said.replace(f"{tmp_path}", "")), said
+
+
+@pytest.mark.parametrize("option", ["embeddings", "num_steps", "max_len", "batch_size"])
+def test_what_a_lexicon_does_not_have_is_the_reason(option):
+    given = {"embeddings": "v.txt", "num_steps": 3, "max_len": 9, "batch_size": 4}
+    lacks = {"embeddings": "vectors", "max_len": "limit"}.get(option, "steps")
+    with pytest.raises(ValueError, match=f"^{option} must be left out .* which has no {lacks}"):
+        check_options(TextOptions(**{option: given[option]}), "text")

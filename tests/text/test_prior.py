@@ -14,7 +14,7 @@ from gatedjax.explore._engine import Explorer
 from gatedjax.text._lexicon_training import train_lexicon
 from gatedjax.text._options import TextOptions
 from gatedjax.text._read import open_table
-from tests.text._own import write_csv
+from tests.text._own import reasons, write_csv
 from tests.text.test_states import encode_static
 
 NOTHING_KNOWN = "nothing of it was in the training texts"
@@ -155,7 +155,7 @@ def test_empty_lines_of_files_and_of_standard_input_have_a_prediction(
 def test_labels_numbers_and_grades_have_a_prior_too():
     sets = [[label] if label != "other" else [] for label in Y]
     model = MultiLabelTextClassifier(density=0.3, threshold=0.45).fit(X, sets)
-    (line,) = (p.to_json() for p in model.predict([UNKNOWN]))
+    (line,) = (p.to_json() for p in reasons(model, [UNKNOWN]))
     assert (line["labels"], line["probabilities"]) == (["shipping"], [0.5])
     assert (line["note"], line["unknown"]) == (NOTHING_KNOWN, UNKNOWN.split())
     np.testing.assert_array_equal(model.predict_proba([""]), [[0.375, 0.5]])
@@ -171,7 +171,7 @@ def test_labels_numbers_and_grades_have_a_prior_too():
     grades = [{"other": 1, "billing": 2, "shipping": 3}[label] for label in Y]
     model = OrdinalTextClassifier(density=0.3).fit(X, grades)
     np.testing.assert_array_equal(model.predict_proba([""]), [[0.125, 0.375, 0.5]])
-    (prediction,) = model.predict([""])
+    (prediction,) = reasons(model, [""])
     # Of the grades 1, 2 and 3 the median is 2: half of the texts are at most 2.
     assert (prediction.label, prediction.most_probable) == (2, (3, 0.5))
     assert model.explain("").density == 0
@@ -218,7 +218,7 @@ def test_texts_that_are_not_read_are_no_evidence_for_the_temperature():
 def test_a_density_of_1_reads_all_words(tmp_path, capsys):
     model = TextClassifier(density=1.0).fit(X, Y)
     assert model.report_["density"] == model.report_["validation"]["density"] == 1
-    assert [len(p.kept) for p in model.predict([X[0], "zzz parcel"])] == [5, 2]
+    assert [len(p.kept) for p in reasons(model, [X[0], "zzz parcel"])] == [5, 2]
     write_csv(tmp_path / "a.csv", ROWS)
     assert (
         main(["train", str(tmp_path / "a.csv"), "--out", str(tmp_path / "m"), "--density", "1"])
@@ -227,22 +227,22 @@ def test_a_density_of_1_reads_all_words(tmp_path, capsys):
     (line,) = run(capsys, "predict", tmp_path / "m", X[0])
     assert line["density"] == 1
     states = TextClassifier(encoder=encode_static, density=1.0).fit(X, Y)
-    assert states.predict([X[0]])[0].kept == X[0].split()
+    assert reasons(states, [X[0]])[0].kept == X[0].split()
 
 
 def test_a_window_has_the_same_rule():
     model = TextClassifier("window", density=0.3, held_out=0.3).fit(X, Y)
     chances = model.predict_proba([UNKNOWN, "", CLOSED])
     np.testing.assert_array_equal(chances[:2], [list(PRIOR.values())] * 2)
-    assert [p.note for p in model.predict([UNKNOWN, ""])] == [NOTHING_KNOWN] * 2
-    assert model.predict([f"parcel {UNKNOWN}"])[0].unknown == UNKNOWN.split()
+    assert [p.note for p in reasons(model, [UNKNOWN, ""])] == [NOTHING_KNOWN] * 2
+    assert reasons(model, [f"parcel {UNKNOWN}"])[0].unknown == UNKNOWN.split()
 
 
 def test_a_model_of_vectors_has_the_frequencies_for_a_text_without_a_token():
     model = TextClassifier(encoder=encode_static, density=0.3).fit(X, Y)
     chances = model.predict_proba([X[0], "", X[1]])
     np.testing.assert_array_equal(chances[1], list(PRIOR.values()))
-    (empty,) = model.predict([""])
+    (empty,) = reasons(model, [""])
     assert (empty.label, empty.kept, empty.note) == ("shipping", [], NOTHING_KNOWN)
     assert model.score([X[0], ""], [Y[0], "shipping"]) == 1.0
     explanation = model.explain("")

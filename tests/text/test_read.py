@@ -674,6 +674,24 @@ def test_files_and_tables_of_arrow(end, tmp_path, monkeypatch):
     assert refused(path) == "FILE needs pyarrow: pip install pyarrow"
 
 
+@pytest.mark.parametrize(
+    "facts",
+    ["[]", "null", "3", "{", "[" * 100_000, "\udc80", '{"info": []}', '{"info": {"features": [1]}}',
+     '{"info": {"features": {"label": 1}}}', '{"info": {"features": {"label": {"names": 2}}}}',
+     '{"info": {"features": {"label": {"names": [1, 2]}}}}'],
+)  # fmt: skip
+@pytest.mark.parametrize("end", [".parquet", ".arrow"])
+def test_a_description_of_another_form_names_no_classes(end, facts, tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import feather, parquet
+
+    metadata = {"huggingface": facts.encode("utf-8", "surrogateescape")}
+    table = pa.table({"text": ["a", "b"], "label": [1, 0]}).replace_schema_metadata(metadata)
+    path = tmp_path / f"a{end}"
+    (parquet.write_table if end == ".parquet" else feather.write_feather)(table, path)
+    assert read(path) == read(table) == [(1, "a", 1), (2, "b", 0)]
+
+
 def test_no_package_is_imported_to_read_a_file(write):
     path = write("text,label\na,b\n")
     heavy = "{'jax', 'flax', 'pyarrow', 'pandas', 'polars', 'sklearn', 'datasets', "

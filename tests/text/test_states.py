@@ -15,7 +15,7 @@ from gatedjax.export import BadFile
 from gatedjax.text import EncodedText, TextClassifier, read_states, save_states
 from gatedjax.text._states import locate_tokens, remove_tokens
 from tests._programs import environment
-from tests.text._own import TEXTS, write_csv
+from tests.text._own import TEXTS, reasons, write_csv
 
 X, Y = map(list, zip(*TEXTS, strict=True))
 WIDTH = 12
@@ -74,12 +74,12 @@ def folder(tmp_path_factory):
 def test_a_static_encoder_has_no_leak_and_keeps_the_words_with_the_class(static):
     assert static.report_["leak"]["largest_change"] == 0.0
     assert static.score(X, Y) == 1.0
-    predictions = static.predict(["a dull old film", "warm and new here"])
+    predictions = reasons(static, ["a dull old film", "warm and new here"])
     assert [p.label for p in predictions] == ["bad", "good"]
     assert "dull" in predictions[0].kept
     assert predictions[0].to_json()["kept"] == predictions[0].kept
     # The open words as a new text have the same bits.
-    rest = [" ".join(prediction.kept) for prediction in static.predict(X)]
+    rest = [" ".join(prediction.kept) for prediction in reasons(static, X)]
     np.testing.assert_array_equal(static.predict_proba(rest), static.predict_proba(X))
 
 
@@ -93,7 +93,7 @@ def test_a_contextual_encoder_has_a_leak_that_is_printed(contextual):
     assert "the same answer" not in printed
     assert "kept" not in printed
     assert "of the words" not in printed
-    line = model.predict(X[:1])[0].to_json()
+    line = reasons(model, X[:1])[0].to_json()
     assert "kept" not in line
     assert line["open"]
     evaluated = model.evaluate(TEXTS)
@@ -104,7 +104,7 @@ def test_a_contextual_encoder_has_a_leak_that_is_printed(contextual):
 def test_the_leak_is_the_change_without_the_closed_tokens(contextual):
     model, _ = contextual
     changes = []
-    for text, prediction in zip(X, model.predict(X), strict=True):
+    for text, prediction in zip(X, reasons(model, X), strict=True):
         # The special token has no characters, so that it is never removed.
         opened = [token for token in prediction.kept if token != "[CLS]"]
         best = model.classes_.tolist().index(prediction.label)
@@ -141,7 +141,7 @@ def test_encoded_texts_stand_in_place_of_texts(static):
     fitted = TextClassifier(model="states", density=0.3).fit(encoded, Y)
     np.testing.assert_array_equal(fitted.predict_proba(encoded), static.predict_proba(X))
     assert fitted.report_["leak"] is None
-    assert "kept" not in fitted.predict(encoded[:1])[0].to_json()
+    assert "kept" not in reasons(fitted, encoded[:1])[0].to_json()
     with pytest.raises(ValueError, match=r"give --states FILE .*encoder=\.\.\."):
         fitted.predict(X)
     with pytest.raises(ValueError, match="vectors of the width 12"):
@@ -156,7 +156,7 @@ def test_a_saved_model_has_the_same_bits_and_compares_the_encoder(static, tmp_pa
     assert loaded.model == "states"
     assert loaded.density == 0.3
     np.testing.assert_array_equal(loaded.predict_proba(X), static.predict_proba(X))
-    assert loaded.predict(X[:1])[0].to_json() == static.predict(X[:1])[0].to_json()
+    assert reasons(loaded, X[:1]) == reasons(static, X[:1])
     with pytest.raises(ValueError, match=r"encode texts like .*encode_static, got other tokens"):
         TextClassifier.load(path, encoder=encode_with_neighbours)
     with pytest.raises(ValueError, match="got other vectors"):
@@ -215,11 +215,12 @@ def test_training_prints_that_the_leak_cannot_be_measured(folder, capsys):
         (["explain", "MODEL"], "give --states FILE"),
         (["evaluate", "MODEL", "FILMS"], "give --states FILE"),
         (["explore", "MODEL", "--no-browser"], "reads the vectors of an encoder"),
+        (["explore", "MODEL", "--html", "x.html"], "--states FILE --html x.html writes a page"),
         (["gates", "report", "MODEL", "--file", "FILMS"], "got a model without one"),
         (["train", "FILMS", "--out", "new", "--states", "STATES", "--embeddings", "x"],
-         "--embeddings must be None for --model 'states'"),
+         "--embeddings must be left out for --model 'states'"),
         (["train", "FILMS", "--out", "new", "--states", "STATES", "--model", "ganet"],
-         "--states must be None unless --model 'states'"),
+         "--states must be left out unless --model 'states'"),
         (["train", "FILMS", "--out", "new", "--states", "STATES", "--tokens", "words"],
          "those of the encoder"),
         (["train", "FILMS", "--out", "new", "--states", "STATES", "--model.hidden", "3"],
@@ -230,7 +231,7 @@ def test_training_prints_that_the_leak_cannot_be_measured(folder, capsys):
         (["train", "FILMS", "--out", "new", "--states", "STATES", "--test-states", "STATES"],
          "must be left out unless there are test texts"),
         (["train", "FILMS", "--out", "new", "--test-states", "STATES"],
-         "must be None unless there are states"),
+         "must be left out unless there are states"),
         (["train", "FILMS", "--out", "new", "--states", "missing.npz"], "no such file of states"),
     ],
 )  # fmt: skip

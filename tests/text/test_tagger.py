@@ -325,7 +325,7 @@ def test_train_asks_for_the_columns_of_tags(tmp_path, capsys):
             ["--task", "text", "--tag", "1"],
             "--word and --tag must be left out except for files of tags",
         ),
-        (["--density", ".2"], "--density must be None for a network without gates"),
+        (["--density", ".2"], "--density must be left out for a network without gates"),
         (["--model", "gru"], "--model must be one of 'ssan', 'san', got 'gru'"),
         (["--tag", "1"], "must have at least two tags for a tagger, got only 'X'"),
     ):

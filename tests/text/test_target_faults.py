@@ -295,7 +295,7 @@ def test_rows_of_a_single_0_or_1_are_no_lists_of_labels(tmp_path):
             MultiLabelTextClassifier().fit(X, wrong)
     model = MultiLabelTextClassifier(density=0.5).fit(X, np.array(column))
     assert model.classes_.tolist() == [0]
-    np.testing.assert_array_equal(np.asarray(model.predict(X)), column)
+    np.testing.assert_array_equal(model.predict(X), column)
     with pytest.raises(ValueError, match="give np"):
         model.score(X, column)
     assert model.score(X, np.array(column)) == 1
@@ -306,7 +306,7 @@ def test_rows_of_a_single_0_or_1_are_no_lists_of_labels(tmp_path):
     both = MultiLabelTextClassifier(density=0.5).fit(X, pair)
     assert both.classes_.tolist() == [0, 1]
     assert both.score(X, pair) == 1
-    np.testing.assert_array_equal(np.asarray(both.predict(X)), pair)
+    np.testing.assert_array_equal(both.predict(X), pair)
     # Other integers, and the texts "0" and "1", are names.
     for zero, one in ((3, 7), ("0", "1")):
         names = [[one if label == "bad" else zero] for label in Y]

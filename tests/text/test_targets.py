@@ -11,9 +11,11 @@ import sklearn.metrics
 from scipy.sparse import csr_matrix
 from scipy.stats import spearmanr
 from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.ensemble import StackingClassifier, StackingRegressor, VotingRegressor
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import Ridge
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import cross_val_predict, cross_val_score
 
 from gatedjax import (
     MultiLabelTextClassifier,
@@ -38,7 +40,7 @@ from gatedjax.text._target_metrics import (
     real_metrics,
 )
 from tests.conftest import ROOT
-from tests.text._own import TEXTS, write_csv
+from tests.text._own import TEXTS, reasons, write_csv
 
 WORDS = {
     "sport": ["goal", "match", "team"],
@@ -187,7 +189,7 @@ def test_the_shares_of_an_explanation_sum_to_the_prediction(folder, kind):
     explanation = model.explain(text)
     total = np.array(explanation.reasons.bias)
     total += np.sum([parts for _, parts in explanation.ranked], axis=0)
-    prediction = model.predict([text])[0]
+    (prediction,) = reasons(model, [text])
     if kind == "labels":
         chances = dict(zip(model.classes_, 1 / (1 + np.exp(-total)), strict=True))
         for label, chance in zip(prediction.labels, prediction.probabilities, strict=True):
@@ -257,14 +259,13 @@ def test_forms_of_labels_give_the_same_bits(folder, tmp_path):
         np.testing.assert_array_equal(fast, other)
     assert columns.classes_.tolist() == [0, 1, 2]
     assert frame.classes_.tolist() == lists.classes_.tolist() == sorted(WORDS)
-    predicted = np.asarray(columns.predict(X))
+    predicted = columns.predict(X)
     assert predicted.shape == indicator.shape
     exact = (predicted == indicator).all(1).mean()
     assert columns.score(X, indicator) == columns.score(X, csr_matrix(indicator)) == exact
     assert lists.score(X, [labels for _, labels in ROWS]) == exact
-    half = lists.predict(X[:4])[1:3]
-    assert np.asarray(half).shape == (2, 3)
-    assert half.labels == [prediction.labels for prediction in half]
+    names = [{str(lists.classes_[i]) for i in np.flatnonzero(row)} for row in lists.predict(X)]
+    assert names == [set(prediction.labels) for prediction in reasons(lists, X)]
 
 
 def test_a_column_without_a_text_is_never_predicted():
@@ -272,7 +273,7 @@ def test_a_column_without_a_text_is_never_predicted():
     with pytest.warns(UserWarning, match="columns without a text"):
         model = MultiLabelTextClassifier().fit(X, indicator)
     assert model.predict_proba(X[:3])[:, 1].tolist() == [0, 0, 0]
-    assert np.asarray(model.predict(X)).shape == (len(X), 3)
+    assert model.predict(X).shape == (len(X), 3)
 
 
 def test_unknown_labels_are_counted_and_missed(folder, tmp_path, capsys):
@@ -350,7 +351,7 @@ def test_fixed_thresholds_are_used_and_stored(tmp_path):
     again = MultiLabelTextClassifier.load(tmp_path / "m")
     assert again.model_.target.thresholds == (0.9, 0.5, 0.5)
     chances = again.predict_proba(X)
-    np.testing.assert_array_equal(np.asarray(again.predict(X)), chances >= [0.9, 0.5, 0.5])
+    np.testing.assert_array_equal(again.predict(X), chances >= [0.9, 0.5, 0.5])
     with pytest.raises(ValueError, match=r"threshold must name labels of the texts .*got 'tea'"):
         MultiLabelTextClassifier(threshold={"tea": 0.5}).fit(X, [labels for _, labels in ROWS])
 
@@ -459,7 +460,7 @@ def test_the_unit_of_the_target_does_not_change_the_words():
     plain = TextRegressor(density=0.3).fit(X, targets)
     # A power of two changes no digit of the targets.
     scaled = TextRegressor(density=0.3).fit(X, 2.0**20 * targets)
-    for one, other in zip(plain.predict(X), scaled.predict(X), strict=True):
+    for one, other in zip(reasons(plain, X), reasons(scaled, X), strict=True):
         assert one.kept == other.kept
         assert 2.0**20 * one.value == other.value
 
@@ -469,7 +470,7 @@ def test_shares_have_as_many_digits_as_the_target_needs():
         model = TextRegressor(density=0.3).fit(X, unit * np.array([number_of(*r) for r in ROWS]))
         explanation = model.explain(TEXT)
         (line,) = [part for part in explanation.render().splitlines() if "| sum " in part]
-        value = model.predict([TEXT])[0].value
+        value = model.predict([TEXT])[0]
         assert float(line.split("|")[2]) == pytest.approx(value, rel=0.01)
 
 
@@ -528,15 +529,16 @@ def test_a_threshold_of_two_classes_names_the_class(tmp_path, capsys):
     chances = model.predict_proba(["film", *x])
     expected = np.where(chances[:, 0] >= 0.999, "bad", "good")
     predicted = model.predict(["film", *x])
-    assert predicted.labels.tolist() == expected.tolist()
-    assert predicted[0].probability == pytest.approx(float(chances[0, 1]))
+    assert predicted.tolist() == expected.tolist()
+    (found,) = reasons(model, ["film"])
+    assert found.probability == pytest.approx(float(chances[0, 1]))
     explanation = model.explain("film")
     assert explanation.label == "good"
     assert model.score(x, y) == (expected[1:] == np.array(y)).mean()
     metrics = model.evaluate(list(zip(x, y, strict=True)))
     assert metrics["accuracy"] == (expected[1:] == np.array(y)).mean()
     model.save(tmp_path / "m")
-    assert TextClassifier.load(tmp_path / "m").predict(["film"])[0].label == "good"
+    assert TextClassifier.load(tmp_path / "m").predict(["film"])[0] == "good"
     with pytest.raises(ValueError, match=r"for one of the two classes, got 0\.3: name the class"):
         TextClassifier(threshold=0.3).fit(x, y)
     with pytest.raises(ValueError, match="threshold must be left out unless there are two classes"):
@@ -619,12 +621,45 @@ def test_they_have_the_interface_of_scikit_learn():
         MultiLabelTextClassifier().fit(X, [[] for _ in X])
 
 
+def test_meta_estimators_of_scikit_learn_take_the_predictions():
+    numbers = np.array([number_of(*row) for row in ROWS])
+    names = np.array(["sport" if "sport" in labels else "other" for _, labels in ROWS])
+    indicator = np.array([[name in labels for name in WORDS] for _, labels in ROWS], int)
+    log = TransformedTargetRegressor(TextRegressor(), func=np.log1p, inverse_func=np.expm1)
+    plain = TextRegressor().fit(X, np.log1p(numbers))
+    np.testing.assert_array_equal(log.fit(X, numbers).predict(X), np.expm1(plain.predict(X)))
+    stack = StackingRegressor([("a", TextRegressor()), ("b", TextRegressor(density=0.3))], cv=2)
+    assert stack.fit(X, numbers).score(X, numbers) > 0.8
+    vote = VotingRegressor([("a", TextRegressor()), ("b", TextRegressor(density=0.7))])
+    assert vote.fit(X, numbers).score(X, numbers) > 0.8
+    models = [("a", TextClassifier()), ("b", TextClassifier(density=0.3))]
+    for method in ("predict_proba", "auto"):
+        stack = StackingClassifier(models, cv=2, stack_method=method).fit(X, names)
+        assert stack.score(X, names) > 0.9
+        assert set(stack.predict(X)) <= set(names)
+    for model, y in (
+        (TextClassifier(), names),
+        (TextRegressor(), numbers),
+        (OrdinalTextClassifier(), [len(labels) for _, labels in ROWS]),
+        (MultiLabelTextClassifier(), indicator),
+    ):
+        held_out = cross_val_predict(model, X, y, cv=2)
+        assert type(held_out) is type(model.fit(X, y).predict(X)) is np.ndarray
+        assert held_out.shape == np.shape(y)
+        # A list is compared entry by entry.
+        right = np.mean(
+            np.all(np.reshape(model.predict(X) == np.array(y).tolist(), (len(X), -1)), 1)
+        )
+        if not isinstance(model, TextRegressor):
+            assert right == model.score(X, y)
+
+
 def test_weights_of_texts_count_for_numbers():
     numbers = np.array([number_of(*row) for row in ROWS])
     heavy = np.where(numbers > 20, 10.0, 0.1)
     plain = TextRegressor(density=0.3).fit(X, numbers)
     weighted = TextRegressor(density=0.3).fit(X, numbers, sample_weight=heavy)
-    assert np.mean(np.asarray(weighted.predict(X))) > np.mean(np.asarray(plain.predict(X)))
+    assert np.mean(weighted.predict(X)) > np.mean(plain.predict(X))
 
 
 Y = np.array([[name in labels for name in ("sport", "money", "tech")] for _, labels in ROWS], int)
@@ -640,7 +675,7 @@ def test_columns_have_the_order_of_y_before_and_after_saving(tmp_path):
     assert full.classes_.tolist() == names[:2]
     for one, columns in ((model, names), (again, names), (full, names[:2])):
         assert one.classes_.tolist() == columns
-        predicted = np.asarray(one.predict(X))
+        predicted = one.predict(X)
         chances = one.predict_proba(X)
         assert (predicted[:, :2] == Y[:, :2]).mean() > 0.95
         for column in (0, 1):
@@ -748,7 +783,7 @@ def test_scorers_of_scikit_learn_take_grades_with_names(tmp_path):
         # The predicted grade is the median of the probabilities in the order of the grades.
         ordered = chances[:, [one.classes_.tolist().index(grade) for grade in order]]
         medians = (1 - np.cumsum(ordered, 1)[:, :-1] > 0.5).sum(1)
-        assert [order[i] for i in medians] == one.predict(X).labels.tolist()
+        assert [order[i] for i in medians] == one.predict(X).tolist()
     digits = OrdinalTextClassifier(density=0.5).fit(X, [str(8 + len(row)) for _, row in ROWS])
     assert digits.order_.tolist() == ["8", "9", "10", "11"]
     assert digits.classes_.tolist() == ["10", "11", "8", "9"]

@@ -24,7 +24,7 @@ from gatedjax.text._tokens import (
 from tests.data.test_posts import random_posts
 from tests.lexicon.test_lexicon import random_texts
 from tests.refusals import refused
-from tests.text._own import options
+from tests.text._own import options, reasons
 
 HAN = [
     (f"{first}{second}电影 #新片", label)
@@ -146,7 +146,7 @@ def test_a_model_keeps_its_tokens(tmp_path, capsys):
     assert trained.save(tmp_path / "social")
     again = TextClassifier.load(tmp_path / "social")
     assert again.tokens == "social"
-    before, after = (model.predict(["真难看的电影 #新片"])[0] for model in (trained, again))
+    before, after = (reasons(model, ["真难看的电影 #新片"])[0] for model in (trained, again))
     assert before == after
     assert "#新片" in after.kept
     assert "".join(after.kept) == "真难看的电影#新片"
@@ -160,7 +160,7 @@ def test_a_model_of_a_function_is_loaded_with_it(tmp_path, capsys):
     trained = TextClassifier.train(rows, tokenizer=commas, **options("gru"))
     trained.save(tmp_path / "model")
     again = TextClassifier.load(tmp_path / "model", tokenizer=commas)
-    assert again.predict(["a b, c"])[0].kept == ["a b", "c"]
+    assert reasons(again, ["a b, c"])[0].kept == ["a b", "c"]
     refused(lambda: TextClassifier.load(tmp_path / "model"), "tokenizer=commas")
     with pytest.raises(SystemExit):
         main(["predict", str(tmp_path / "model"), "a, b"])
@@ -229,8 +229,8 @@ def test_a_lexicon_uses_every_tokenizer(kind, tmp_path):
     again = TextClassifier.load(tmp_path / "model", tokenizer=function)
     assert again.get_params()["tokens"] == given.get("tokens")
     query = ["Fine, film"]
-    assert again.predict(query)[0] == model.predict(query)[0]
+    assert reasons(again, query) == reasons(model, query)
     assert json.loads((tmp_path / "model" / "config.json").read_text())["tokens"] == kind
     if kind == "custom":
-        assert "fine" in again.predict(query)[0].kept
+        assert "fine" in reasons(again, query)[0].kept
         refused(lambda: TextClassifier.load(tmp_path / "model"), "tokenizer=commas")

@@ -3,7 +3,6 @@
 import errno
 import io
 import os
-import re
 
 import numpy as np
 import pytest
@@ -72,7 +71,7 @@ def test_what_cannot_be_translated_is_refused(folders, capsys, tmp_path, monkeyp
     for args, message in (
         ([out, "--average", "2"], "--average must be left out except for the work folder of a run"),
         ([out, "--bpe", str(other)], f"must be the vocabulary that {out} was trained with"),
-        ([run, "--beam-size", "0"], "beam_size must be at least 1, got 0"),
+        ([run, "--beam-size", "0"], "error: --beam-size must be at least 1, got 0"),
         ([str(tmp_path)], "must be the folder of a model"),
     ):
         monkeypatch.setattr("sys.stdin", io.StringIO("A dog runs.\n"))
@@ -83,14 +82,10 @@ def test_faults_of_the_input_and_the_references_are_one_line(
     folders, capsys, tmp_path, monkeypatch
 ):
     out, references = str(folders[1]), tmp_path / "references.txt"
-    # In the C locale Python reads a foreign byte as half of a surrogate pair, elsewhere it fails.
-    for errors, wanted in (
-        ("surrogateescape", "line 2 of the input must be UTF-8"),
-        ("strict", "the input must be UTF-8, got other bytes: .* in position 3"),
-    ):
-        stream = io.TextIOWrapper(io.BytesIO(b"A\n \xff dog\n"), "utf-8", errors)
+    for encoding, errors in (("ascii", "surrogateescape"), ("utf-8", "strict")):
+        stream = io.TextIOWrapper(io.BytesIO(b"\xc3\xa9\n \xff dog\n"), encoding, errors)
         monkeypatch.setattr("sys.stdin", stream)
-        assert re.search(wanted, refused(["translate", out], capsys))
+        assert "line 2 of the input must be UTF-8" in refused(["translate", out], capsys)
     references.write_bytes(b"A \xff dog\n")
     args = ["translate", out, "--references", str(references)]
     assert f"{references} must be UTF-8" in refused(args, capsys)

@@ -95,7 +95,7 @@ def test_the_folder_is_read_without_jax_and_predicts_the_same(folder):
     loaded = TextClassifier.load(folder / "model")
     assert loaded.model == "window"
     assert loaded.density == 0.3
-    assert loaded.predict(["a bright old film"])[0].label == line["label"]
+    assert loaded.predict(["a bright old film"])[0] == line["label"]
     assert line["label"] == "good"
     assert "bright" in line["kept"]
 
@@ -196,4 +196,4 @@ def test_an_option_of_networks_is_refused(folder, capsys):
     args = ["train", str(folder / "texts.csv"), "--out", str(folder / "no"), "--model", "window"]
     with pytest.raises(SystemExit):
         main([*args, "--num-steps", "3"])
-    assert "--num-steps must be None for a lexicon" in capsys.readouterr().err
+    assert "--num-steps must be left out for a lexicon" in capsys.readouterr().err

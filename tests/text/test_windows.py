@@ -152,7 +152,7 @@ def test_evaluation_counts_documents_in_each_gate_mode(model, tmp_path):
     classifier = TextClassifier.load(trained.save(tmp_path / "model", overwrite=False))
     report = classifier.evaluate(LONG)
     assert report["n"] == len(LONG)
-    predicted = [p.label for p in classifier.predict([text for text, _ in LONG])]
+    predicted = classifier.predict([text for text, _ in LONG])
     right = np.mean([p == label for p, (_, label) in zip(predicted, LONG, strict=True)])
     assert report["accuracy"] == pytest.approx(right)
     if trained.network == "ganet":

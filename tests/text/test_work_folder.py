@@ -1,11 +1,17 @@
 """The work folder of a training: whose it is, and what of it is ever removed."""
 
+import contextlib
+import resource
+
 import pytest
 
+from gatedjax.__main__ import main
 from gatedjax.text._work_folder import WorkFolder
 from gatedjax.training import WorkdirBusy, _run_files
 from gatedjax.training._run_files import LOCK, TRAIN_LOCK, check_workdir, mark_run, remove_run
 from gatedjax.training.lock import WorkdirLock
+from gatedjax.training.log import MetricsLog
+from tests.text._own import TEXTS, write_csv
 
 
 def names(folder):
@@ -145,3 +151,43 @@ def test_checkpoints_and_files_of_others_stay_when_a_training_fails(tmp_path):
         with pytest.raises(ValueError, match="no data"):
             fail_in(run, name)
         assert (run / name).exists()
+
+
+@contextlib.contextmanager
+def no_space(size=0):
+    """No file may have more bytes in the block, as on a disk that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize(
+    ("options", "file"),
+    [([], "model.safetensors"), (["--model", "ganet"], "model.run/train-0.ids")],
+)
+def test_on_a_full_disk_the_file_is_named_and_nothing_is_left(options, file, tmp_path, capsys):
+    data = write_csv(tmp_path / "reviews.csv", TEXTS)
+    with no_space(), pytest.raises(SystemExit, match="2"):
+        main(["train", str(data), "--out", str(tmp_path / "model"), "--no-cache", *options])
+    *_, last = capsys.readouterr().err.splitlines()
+    assert last.startswith(f"error: {tmp_path}/")
+    assert last.endswith(f"{file}: File too large")
+    assert names(tmp_path) == ["reviews.csv"]
+
+
+def test_a_save_that_failed_is_no_checkpoint(tmp_path):
+    with pytest.raises(ValueError, match="no data"):
+        fail_in(tmp_path / "run", "checkpoints/2.partial/state")
+    assert names(tmp_path) == []
+
+
+def test_a_line_that_does_not_fit_on_the_disk_names_its_file(tmp_path):
+    log = MetricsLog(tmp_path / "metrics.jsonl")
+    log.begin(None)
+    with no_space(5), pytest.raises(OSError, match=r"File too large: '.*/metrics\.jsonl'"):
+        log.write({"step": 1})
+    with no_space(5), pytest.raises(OSError, match=r"File too large: '.*/metrics\.jsonl'"):
+        log.close()

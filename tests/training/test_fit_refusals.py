@@ -1,5 +1,7 @@
 """What `fit` refuses at once, by name and before it writes anything; and optimizers of Optax."""
 
+import re
+
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -192,6 +194,36 @@ def test_an_empty_batch_in_the_middle_is_named_with_its_step(tmp_path):
         fit(Tiny(), data, None, config(), tmp_path / "train")
     with pytest.raises(ValueError, match="evaluation batch 1 must have at least one row"):
         fit(Tiny(), Data(), [*EVALUATION, rows(0)], config(), tmp_path / "evaluate")
+
+
+@pytest.mark.parametrize("weight", [-1.0, -0.25, np.nan, np.inf])
+def test_a_weight_that_no_row_can_have_is_refused_with_its_batch_and_row(weight, tmp_path):
+    bad = rows(8, weight=np.array([1, 0, 0.5, weight, 1, 1, 1, 1], np.float32))
+    message = rf"finite 'weight' of at least 0 in each row, got {re.escape(str(weight))} in row 3"
+    whole, later = [bad] * 4, [Data()[0], bad, Data()[2], Data()[3]]
+    for name, data in ((r"train_data\[0\]", whole), ("the batch of step 1", later)):
+        with pytest.raises(ValueError, match=f"{name} must have a {message}"):
+            fit(Tiny(), data, None, config(), tmp_path / "run")
+    for name, data in (("the first batch of eval_data", [bad]), ("evaluation batch 1", later)):
+        with pytest.raises(ValueError, match=f"{name} must have a {message}"):
+            fit(Tiny(), Data(), data, config(), tmp_path / name.replace(" ", "-"))
+    with pytest.raises(ValueError, match=f"evaluation batch 1 must have a {message}"):
+        evaluate(Tiny(), {"w": np.zeros(4, np.float32)}, later)
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["shared", "own"])
+def test_a_negative_weight_in_any_lane_is_refused(own, tmp_path):
+    bad = rows(8, weight=np.full(8, -1, np.float32))
+    lanes = [[Data()[step] for step in range(4)] for _ in range(2)]
+    evaluation = [*EVALUATION, bad]
+    with pytest.raises(ValueError, match="evaluation batch 1 must have a finite 'weight'"):
+        fit_lanes(
+            Tiny(), lambda seed: lanes[seed], (lambda seed: evaluation) if own else evaluation,
+            config(seeds=2), tmp_path / "evaluation",
+        )  # fmt: skip
+    lanes[1][2] = bad
+    with pytest.raises(ValueError, match="the batch of step 2 must have a finite 'weight'"):
+        fit_lanes(Tiny(), lambda seed: lanes[seed], None, config(seeds=2), tmp_path / "training")
 
 
 class Mean(Tiny):

@@ -15,6 +15,8 @@ import pytest
 
 from gatedjax.training import TrainConfig, WorkdirLost, fit, fit_lanes, manifest
 from gatedjax.training.checkpoint import CheckpointStore
+from gatedjax.training.lock import WorkdirLock
+from gatedjax.training.log import MetricsLog
 from tests.training._tiny import Data, Tiny
 
 
@@ -52,6 +54,19 @@ def contents(workdir):
         for path in sorted(workdir.rglob("*"))
         if path.is_file() and path.name != ".lock"
     }
+
+
+def test_a_log_that_cannot_be_closed_does_not_keep_the_folder_locked(tmp_path, monkeypatch):
+    close = MetricsLog.close
+
+    def fail(log):
+        close(log)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(MetricsLog, "close", fail)
+    with pytest.raises(OSError, match="No space"):
+        run(tmp_path)
+    WorkdirLock(tmp_path).release()
 
 
 # -- taken away ----------------------------------------------------------------------------------

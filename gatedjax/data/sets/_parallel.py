@@ -24,7 +24,7 @@ from gatedjax.data.sets._declaration import DataSet, Examples, RowExamples, SetO
 CLASSES = ("sentence",)
 """Pairs have no classes, so all examples have label 0."""
 
-_SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg>")
+_SEGMENT, _END = re.compile(r"<seg\b[^<>]*>"), "</seg>"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,11 +137,12 @@ def _lines(path: Path | ArchivePath, kind: str) -> Iterator[tuple[int, str | Lin
         try:
             text = decode(line.removesuffix(b"\r"))
             if kind == "xml":
-                match = _SEGMENT.search(text)
-                if match is None:
+                start = _SEGMENT.search(text)
+                end = -1 if start is None else text.find(_END, start.end())
+                if start is None or end < 0:
                     raise LineError("a segment without its end")
                 # The content of XML has entities such as &amp;, which are no text.
-                text = html.unescape(match[1])
+                text = html.unescape(text[start.end() : end])
             yield number, check_text(text).strip()
         except LineError as error:
             yield number, error

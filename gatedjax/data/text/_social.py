@@ -43,7 +43,9 @@ def _social(
     parts = [_SITE] if has_links else []
     if has_names:
         # An address of electronic mail comes first, because it has "@" inside.
-        parts += [r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+", rf"(?<!\w)[@#][\w{marks}]+"]
+        # It starts where its characters start, because a search from each of them to the last would
+        # take quadratic time.
+        parts += [r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+", rf"(?<!\w)[@#][\w{marks}]+"]
     if has_marks:
         parts.append(_KEYCAP)
     parts.append(r"\d+(?:[.,:]\d+)+")  # 1,000  3.5  10:30

@@ -1,0 +1,206 @@
+"""Weights of texts: weight 0 means that a text is not there, and weights count in every choice."""
+
+import numpy as np
+import pytest
+import sklearn.metrics as peers
+from scipy.sparse import coo_matrix
+from scipy.stats import spearmanr
+
+from gatedjax import (
+    MultiLabelTextClassifier,
+    OrdinalTextClassifier,
+    TextClassifier,
+    TextRegressor,
+)
+from gatedjax.lexicon import RealHead, fit_lexicon, fit_pooling
+from gatedjax.text._baseline import LinearBaseline
+from gatedjax.text._calibration import choose_head_temperature, choose_temperature
+from gatedjax.text._metrics import classification_metrics, count_effective, measure_error
+from gatedjax.text._rivals import TfidfModel
+from gatedjax.text._target_metrics import (
+    choose_thresholds,
+    label_metrics,
+    ordinal_metrics,
+    real_metrics,
+)
+from tests.text._own import TEXTS
+from tests.text.test_states import encode_static
+
+X, Y = map(list, zip(*TEXTS, strict=True))
+X = [f"{text} word{i % 7}" for i, text in enumerate(X)]
+NUMBERS = [float(i % 5) + 3 * (label == "good") for i, label in enumerate(Y)]
+RNG = np.random.default_rng(0)
+KINDS = {
+    "class": (TextClassifier(), Y, "wrong"),
+    "chosen metric": (TextClassifier(best_metric="macro_f1", class_weight="balanced"), Y, "bad"),
+    "window": (TextClassifier("window", density=0.5), Y, "bad"),
+    "states": (TextClassifier(encoder=encode_static), Y, "bad"),
+    "number": (TextRegressor(), NUMBERS, 1e9),
+    "grade": (OrdinalTextClassifier(), [n // 2 for n in NUMBERS], 99),
+    "labels": (MultiLabelTextClassifier(), [[y, "all"] for y in Y], ["bad", "new"]),
+    "no label": (TextClassifier(), Y, None),
+}
+
+
+def files(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_garbage_of_weight_0_changes_no_byte(kind, tmp_path):
+    model, y, wrong = KINDS[kind]
+    weights = RNG.uniform(0.5, 2, len(X))
+    texts, labels, given = [], [], []
+    for text, label, weight in zip(X, y, weights, strict=True):
+        texts += [f"{text} garbage", text]
+        labels += [wrong, label]
+        given += [0, weight]
+    model.fit(texts, labels, sample_weight=given).save(tmp_path / "a" / "model")
+    report = model.report_
+    model.fit(X, y, sample_weight=weights).save(tmp_path / "b" / "model")
+    assert report == model.report_
+    assert files(tmp_path / "a" / "model") == files(tmp_path / "b" / "model")
+    model.fit(texts, labels, sample_weight=np.sign(given)).save(tmp_path / "c" / "model")
+    model.fit(X, y).save(tmp_path / "d" / "model")
+    ones, none = (files(tmp_path / name / "model") for name in "cd")
+    # Only the report says that there are weights, in "effective_n".
+    same = {"model.safetensors", "words.txt"} & set(none)
+    assert {name: ones[name] for name in same} == {name: none[name] for name in same}
+
+
+def test_columns_of_labels_and_frames_lose_the_rows_of_weight_0():
+    y = np.array([[label == "good", label == "bad"] for label in Y], int)
+    weights = np.ones(len(X))
+    weights[::5] = 0
+    rows = np.flatnonzero(weights)
+    kept = [X[i] for i in rows]
+    expected = MultiLabelTextClassifier().fit(kept, y[rows]).predict_proba(X)
+    for form in (y, coo_matrix(y), y.astype(bool)):
+        model = MultiLabelTextClassifier().fit(X, form, sample_weight=weights)
+        np.testing.assert_array_equal(model.predict_proba(X), expected)
+    with pytest.raises(ValueError, match="the same length, got 48 and 47"):
+        TextClassifier().fit(X, Y[1:], sample_weight=weights)
+    for wrong in (-weights, np.zeros(len(X)), weights * np.nan):
+        with pytest.raises(ValueError, match="finite numbers of at least 0, and some above 0"):
+            TextClassifier().fit(X, Y, sample_weight=wrong)
+
+
+def test_the_public_fits_leave_out_texts_of_weight_0():
+    words, labels = [text.split() for text in X], np.array([y == "good" for y in Y], int)
+    weights = RNG.integers(0, 3, len(X)).astype(float)
+    rows = np.flatnonzero(weights)
+    some = [words[i] for i in rows]
+    vectors = [RNG.normal(size=(len(text), 3)) for text in words]
+    part = [vectors[i] for i in rows]
+    for fit, texts, fewer in ((fit_lexicon, words, some), (fit_pooling, vectors, part)):
+        one = list(fit(texts, labels, 2, [1.0, 0.5], sample_weight=weights))[-1]
+        other = list(fit(fewer, labels[rows], 2, [1.0, 0.5], sample_weight=weights[rows]))[-1]
+        readings = [lexicon.read(texts).probabilities for lexicon in (one, other)]
+        np.testing.assert_array_equal(*readings)
+
+
+def test_wrong_texts_of_small_weight_choose_nothing():
+    """Wrong validation texts would choose another temperature and spoil the accuracy."""
+    weights = np.where(np.arange(300) % 2, 1.0, 1e-6)
+    texts = [f"a {'good' if i % 4 < 2 else 'bad'} film word{i % 9} u{i}" for i in range(300)]
+    true = ["pos" if i % 4 < 2 else "neg" for i in range(300)]
+    other = {"pos": "neg", "neg": "pos"}
+    wrong = [y if w == 1 else other[y] for y, w in zip(true, weights, strict=True)]
+    model = TextClassifier().fit(texts, wrong, sample_weight=weights)
+    assert model.report_["validation"]["accuracy"] > 0.999
+    assert model.report_["validation"]["effective_n"] == pytest.approx(15, abs=2)
+    assert model.report_["baseline"]["validation"] > 0.999
+    assert model.predict_proba(["a good film"])[0].max() > 0.9
+
+
+N = 60
+WEIGHTS = RNG.integers(1, 5, N).astype(float)
+TWICE = np.repeat(np.arange(N), WEIGHTS.astype(int))
+
+
+def agree(one, other, names):
+    for name in names:
+        assert one[name] == pytest.approx(other[name]), name
+
+
+def test_metrics_of_classes_are_those_of_repeated_texts_and_of_scikit_learn():
+    chances = RNG.dirichlet(np.ones(3), N)
+    labels = RNG.integers(0, 3, N)
+    metrics = classification_metrics(labels, chances, "abc", sample_weight=WEIGHTS)
+    repeated = classification_metrics(labels[TWICE], chances[TWICE], "abc")
+    agree(metrics, repeated, ("accuracy", "macro_f1", "nll", "brier", "ece"))
+    predicted, given = chances.argmax(1), {"sample_weight": WEIGHTS}
+    assert metrics["accuracy"] == pytest.approx(peers.accuracy_score(labels, predicted, **given))
+    f1 = peers.f1_score(labels, predicted, average="macro", **given)
+    assert metrics["macro_f1"] == pytest.approx(f1)
+    assert metrics["nll"] == pytest.approx(peers.log_loss(labels, chances, **given))
+    np.testing.assert_allclose(metrics["confusion"], repeated["confusion"])
+    assert metrics["n"] == N == sum(entry["n"] for entry in metrics["per_class"])
+    assert metrics["effective_n"] == pytest.approx(WEIGHTS.sum() ** 2 / (WEIGHTS**2).sum())
+    # The scale of the weights has no effect, also where they are below 1.
+    small = classification_metrics(labels, chances, "abc", sample_weight=WEIGHTS / 1000)
+    agree(small, metrics, ("accuracy", "macro_f1", "nll", "brier", "ece", "effective_n"))
+
+
+def test_metrics_of_labels_numbers_and_grades_are_those_of_repeated_texts():
+    targets, predicted = RNG.random((2, N, 3)) < 0.4
+    found = label_metrics(targets, predicted[:, :2], "ab", "c", WEIGHTS)
+    repeated = label_metrics(targets[TWICE], predicted[TWICE, :2], "ab", "c")
+    names = ("micro_f1", "micro_precision", "micro_recall", "macro_f1", "subset_accuracy")
+    agree(found, repeated, names)
+    assert found["labels"][0]["n"] == targets[:, 0].sum()
+    assert found["decisions"] < repeated["decisions"]
+    values, answers = RNG.integers(0, 9, (2, N)).astype(float)
+    found = real_metrics(values, answers, WEIGHTS)
+    repeated = real_metrics(values[TWICE], answers[TWICE])
+    agree(found, repeated, ("rmse", "mae", "r2", "spearman"))
+    assert repeated["spearman"] == pytest.approx(spearmanr(values[TWICE], answers[TWICE])[0])
+    grades, guesses = RNG.integers(0, 4, (2, N))
+    found = ordinal_metrics(grades, guesses, "abcd", WEIGHTS)
+    repeated = ordinal_metrics(grades[TWICE], guesses[TWICE], "abcd")
+    agree(found, repeated, ("accuracy", "mae", "kappa"))
+    kappa = peers.cohen_kappa_score(grades, guesses, weights="quadratic", sample_weight=WEIGHTS)
+    assert found["kappa"] == pytest.approx(kappa)
+
+
+def test_the_error_of_a_weighted_mean_is_the_spread_of_draws():
+    """A bootstrap of the texts with their weights has the standard error of the formula."""
+    values, weights = RNG.normal(size=400), RNG.uniform(0.2, 3, 400)
+    draws = RNG.integers(0, 400, (4000, 400))
+    means = (values * weights)[draws].sum(1) / weights[draws].sum(1)
+    assert measure_error(values, weights) == pytest.approx(means.std(), rel=0.05)
+    assert measure_error(values, None) == pytest.approx(values.std() / 20)
+    assert count_effective(np.full(9, 0.1), 9) == pytest.approx(9)
+
+
+def test_choices_are_those_of_repeated_texts():
+    chances = RNG.dirichlet(np.ones(3) / 2, N)
+    labels = np.where(RNG.random(N) < 0.7, chances.argmax(1), RNG.integers(0, 3, N))
+    # The smoothing depends on the number of texts, and hardly moves the optimum.
+    fitted = choose_temperature(chances, labels, WEIGHTS)[1]
+    assert fitted == pytest.approx(choose_temperature(chances[TWICE], labels[TWICE])[1], rel=0.1)
+    assert fitted != pytest.approx(choose_temperature(chances, labels)[1], rel=1e-3)
+    scores, targets = RNG.normal(size=(N, 2)), RNG.random((N, 2)) < 0.5
+    found = choose_thresholds(scores, targets, WEIGHTS)
+    assert found == pytest.approx(choose_thresholds(scores[TWICE], targets[TWICE]))
+    head, numbers = RealHead.of_targets(scores[:, 0], WEIGHTS), scores[TWICE, 0]
+    assert (head.centre_of_targets, head.unit) == pytest.approx((numbers.mean(), numbers.std()))
+    assert choose_head_temperature(head, scores[:, :1], np.zeros(1), targets) == (1.0, 1.0)
+
+
+def test_the_models_of_comparison_weigh_the_texts():
+    texts = [[f"w{i}" for i in RNG.integers(0, 12, 6)] for _ in range(N)]
+    labels = RNG.integers(0, 3, N)
+    plain = LinearBaseline(pairs=False).fit(texts, labels, 3)
+    heavy = LinearBaseline(pairs=False).fit(texts, labels, 3, np.where(labels == 2, 5.0, 1.0))
+    assert heavy.probabilities(texts)[:, 2].mean() > plain.probabilities(texts)[:, 2].mean() + 0.1
+    same = LinearBaseline(pairs=False).fit(texts, labels, 3, np.full(N, 7.0))
+    np.testing.assert_allclose(same.probabilities(texts), plain.probabilities(texts), atol=1e-6)
+    numbers = labels.astype(float)
+    ridge = TfidfModel(RealHead.of_targets(numbers))
+    heavy_values = ridge.fit(texts, numbers, np.where(labels == 2, 5.0, 1.0)).compute_readings(
+        texts
+    )
+    assert (
+        heavy_values.logits.mean() > ridge.fit(texts, numbers).compute_readings(texts).logits.mean()
+    )
