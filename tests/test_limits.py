@@ -27,6 +27,7 @@ from gatedjax.text._translator import SearchConfig
 from gatedjax.training import OptimizerConfig, TrainConfig
 from gatedjax.training.config import make_optimizer
 from gatedjax.training.log import read_json
+from tests._grouped import grouped
 from tests.conftest import ROOT
 from tests.explore._models import model
 
