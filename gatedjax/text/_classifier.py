@@ -36,7 +36,7 @@ class Predictions(Sequence[Prediction]):
         ['good']
 
     Args:
-      items: the predictions.
+      items: the `Prediction` for each text.
     """
 
     def __init__(self, items: Iterable[Prediction]) -> None:

@@ -104,9 +104,8 @@ class SSANTagger(nn.Module):
         (1, 3, 5)
 
     Call the network with a batch {"tokens": int [B, N], "lengths": int [B], "is_predicate": int
-    [B, N]}, 1 at the words of the predicate among the N words. Training draws from the streams
-    "dropout" and "gate"; the draws belong to "example_id": int [B] (row numbers by default). With a
-    final temperature the batch needs "step": int [B], the number of the step in each row.
+    [B, N]}, 1 at the words of the predicate among the N words. `SSANEncoder` describes the PRNG
+    streams and the optional arrays of training.
 
     Attributes:
       config: an `SSANTaggerConfig`, the options of the network.
