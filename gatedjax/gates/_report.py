@@ -272,7 +272,7 @@ def report(
 
     The estimated gradient is that of E f(b) by the logits a, for the loss f and gates b that are 1
     with probability sigmoid(a). `enumerate` computes it exactly, and the bias of each estimator is
-    measured against it, also if the estimator relaxes the gates (`SoftGumbel`, `HardConcrete`,
+    measured against it, even if the estimator relaxes the gates (`SoftGumbel`, `HardConcrete`,
     `HardKuma`). All estimators use the same keys. The function runs on the host, not inside `jit`.
 
         >>> measured = report(

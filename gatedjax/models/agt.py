@@ -252,9 +252,8 @@ class AGT(nn.Module):
 class AGTTask(ClassifierTask):
     """The task for training an `AGT` or a baseline with cross-entropy, and for evaluating it.
 
-    A batch has the arrays of each `training.Task`, "tokens" int [B, N] (N words per text),
-    "lengths" int [B], and "label" int [B], the index of the class. `frozen` has the paths of the
-    parameters that training does not change.
+    A batch has the arrays of `training.Task` and `AGT`, and "label" int [B], the index of the
+    class. `frozen` has the paths of the parameters that training does not change.
 
         >>> AGTTask(AGT(AGTConfig(freeze_embeddings=True), vocab_size=50, num_classes=2)).frozen
         ('embed/embedding',)

@@ -353,8 +353,8 @@ def _shared_tokens(batch: Batch, document_mask: Array, query_mask: Array) -> Boo
 class GAReaderTask(ClozeTask):
     """The task for training a `GAReader` or a baseline with the loss -log Pr(answer).
 
-    A batch has the arrays of each `training.Task`, those that `GAReader` reads, such as "document"
-    and "query", and "label" int [B], the index of the answer among the candidates or -1.
+    A batch has the arrays of `training.Task` and `GAReader`, such as "document" and "query", and
+    "label" int [B], the index of the answer among the candidates or -1.
 
         >>> GAReaderTask(GAReader(GAReaderConfig(freeze_embeddings=True), vocab_size=50)).frozen
         ('embed/embedding',)

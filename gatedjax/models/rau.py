@@ -285,8 +285,8 @@ class RAUClassifier(nn.Module):
 class RAUTask(ClassifierTask):
     """The task for training an `RAUClassifier` with cross-entropy, and for evaluating it.
 
-    A batch has the arrays of each `training.Task`, those that `RAUClassifier` reads ("lengths", and
-    "rows" or "tokens"), and "label" int [B], the index of the class.
+    A batch has the arrays of `training.Task` and `RAUClassifier` ("lengths", and "rows" or
+    "tokens"), and "label" int [B], the index of the class.
 
         >>> RAUTask(RAUClassifier(RAUConfig(), num_classes=10)).frozen
         ()

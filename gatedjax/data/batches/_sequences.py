@@ -12,10 +12,10 @@ class SequenceBatches(PlannedBatches):
     """Batches of examples that have one or several sequences of ids, padded to few lengths.
 
     `batches[step]` is the batch of a training step, for any step from 0 on, and `eval` returns a
-    single pass in order. Examples are grouped by their longest sequence, and all their sequences are padded to the edge
-    of the group. A batch has `batch_size` examples, or as many as fit into `max_tokens` cells; the
-    number of rows then differs between groups, at about the same cost per batch. Order and contents
-    are a pure function of (seed, step).
+    single pass in order. Examples are grouped by their longest sequence, and all their sequences
+    are padded to the edge of the group. A batch has `batch_size` examples, or as many as fit into
+    `max_tokens` cells; the number of rows then differs between groups, at about the same cost per
+    batch. Order and contents are a pure function of (seed, step).
 
     A batch of B examples, padded to T ids, is a dict of arrays: each sequence by its name, int32
     [B, T], 0 beyond its end; its length int32 [B] by its name in `lengths`; the `columns` and

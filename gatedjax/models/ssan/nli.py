@@ -254,13 +254,13 @@ class SSANNLI(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class SSANNLITask(SelectorClassifierTask):
-    """The task of training and evaluating an `SSANNLI`: cross-entropy of the class.
+    """The task for training an `SSANNLI` with cross-entropy, and for evaluating it.
 
-    A batch has the arrays of each `training.Task`, those that `SSANNLI` reads, and "label" int [B],
-    the index of the class. The metrics are "loss" (in training with the penalties),
-    "accuracy", and with a selector "selected_1", the share of pairs of tokens that are selected,
-    and "empty_1", the share of tokens that select no token, in both sentences. The predictions have
-    these shares for each head of the first sentence as "selected_heads" and "empty_heads".
+    A batch has the arrays of `training.Task` and `SSANNLI`, and "label" int [B], the index of the
+    class. The metrics are "loss" (in training with the penalties), "accuracy", and with a selector
+    "selected_1", the share of token pairs that are selected, and "empty_1", the share of tokens
+    that select no token, in both sentences. The predictions have these shares for each head of the
+    first sentence as "selected_heads" and "empty_heads".
 
         >>> SSANNLITask(SSANNLI(SSANNLIConfig(), vocab_size=50)).frozen
         ()

@@ -165,10 +165,10 @@ class SSANProbe(nn.Module):
 class SSANProbeTask(SelectorClassifierTask):
     """The task for training an `SSANProbe` with cross-entropy, and for evaluating it.
 
-    A batch has the arrays of each `training.Task`, those that `SSANProbe` reads, and "label" int
-    [B], the index of the class. The metrics are "loss" (in training with the penalties),
-    "accuracy", and for a layer with a selector, such as layer 1, "selected_1" and "empty_1": the
-    share of word pairs that are selected, and of words that select no word.
+    A batch has the arrays of `training.Task` and `SSANProbe`, and "label" int [B], the index of the
+    class. The metrics are "loss" (in training with the penalties), "accuracy", and for a layer with
+    a selector, such as layer 1, "selected_1" and "empty_1": the share of word pairs that are
+    selected, and of words that select no word.
 
         >>> config = SSANProbeConfig(freeze_embeddings=True)
         >>> SSANProbeTask(SSANProbe(config, vocab_size=50, num_classes=2)).frozen

@@ -153,10 +153,10 @@ class WordReorderingDetector(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class WordReorderingTask(SelectorTask):
-    """The task of training and evaluating a `WordReorderingDetector`.
+    """The task for training and evaluating a `WordReorderingDetector`.
 
     The loss of an example is the sum of the cross-entropies of both positions. A batch has the
-    arrays of each `training.Task`, "tokens", "lengths", and the positions, from 0, as "insert" and
+    arrays of `training.Task`, "tokens", "lengths", and the positions, from 0, as "insert" and
     "original", int [B]. The metrics are "loss"; "insert" and "original", the accuracies of the
     positions; "accuracy", the share of examples with both positions correct; and for layer 1
     "selected_1" and "empty_1", the share of pairs of words that are selected, and of words that

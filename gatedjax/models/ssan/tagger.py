@@ -173,10 +173,10 @@ class SSANTagger(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class SSANTaggingTask(SelectorTask):
-    """The task of training and evaluating an `SSANTagger`: smoothed cross-entropy of the labels.
+    """The task for training an `SSANTagger` with smoothed cross-entropy per label.
 
-    Besides "tokens", "is_predicate" [B, N] and "lengths" [B], which the network reads, a batch has
-    "labels" int [B, N] of the N words, "weight" and "example_id" [B]. A label outside [0,
+    A batch has the arrays of `training.Task` and `SSANTagger`, and "labels" int [B, N], the label
+    of each of the N words. A label outside [0,
     num_labels), such as -1 for a label that the training text lacks, is not an error: the accuracy
     counts it as wrong, and the loss ignores it. The metrics are "loss" (not smoothed) and
     "accuracy" per word, and for a layer with a selector, such as layer 1, "selected_1" and

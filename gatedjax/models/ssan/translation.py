@@ -415,12 +415,13 @@ def translate(
 
 @dataclasses.dataclass(frozen=True)
 class SSANTranslationTask(SelectorTask):
-    """The task of training and evaluating an `SSANTranslator`: smoothed cross-entropy of the words.
+    """The task for training an `SSANTranslator` with smoothed cross-entropy per word.
 
-    A batch has the arrays that `SSANTranslator` reads, and those of each `training.Task`. The metrics are "loss" (not smoothed), "perplexity" and "accuracy" per word,
-    and for a layer with a selector, such as layer 1, "selected_1" and "empty_1": the share of pairs
-    of source words that are selected, and of words that select no word. The predictions are "nll",
-    the negative log-likelihood of each target, and "words", its length.
+    A batch has the arrays of `training.Task` and `SSANTranslator`. The metrics are "loss" (not
+    smoothed), "perplexity" and "accuracy" per word, and for a layer with a selector, such as
+    layer 1, "selected_1" and "empty_1": the share of pairs of source words that are selected, and
+    of words that select no word. The predictions are "nll", the negative log-likelihood of each
+    target, and "words", its length.
 
         >>> SSANTranslationTask(SSANTranslator(SSANTranslatorConfig(), vocab_size=50)).frozen
         ()
