@@ -518,7 +518,7 @@ def measure(
       batch: B texts, padded to T words: "tokens" [B, T], the ids of the words, "lengths" [B] and
         "label" [B], and optionally "example_id" [B] and "weight" [B]. Rows with a "weight" of 0 are
         left out.
-      estimators: hashable estimators, such as `[gates.ARM()]`; None means those that need no
+      estimators: hashable estimators, such as `[gates.ARM()]`; None means all that need no
         option except a temperature (`standard_estimators`), with the temperature of the model.
       texts: the largest number of texts to measure.
       draws: the number of estimates per text, at least 2.

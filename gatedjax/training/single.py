@@ -278,9 +278,9 @@ def fit(
 ) -> FitResult:
     """Trains a task. If the run stops, make the same call again to resume it, bit for bit.
 
-    A call resumes from the newest checkpoint in workdir. Settings, compiled functions and first
-    batches must be those of the run, so an edited task needs a new workdir. The result of a
-    finished run is returned without training. The page "Training" has examples and details.
+    A call resumes from the newest checkpoint in workdir, if settings, compiled functions and first
+    batches are unchanged. An edited task therefore needs a new workdir. The result of a finished
+    run is returned without training. The page "Training" has examples and details.
 
         >>> from gatedjax.training import Ratio
         >>> class Scale:
