@@ -16,6 +16,7 @@ import tokenize
 
 import pytest
 
+from gatedjax import training
 from tests.conftest import ROOT
 
 PACKAGES = ("gatedjax", "experiments")
@@ -43,6 +44,10 @@ MOST_BARE_NAMES = 0.003
 
 LEAST_COMMENTS = 0.03
 """Share of the lines with text that are comments of their own."""
+MOST_HIDDEN_SHARE = 0.338
+"""Share of the docstring lines of gatedjax that describe names that no user can import."""
+MOST_HIDDEN_LINES = 5500
+LEAST_EXPORTED_LINES = 9000
 WITHOUT_EXAMPLE = {"gate_modes", "measure", "plot_studies"}
 
 
@@ -114,6 +119,42 @@ def test_comments_give_reasons_as_often_as_now():
     assert sum(line.startswith("#") for line in code) >= LEAST_COMMENTS * len(code)
 
 
+def _exported():
+    """The names that the `__init__` files of gatedjax import or list."""
+    files = [tree for path, tree in trees().items() if path.name == "__init__.py"]
+    nodes = [node for tree in files for node in ast.walk(tree)]
+    imports = [alias for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names]
+    listed = [node.value for node in nodes if isinstance(node, ast.Constant)]
+    return {alias.asname or alias.name for alias in imports} | set(listed)
+
+
+def _count_lines(node, kind, exported, lines):
+    """Adds the docstring lines below a node to `lines`; `kind` is None at the top of a module."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.ClassDef | ast.FunctionDef):
+            _count_lines(child, kind, exported, lines)
+            continue
+        if kind == "private" or re.match(r"_(?!_)", child.name):
+            own = "private"
+        else:
+            own = kind or ("exported" if child.name in exported else "internal")
+        if ast.get_docstring(child):
+            lines[own] += child.body[0].end_lineno - child.body[0].lineno + 1
+        within = own if isinstance(child, ast.ClassDef) else "private"
+        _count_lines(child, within, exported, lines)
+
+
+def test_docstrings_are_where_a_user_reads():
+    exported, lines = _exported(), collections.Counter()
+    for path, tree in trees().items():
+        if path.is_relative_to(ROOT / "gatedjax"):
+            _count_lines(tree, None, exported, lines)
+    hidden = lines["internal"] + lines["private"]
+    assert hidden <= MOST_HIDDEN_SHARE * lines.total(), lines
+    assert hidden <= MOST_HIDDEN_LINES
+    assert lines["exported"] >= LEAST_EXPORTED_LINES
+
+
 def _messages(tree):
     """(line, literal text) of the errors that a module raises, and of the checks it calls."""
     for node in ast.walk(tree):
@@ -150,16 +191,38 @@ def test_messages_give_the_expected_values(package):
     assert [message for message in found if not re.search(r"\bmust\b", message[2])] == []
 
 
-@pytest.mark.parametrize("package", ["functional", "gates", "models", "nn", "text", "training"])
-def test_public_functions_have_an_example_that_the_test_of_the_docs_runs(package):
+def _public_functions(package):
     module = importlib.import_module(f"gatedjax.{package}")
-    functions = {
-        name: value
-        for name, value in vars(module).items()
-        if not name.startswith("_")
-        and inspect.isfunction(value)
-        # gate_modes and measure take a trained network, plot_studies their results
-        and name not in WITHOUT_EXAMPLE
-    }
-    assert len(functions) > 3 or package in ("models", "nn", "text")
-    assert [name for name, value in functions.items() if ">>> " not in value.__doc__] == []
+    values = {name: getattr(module, name) for name in dir(module) if not name.startswith("_")}
+    functions = {name: value for name, value in values.items() if inspect.isfunction(value)}
+    assert functions
+    return functions
+
+
+@pytest.mark.parametrize(
+    "package",
+    [
+        *("analysis", "analysis.phrases", "analysis.trees", "data", "explore", "export"),
+        *("functional", "gates", "lexicon", "models", "text", "training"),
+    ],
+)
+def test_public_functions_describe_their_arguments_and_result(package):
+    faults = []
+    for name, value in _public_functions(package).items():
+        signature, text = inspect.signature(value), inspect.getdoc(value)
+        if signature.parameters and "\nArgs:\n" not in text:
+            faults.append(f"{name}: Args")
+        if signature.return_annotation is not None and not re.search(r"\n(Return|Yield)s:\n", text):
+            faults.append(f"{name}: Returns")
+    assert faults == []
+
+
+@pytest.mark.parametrize("package", ["functional", "gates", "models", "text", "training"])
+def test_public_functions_have_an_example_that_the_test_of_the_docs_runs(package):
+    # gate_modes and measure take a trained network, plot_studies their results
+    functions = _public_functions(package)
+    assert {name for name in functions if ">>> " not in functions[name].__doc__} <= WITHOUT_EXAMPLE
+
+
+def test_the_docstring_of_fit_fits_on_one_screen():
+    assert len(training.fit.__doc__.splitlines()) <= 45

@@ -80,7 +80,7 @@ def plot_attention_grid(
         groups. None draws no lines.
       marked: [R] bool, True for rows that are drawn in bold and orange, for example the answer;
         None marks no rows.
-      final_name: the heading of the bars.
+      final_name: the heading above the bars, such as the name of the probability.
 
     Returns:
       The Matplotlib figure.

@@ -217,7 +217,7 @@ def selected_words(
 def first_words(
     tokens: Sequence[Sequence[str]], r: ArrayLike, *, threshold: float = THRESHOLD
 ) -> collections.Counter[str]:
-    """Counts the words with r above the threshold in the first layer, in lower case.
+    """Counts the words to which the first layer pays much attention, in lower case.
 
         >>> first_words([["Not", "good"]], [[[1.0, 0.0], [1.0, 1.0]]])
         Counter({'not': 1})
@@ -226,7 +226,7 @@ def first_words(
       tokens: the words of each of B sentences, without padding.
       r: rescaled attention [B, L, N] from `normalise` (0 at padding) for B sentences, L layers and
         N words.
-      threshold: words with r > threshold count, at least 0.
+      threshold: the rescaled attention above which a word counts, at least 0.
 
     Returns:
       A counter {lower-cased word: number of its occurrences with r > threshold}.

@@ -45,7 +45,7 @@ def highlight_terminal(
         a [good] film
 
     Args:
-      tokens: the words.
+      tokens: the words of the text, in their order.
       weights: the attention weight of each word; further weights are padding and are ignored.
       gates: the gate of each word; gates above 0 are open. None means that there are no gates:
         words with more than the uniform weight are bold, and no words are dim.
@@ -109,7 +109,7 @@ def highlight_html(
       examples: (caption, tokens, weights, gates or None) of each text: a heading, the words, and
         the attention weight and the gate of each word; gates above 0 are open. With gates None no
         words are bold.
-      title: the title of the page.
+      title: the title of the page, which is also its heading.
       lang: the language of the texts, as in the HTML attribute `lang`.
 
     Returns:

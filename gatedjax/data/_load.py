@@ -134,7 +134,7 @@ def load(
     official validation part and 200,000,000 for test. SST phrases count 4,096 ids a line.
 
     Args:
-      name: the name of the data set.
+      name: a data set, alias or family from `names()`.
       split: "train", "validation", "test" or "train_full".
       data_dir: TFDS folder (default: TFDS's own, ~/tensorflow_datasets).
       manual_dir: folder with the raw files as they are downloaded, plain or .gz, or its parent;
@@ -146,7 +146,7 @@ def load(
       unpack_limit: the largest number of bytes that a .gz file or a member of an archive may unpack
         to; None is 1 GiB, or the value of the environment variable GATEDJAX_UNPACK_LIMIT ("8GiB").
         The members of an archive together may unpack to 32 times its size, if that is more.
-      **options: the options of the data set.
+      **options: options of this data set, which the list above has in parentheses.
 
     Returns:
       The source. Its `report` accounts for all lines.

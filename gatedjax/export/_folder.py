@@ -145,7 +145,7 @@ def read_config(folder: str | Path) -> dict[str, Tree]:
         {'hidden': 3}
 
     Args:
-      folder: the folder.
+      folder: the folder that `save` wrote.
 
     Returns:
       The content of config.json, a dict.
@@ -166,7 +166,7 @@ def read_config(folder: str | Path) -> dict[str, Tree]:
 
 
 def read_file(folder: str | Path, name: str) -> bytes:
-    """Reads a file of a folder that `save` wrote.
+    """Reads a file that was passed to `save` as one of `files`, such as a list of classes.
 
         >>> import tempfile
         >>> import numpy as np
@@ -177,11 +177,11 @@ def read_file(folder: str | Path, name: str) -> bytes:
         b'["no", "yes"]'
 
     Args:
-      folder: the folder.
-      name: the name of the file, as it was passed to `save`.
+      folder: the folder that `save` wrote.
+      name: the name of the file, a key of `files`.
 
     Returns:
-      The content, whose digest is checked if SHA256SUMS exists.
+      The bytes of the file. If the folder has SHA256SUMS, they have been checked against it.
 
     Raises:
       FileNotFoundError: if the folder or the file is missing.

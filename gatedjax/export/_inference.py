@@ -164,7 +164,7 @@ def load_inference(data: bytes) -> Inference:
     still run forever or exhaust the memory: load only programs that you trust.
 
     Args:
-      data: the bytes.
+      data: the bytes that `export_inference` returned.
 
     Returns:
       The function, an `Inference`: `inference(params, batch) -> outputs`.

@@ -93,7 +93,7 @@ def load_params(path: str | Path, like: Tree = None) -> Tree:
     """Reads parameters from a `safetensors` file.
 
     Args:
-      path: the file.
+      path: the .safetensors file, for example that of `save_params`.
       like: parameters, or their `jax.eval_shape`, with the names, shapes and dtypes that the file
         must have; they are compared before an array is read. None accepts all names, shapes and
         dtypes.

@@ -20,7 +20,7 @@ def clip_gradient(x: Float[Array, "..."], bound: float) -> Float[Array, "..."]:
 
     Args:
       x: an array of any shape.
-      bound: positive and finite.
+      bound: the largest absolute value of the gradient; positive and finite.
 
     Returns:
       x.

@@ -83,7 +83,7 @@ def lstm_step(
         ((2, 4), (2, 4))
 
     Args:
-      weights: W, U and b.
+      weights: W, U and b, each for the four blocks side by side.
       carry: h and c before the step; B is the number of rows of the batch and H the hidden width.
       x: inputs of width D; the products are formed in its dtype.
       recurrent_dropout_mask: m, a multiplicative mask of h, 0 or 1 / keep; None means all ones.
@@ -134,7 +134,7 @@ def lstm(
     recurrent_dropout_mask: Float[Array, "B H"] | None = None,
     implementation: RecurrenceImplementation = "auto",
 ) -> tuple[LSTMState, Float[Array, "B T H"]]:
-    """Runs `lstm_step` over time, with a custom backward pass.
+    """Runs an LSTM over time, `lstm_step` at each step of a batch of rows.
 
     The carry stays unchanged where the mask is False, which may be at any step. Padding therefore
     changes no result, and the final carry is the state after the last real step of each row.

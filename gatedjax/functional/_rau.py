@@ -61,7 +61,7 @@ def rau(
     recurrent_dropout_mask: Float[Array, "B H"] | None = None,
     implementation: RecurrenceImplementation = "auto",
 ) -> tuple[Float[Array, "B H"] | RAUTimeState, Float[Array, "B T H"]]:
-    """Runs `rau_step` over time; feature_proj and sigmoid have a custom backward pass.
+    """Runs a recurrent attention unit over time: `rau_step` at each step of a batch of rows.
 
     The carry stays unchanged where the mask is False, which may be at any step. Padding therefore
     changes no result, and the final carry is the state after the last real step of each row.
@@ -100,9 +100,9 @@ def rau(
       The final carry (float32 or float64) and the hidden state of every step in the dtype of xs,
       0 where the mask is False. A row without a real step returns its initial carry.
 
-    Reverse-mode derivatives of any order are supported, and forward over reverse; forward mode
-    alone (`jax.jvp`, `jax.jacfwd`) is not for feature_proj and sigmoid with `RAUWeights`: scan
-    `rau_step` for it.
+    Derivatives: `jax.grad` of any order, and forward over reverse. feature_proj and sigmoid have a
+    custom backward pass with `RAUWeights`, so `jax.jvp` and `jax.jacfwd` fail there. If you need
+    them, scan `rau_step`.
 
     Reference and deviations: as `rau_step`; recurrent dropout of Gal and Ghahramani 2016.
     """

@@ -40,10 +40,10 @@ def skip_lstm(
         True
 
     Args:
-      weights: the weights of the LSTM.
+      weights: the parameters of `lstm_step`.
       xs: inputs x, a vector of width D at each of T steps of B rows; the products are formed in
         their dtype.
-      gates: g, in [0, 1].
+      gates: g, the share of each step, in [0, 1].
       mask: True at real steps; None means all. Padding, NaN included, has no effect.
       lengths: instead of mask, the number of real steps of each row.
       initial: the state before the first step; None means zeros.

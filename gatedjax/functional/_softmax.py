@@ -36,16 +36,17 @@ def length_mask(lengths: Int[Array, "*B"], size: int) -> Bool[Array, "*B size"]:
          [False False False]]
 
     Args:
-      lengths: number of real positions per row, in [0, size]. Under `jit`, where no value is
-        known, less than 0 counts as 0 and more than size as size, after JAX has cut 64-bit integers
-        to 32 bits.
-      size: padded length T; `jax.export` may leave it open.
+      lengths: number of real positions per row, in [0, size]. Under `jit`, where their values are
+        unknown, lengths below 0 count as 0, and lengths above size as size. (JAX has then already
+        cut 64-bit integers to 32 bits.)
+      size: T, the length with padding, an int or a symbolic dimension of `jax.export`.
 
     Returns:
       The mask, with one axis more than lengths.
 
     Raises:
-      ValueError: also if a length that is known is outside [0, size].
+      TypeError: if size is not an int.
+      ValueError: if size is negative, or outside of `jit` a length is not in [0, size].
     """
     # A size that `jax.export` leaves open is no int.
     if not isinstance(size, int | np.integer) and not is_symbolic_dim(size):

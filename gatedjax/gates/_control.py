@@ -122,10 +122,12 @@ class Relax:
 class Rebar:
     """REINFORCE with the relaxed loss as control variate.
 
-    The gradient is that of `Relax` with c(z) = eta f(sigmoid(z / tau)), for the loss f, its
-    derivative f' and perturbed logits z [n]. The estimate is unbiased for any eta and tau. It
-    evaluates the loss three times and needs f' at soft gates. The gradient is differentiable with
-    respect to eta and tau, which may be traced.
+        gradient = (f(b) - c(z')) (b - p) + d/da c(z) - d/da c(z')
+        c(z) = eta f(sigmoid(z / tau)),  z = a + L,  b = [z > 0],  z' drawn given b
+
+    f is the loss, a are the logits [n], L is logistic noise, and p = sigmoid(a). The estimate is
+    unbiased for any eta and tau. It evaluates the loss three times and needs its derivative at soft
+    gates. The gradient is differentiable with respect to eta and tau, which may be traced.
 
     `gates.expectation(loss, estimator)` returns a function of (logits, key) whose `jax.grad` is the
     estimate.

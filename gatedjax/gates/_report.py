@@ -266,11 +266,12 @@ def report(
     mask: Bool[Array, " n"] | None = None,
     chunks: int | None = None,
 ) -> Report:
-    """Measures estimators of the gradient of E f(b) against the exact gradient.
+    """Measures the bias, variance and cost of gradient estimators.
 
-    All estimators use the same keys. The bias is measured against the Bernoulli expectation, also
-    for estimators with another variable (`SoftGumbel`, `HardConcrete`, `HardKuma`). The statistics
-    are computed in float64 on the host, so this function cannot be used inside `jit`.
+    The estimated gradient is that of E f(b) by the logits a, for the loss f and gates b that are 1
+    with probability sigmoid(a). `enumerate` computes it exactly, and the bias of each estimator is
+    measured against it, even if the estimator relaxes the gates (`SoftGumbel`, `HardConcrete`,
+    `HardKuma`). All estimators use the same keys. The function runs on the host, not inside `jit`.
 
         >>> measured = report(
         ...     lambda gates: jnp.sum(gates) ** 2, jnp.zeros(2), [MeanField()],
@@ -281,10 +282,10 @@ def report(
         [0.5 0.5] [0. 0.] 0.0 False
 
     Args:
-      loss: loss(gates, *args) -> scalar.
+      loss: f, a function loss(gates [n], *args) -> scalar.
       logits: a [n]; estimates are computed in float32 or wider.
-      estimators: the estimators, which must be hashable.
-      *args: further arguments of the loss.
+      estimators: hashable estimators, such as `[Reinforce(), ARM()]`.
+      *args: passed on to the loss after the gates.
       key: the PRNG key of all draws.
       draws: the number of estimates per estimator, at least 2.
       mask: True at real gates; None means all.

@@ -45,7 +45,7 @@ def attached(
 
     Args:
       value: a scalar; its derivatives with respect to other inputs do not change.
-      logits: the logits [n].
+      logits: the variables [n] by which the gradient is taken.
       gradient: the gradient [n]; the first derivative treats it as a constant.
 
     Returns:

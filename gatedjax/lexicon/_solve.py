@@ -58,9 +58,9 @@ def _compute_cross_entropy(head: ClassHead, logits: np.ndarray, labels: np.ndarr
 
 
 def choose_words(scores: np.ndarray, counts: np.ndarray, room: float) -> np.ndarray:
-    """Chooses words by falling score, as long as they have at most `room` occurrences together.
+    """Chooses the words with the highest scores whose counts sum to at most `room`.
 
-    A word with which they would have more is left out, and the next is tried.
+    Words are tried from the highest score down. A word that would exceed `room` is skipped.
 
         >>> choose_words(np.array([3.0, 2.0, 1.0]), np.array([5, 9, 4]), 10).tolist()
         [True, False, True]
@@ -68,7 +68,7 @@ def choose_words(scores: np.ndarray, counts: np.ndarray, room: float) -> np.ndar
     Args:
       scores: [V], the score of each word; -inf is never chosen. Among equals the first is chosen.
       counts: int [V], the number of occurrences of each word, at least 1.
-      room: the largest number of occurrences of all chosen words.
+      room: the limit of the summed counts.
 
     Returns:
       bool [V], True at the chosen words.

@@ -16,7 +16,7 @@ def is_spaceless(token: str) -> bool:
 
 
 def spell(token: str) -> list[str]:
-    """Returns the character n-grams of a token, with repetitions.
+    """Splits a token into character n-grams.
 
     A word has n-grams of 2 to 4 characters, with a space at both ends. A unit of a script without
     spaces has n-grams of 1 to 3 characters, without its ends, because it may be inside a word.
@@ -25,7 +25,11 @@ def spell(token: str) -> list[str]:
         [' a', 'at', 't ', ' at', 'at ', ' at ']
 
     Args:
-      token: the token; only its first 30 characters are used.
+      token: a word, or a unit of a script without spaces. Characters after the first 30 are
+        ignored.
+
+    Returns:
+      The n-grams by size, with repetitions.
     """
     letters, size = _frame(token)
     return [

@@ -187,7 +187,7 @@ def measure_window_leak(
     """Removes words of texts in turn, computes the gates again, and measures the effect.
 
     Args:
-      lexicon: the fitted model.
+      lexicon: a fitted model, whose gates depend on the words nearby.
       texts: the words of each text.
       most: the largest number of words of a text that are removed, evenly spread.
 

@@ -35,7 +35,7 @@ from gatedjax.training import Ratio
 
 @dataclasses.dataclass(frozen=True)
 class GANetTask:
-    """The task of training and evaluating a `GANet` or a baseline.
+    """The task for training and evaluating a `GANet` or a baseline.
 
     The loss of an example is cross-entropy + lambda * mean gate over the true length (eq. 10). With
     `gates.density` lambda is a multiplier that gradient ascent fits to the constraint, and its

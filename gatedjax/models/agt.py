@@ -47,10 +47,6 @@ DropoutSite = Literal["words", "head"]
 class AGTConfig:
     """The configuration of AGT and its baselines, as keywords with defaults.
 
-    `system` is "agt" or a baseline: "highway" or "average" (the mean word vector). There are
-    `num_layers` layers of width `hidden` on word vectors of width `embedding_dim`, and
-    `ablate_above` is the index, from 0, of the last layer with attention; None means the top layer.
-
     >>> AGTConfig(num_layers=5, ablate_above=2).ablate_mode
     'highway'
     """
@@ -254,11 +250,10 @@ class AGT(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class AGTTask(ClassifierTask):
-    """The task of training and evaluating an `AGT` or a baseline, with cross-entropy as the loss.
+    """The task for training an `AGT` or a baseline with cross-entropy, and for evaluating it.
 
-    A batch has "label" int [B], the index of the class, "weight" [B], 1 for examples and 0 for
-    filler rows, and "example_id" int [B], besides "tokens" int [B, N] (N words per text)
-    and "lengths" int [B].
+    A batch has the arrays of `training.Task` and `AGT`, and "label" int [B], the index of the
+    class. `frozen` has the paths of the parameters that training does not change.
 
         >>> AGTTask(AGT(AGTConfig(freeze_embeddings=True), vocab_size=50, num_classes=2)).frozen
         ('embed/embedding',)

@@ -349,11 +349,10 @@ def _shared_tokens(batch: Batch, document_mask: Array, query_mask: Array) -> Boo
 
 @dataclasses.dataclass(frozen=True)
 class GAReaderTask(ClozeTask):
-    """The task of training and evaluating a `GAReader` or a baseline: -log Pr(answer) as the loss.
+    """The task for training a `GAReader` or a baseline with the loss -log Pr(answer).
 
-    A batch has "label" int [B], the index of the answer among the candidates or -1, and "weight"
-    [B], 1 for examples and 0 for filler rows, besides the arrays that `GAReader` reads, such as
-    "document" and "query".
+    A batch has the arrays of `training.Task` and `GAReader`, such as "document" and "query", and
+    "label" int [B], the index of the answer among the candidates or -1.
 
         >>> GAReaderTask(GAReader(GAReaderConfig(freeze_embeddings=True), vocab_size=50)).frozen
         ('embed/embedding',)

@@ -62,11 +62,6 @@ class RAUDropout:
 class RAUConfig:
     """The configuration of networks with recurrent attention units, and of their baselines.
 
-    Its fields are keywords with defaults: `num_layers` layers of the `cell` "rau", "gru" or "lstm"
-    with states of width `hidden`, for texts on word vectors of width `embedding_dim`. `attention`
-    is the form of the attention of a RAU: "feature_proj", "concat", "matrix", "time_causal",
-    "sigmoid" or "additive_relu". `dropouts` is an `RAUDropout`.
-
     >>> RAUConfig(hidden=64, num_layers=2).cell
     'rau'
     """
@@ -286,11 +281,10 @@ class RAUClassifier(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class RAUTask(ClassifierTask):
-    """The task of training and evaluating an `RAUClassifier`: cross-entropy of the class.
+    """The task for training an `RAUClassifier` with cross-entropy, and for evaluating it.
 
-    A batch has "label" int [B], the index of the class, "weight" [B], 1 for examples and 0 for
-    filler rows, and "example_id" int [B], besides "lengths" int [B] and "rows" float [B, T, D], T
-    vectors of D numbers per example, or "tokens" int [B, T].
+    A batch has the arrays of `training.Task` and `RAUClassifier` ("lengths", and "rows" or
+    "tokens"), and "label" int [B], the index of the class.
 
         >>> RAUTask(RAUClassifier(RAUConfig(), num_classes=10)).frozen
         ()

@@ -289,7 +289,8 @@ class GatePredictor(nn.Module):
 class LocalPosition(nn.Module):
     """The predicted centre of local attention, (len - 1) * sigmoid(v . tanh(W h_last)), from 0.
 
-    len is the length of a text, h_last its last hidden state, and W and v are parameters.
+    len is the length of a text, h_last its last hidden state, and W and v are parameters. Call the
+    module with h_last [B, H] and len [B] for B texts; it returns the centres [B].
 
         >>> import jax
         >>> last, lengths = jnp.zeros((2, 8)), jnp.array([5, 3])

@@ -225,6 +225,7 @@ class _Recurrent(nn.Module):
 class LSTM(_Recurrent):
     """Layers of LSTM cells: `functional.lstm` with parameters.
 
+    A call with inputs [B, T, D] returns the carries and the outputs [B, T, H] of the last layer.
     Input kernels are Glorot-uniform and recurrent kernels orthogonal per gate; biases are 0, except
     that of the forget gate. `carries[l]` is the final `LSTMState` of layer l, with the hidden state
     `hidden` and the cell state `cell`, both [B, H] for B rows, or, if bidirectional, a pair of them
@@ -266,6 +267,7 @@ class LSTM(_Recurrent):
 class GRU(_Recurrent):
     """Layers of GRU cells: `functional.gru` with parameters.
 
+    A call with inputs [B, T, D] returns the carries and the outputs [B, T, H] of the last layer.
     Input kernels are Glorot-uniform and recurrent kernels orthogonal per gate. `carries[l]` is the
     final state [B, H] of layer l or, if bidirectional, a pair of them (forward, backward).
 
@@ -315,6 +317,7 @@ class GRU(_Recurrent):
 class RAU(_Recurrent):
     """Layers of recurrent attention units: `functional.rau` with parameters, in place of a `GRU`.
 
+    A call with inputs [B, T, D] returns the carries and the outputs [B, T, H] of the last layer.
     Input kernels and the kernels of the attention are Glorot-uniform, recurrent kernels orthogonal
     per block; biases are 0. `carries[l]` is the final carry of layer l, the state [B, H] of B rows
     (an `RAUTimeState` for the attention "time_causal"), or, if bidirectional, a pair of them

@@ -47,7 +47,6 @@ class LinearBaseline:
     """
 
     kind = f"scipy {scipy.__version__}"
-    texts_seen: int  # number of texts that `fit` got
     texts_used: int  # number in training, evenly spread if there are too many words
 
     def __init__(self, *, pairs: bool = True) -> None:
@@ -75,7 +74,6 @@ class LinearBaseline:
         corpus, numbers, self._words = _number_words(
             texts, min(_MOST_WORDS, _MOST_CELLS // columns)
         )
-        self.texts_seen = len(labels)
         self.texts_used = len(numbers)
         if not len(labels) or corpus.seen != len(labels):
             raise ValueError(

@@ -148,7 +148,6 @@ class LexiconModel:
             "tokens": splitter.tokenizer.kind,
             "lowercase": splitter.lowercase,
         }
-        # A folder of classes has no head, so that versions before this one read it.
         if self.kind in TARGETS:
             config["head"] = lexicon.head.to_json()
         if decision := self.target.decision_to_json():

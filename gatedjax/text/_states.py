@@ -56,7 +56,7 @@ class States(Sequence[EncodedText]):
       name: the name of the source, for messages.
       vectors: [N, D], the vectors, of width D, of the N tokens of all texts.
       offsets: int [n + 1], the position in `vectors` where each text begins, and their end.
-      tokens: the N tokens.
+      tokens: the N tokens of all texts, in the order of `vectors`.
 
     Raises:
       ValueError: if the arrays do not belong together, or a number is not finite.
@@ -174,7 +174,7 @@ def read_states(path: str | Path) -> States:
         (2, 3)
 
     Args:
-      path: the file.
+      path: the .npz file that `save_states` wrote.
 
     Returns:
       The tokens and vectors of each text.

@@ -64,8 +64,8 @@ class Columns:
         >>> Columns(("review",), "stars").wanted
         ('review', 'stars')
 
-    A column of the source may differ from its name here in capitals, as "Text" for "text", if no
-    column has exactly this name.
+    Capitals do not matter: "text" also finds the column "Text", unless a column is named exactly
+    "text".
 
     Attributes:
       inputs: the column of the text, or the two columns of a pair.

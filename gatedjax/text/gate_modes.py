@@ -519,9 +519,9 @@ def measure(
       batch: B texts, padded to T words: "tokens" [B, T], the ids of the words, "lengths" [B] and
         "label" [B], and optionally "example_id" [B] and "weight" [B]. Rows with a "weight" of 0 are
         left out.
-      estimators: the estimators, which must be hashable; None means the estimators that need no
+      estimators: hashable estimators, such as `[gates.ARM()]`; None means all that need no
         option except a temperature (`standard_estimators`), with the temperature of the model.
-      texts: the greatest number of texts.
+      texts: the largest number of texts to measure.
       draws: the number of estimates per text, at least 2.
       longest: the greatest number of words of a text, at most 24.
       key: the PRNG key of all draws; None means `jax.random.key(0)`.

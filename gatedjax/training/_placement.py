@@ -13,11 +13,11 @@ ParamRule = Callable[[str, Any], PartitionSpec]
 
 
 def fsdp_rule(mesh: Mesh, batch_axis: str | Sequence[str] = "data", *, min_size: int = 1024) -> Any:
-    """Returns a rule that splits the largest dimension of each parameter over the batch axis.
+    """Returns a rule that splits each large parameter over the devices of the batch axis.
 
-    A dimension of n numbers on k devices is split into k parts of n / k numbers, so only dimensions
-    that k divides are split. Of several dimensions of equal size the first is split. A parameter
-    without such a dimension, or with fewer than `min_size` numbers, is copied to each device.
+    The rule splits the largest dimension that the number of devices divides, and the first of
+    several equal ones. A parameter without such a dimension, or with fewer than `min_size` numbers,
+    is copied to each device.
 
         >>> mesh = jax.make_mesh((1,), ("data",), devices=jax.devices()[:1])
         >>> rule = fsdp_rule(mesh)
@@ -25,14 +25,14 @@ def fsdp_rule(mesh: Mesh, batch_axis: str | Sequence[str] = "data", *, min_size:
         P(None, 'data')
 
     Args:
-      mesh: the mesh of devices.
+      mesh: the mesh on which the parameters are placed, as for `make_parallel`.
       batch_axis: the mesh axis, or several mesh axes, over which the rows of a batch are split.
       min_size: the smallest number of elements of a parameter that is split. A smaller parameter
         takes more time to exchange than it saves memory.
 
     Returns:
-      A function (path, array) -> PartitionSpec, for `make_parallel(param_sharding=...)`. A rule of
-      your own may call it for the parameters that it does not treat itself.
+      A function (path, array) -> PartitionSpec, for `make_parallel(param_sharding=...)`. You can
+      also call it in a rule of your own, for the parameters without a special placement.
 
     Raises:
       ValueError: if the mesh lacks the batch axis.

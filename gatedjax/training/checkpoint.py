@@ -64,7 +64,7 @@ class CheckpointStore:
         ([2, 3], {'loss': 0.5})
 
     Args:
-      directory: the folder of the steps.
+      directory: the folder that has, or will have, a folder for each saved step.
       keep: the number of steps to keep.
       every: the number of steps between the regular checkpoints of a run.
 

@@ -90,18 +90,19 @@ class Lane:
 
 
 def lanes_of(config: TrainConfig) -> list[Lane]:
-    """Returns the runs of a configuration, which are all pairs of a value and a seed.
+    """Lists the runs that `fit_lanes` trains: one for each pair of a swept value and a seed.
 
         >>> config = TrainConfig(seeds=2, sweep=(0.1, 0.2))
         >>> [(lane.seed, lane.value) for lane in lanes_of(config)]
         [(0, 0.1), (1, 0.1), (0, 0.2), (1, 0.2)]
 
     Args:
-      config: the configuration of `fit_lanes`.
+      config: the configuration to pass to `fit_lanes`. Its `seeds` is the number of seeds, and
+        `sweep` has the values.
 
     Returns:
-      A list of lanes with `seed`, `value` and the `config` of the single run, in the order of the
-      results of `fit_lanes`.
+      A `Lane` for each run, with `seed`, `value` and a `config` that trains this run by `fit`. The
+      lanes are in the order of the results of `fit_lanes`.
 
     Raises:
       ValueError: if a value of the sweep is not finite, or is a learning rate out of range.

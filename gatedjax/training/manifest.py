@@ -31,10 +31,10 @@ _PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".joblib", ".dill")
 
 
 class CheckpointDamaged(ValueError):
-    """Raised if a checkpoint differs from the save; the message names the file or array.
+    """Raised if the files of a checkpoint changed after it was saved, or are incomplete.
 
     Attributes:
-      problems: a list of texts, each with a fault of a file or array.
+      problems: a list of texts, each of which names a file or array and its fault.
     """
 
     def __init__(self, folder: Path, problems: list[str]) -> None:

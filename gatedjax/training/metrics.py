@@ -73,7 +73,7 @@ def merge(a: Metrics, b: Metrics) -> Metrics:
 
     Args:
       a: metrics, such as those of a batch.
-      b: other metrics.
+      b: metrics to add, such as the totals so far.
 
     Returns:
       The sums. A name that only `a` or only `b` has is in the result as well.

@@ -379,7 +379,7 @@ class Parallel:
 
         Args:
           task: the task, a model with its loss (see `Task`).
-          tx: the Optax chain.
+          tx: the optimizer, as Optax transformation.
           check_loss: True adds an entry to the metrics, a `Ratio` with total 1 if the loss is a
             mean over the rows, which `refuse_mean_loss` checks and removes.
 

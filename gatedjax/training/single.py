@@ -276,11 +276,11 @@ def fit(
     stop_when: Callable[[int], bool] | None = None,
     keep_memory: bool = True,
 ) -> FitResult:
-    """Trains a task, and continues from the newest checkpoint in workdir with the same bits.
+    """Trains a task. If the run stops, make the same call again to resume it, bit for bit.
 
-    A checkpoint belongs to a run by its settings, by digests of the task's lowered functions, and
-    by the first batches, so that an edited task needs another workdir. The result of a finished run
-    is returned without training. See the page "Training" for details.
+    A call resumes from the newest checkpoint in workdir, if settings, compiled functions and first
+    batches are unchanged. An edited task therefore needs a new workdir. The result of a finished
+    run is returned without training. The page "Training" has examples and details.
 
         >>> from gatedjax.training import Ratio
         >>> class Scale:
@@ -295,7 +295,7 @@ def fit(
 
     Args:
       task: the task to train, see `Task`.
-      train_data: `train_data[step]`, an iterator with `get_state`, or (repeatable=False) any other.
+      train_data: batches by step, an iterator with `get_state`, or (repeatable=False) an iterable.
       eval_data: the batches of an evaluation pass, or None.
       config: the training options (default: `TrainConfig()`).
       workdir: the folder for checkpoints and metrics.jsonl; None writes no files.
@@ -315,7 +315,7 @@ def fit(
       keep_memory: False leaves the allocator alone; a CPU run calls `keep_freed_memory` otherwise.
 
     Returns:
-      The result. After SIGTERM or Ctrl-C the run is saved, and `stopped` is "signal".
+      A `FitResult`. After SIGTERM or Ctrl-C the run is saved, and `stopped` is "signal".
 
     Raises:
       TypeError, ValueError: before files are written, if an argument cannot work.

@@ -109,9 +109,9 @@ def init_state(
 
     Args:
       task: the task, which initialises the parameters, the carry and the model state.
-      tx: the Optax chain.
+      tx: the optimizer, as Optax transformation.
       key: a PRNG key for `task.init`.
-      batch: a batch of training.
+      batch: a batch with the names, shapes and dtypes of the training batches.
       params: parameters to start from (default: those of `task.init`).
 
     Returns:
@@ -297,7 +297,7 @@ def make_train_step(
 
     Args:
       task: the task, a model with its loss (see `Task`).
-      tx: the Optax chain.
+      tx: the optimizer, as Optax transformation.
       axis_name: the mapped axis of `jax.pmap` over which gradients and metrics are summed. For a
         task with a model state each device computes the whole batch instead.
       accumulate: the number of parts of the batch. Their gradients are computed in turn and summed.

@@ -17,9 +17,9 @@ Carry = Any
 class Task(Protocol):
     """A model with its loss, for `fit`: an object of any class with these methods.
 
-    `init` returns parameters, `loss` a loss and metrics, and `evaluate` metrics and predictions.
-    A batch is a dict of arrays with a leading axis B. "weight" [B] is 1 for examples and 0 for
-    the filler rows of a last batch.
+    Without evaluation data, `init` and `loss` are enough. A batch is a dict of arrays with a
+    leading axis B: the arrays that the model reads, "weight" [B], 1 for examples and 0 for the rows
+    that fill up a last batch, and for random draws "example_id" int [B], the number of the example.
 
         >>> class Scale:
         ...     def init(self, key, batch):
@@ -51,8 +51,8 @@ class Task(Protocol):
         must depend on "example_id", so that they do not depend on the split of the batch.
 
         Args:
-          params: the parameters, a tree of arrays.
-          batch: a batch, a dict of arrays [B, ...].
+          params: the parameters, in the form that `init` returns.
+          batch: the rows to learn from in this step.
           rngs: a PRNG key for each of the streams "dropout" and "gate", by name.
 
         Returns:

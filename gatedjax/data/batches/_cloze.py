@@ -247,7 +247,7 @@ class ClozeBatches(PlannedBatches):
         The batches are not shuffled.
 
         Args:
-          encoded: the questions.
+          encoded: the questions, an `EncodedCloze` that `encode_cloze` returns.
           batch_size: rows per batch.
           shapes: shapes of the buckets; None plans them for these questions.
           max_shapes: the number of shapes to plan.

@@ -18,7 +18,7 @@ class ImageBatches(PlannedBatches):
     example_id int32 [B]; weight f32 [B]. R and C are 28 (8 for scikit-learn's digits).
 
     Args:
-      source: the images, an `ImageSource`.
+      source: an `ImageSource`, such as `load("mnist", "train")`.
       batch_size: images per batch.
       seed: seed of the order.
       shuffle: False keeps the order of the source, in all epochs.

@@ -9,12 +9,13 @@ from gatedjax.data.batches._plan import Batch, PlannedBatches, check_sizes, chec
 
 
 class SequenceBatches(PlannedBatches):
-    """Random access to the batches of endless training, or (`eval`) of an ordered pass.
+    """Batches of examples that have one or several sequences of ids, padded to few lengths.
 
-    Examples are grouped by their longest sequence, and all their sequences are padded to the edge
-    of the group. A batch has `batch_size` examples, or as many as fit into `max_tokens` cells; the
-    number of rows then differs between groups, at about the same cost per batch. Order and contents
-    are a pure function of (seed, step).
+    `batches[step]` is the batch of a training step, for any step from 0 on, and `eval` returns a
+    single pass in order. Examples are grouped by their longest sequence, and all their sequences
+    are padded to the edge of the group. A batch has `batch_size` examples, or as many as fit into
+    `max_tokens` cells; the number of rows then differs between groups, at about the same cost per
+    batch. Order and contents are a pure function of (seed, step).
 
     A batch of B examples, padded to T ids, is a dict of arrays: each sequence by its name, int32
     [B, T], 0 beyond its end; its length int32 [B] by its name in `lengths`; the `columns` and
@@ -33,7 +34,7 @@ class SequenceBatches(PlannedBatches):
 
     Args:
       sequences: name -> an array of ids per example.
-      example_ids: int [n].
+      example_ids: int [n], the number of each example, which stays with it in all batches.
       lengths: name of a length in the batch -> name of its sequence.
       columns: name -> a number per example, [n]; None means no columns.
       batch_size: examples per batch; None if max_tokens is given.
@@ -41,7 +42,7 @@ class SequenceBatches(PlannedBatches):
         example; from 8 rows on their number is a multiple of 8, so that they divide over devices.
       bucket_edges: padded lengths, ascending; None plans them.
       max_buckets: the largest number of planned edges, each of which costs a compilation.
-      seed: seed of the order.
+      seed: seed of the order in which the examples are shuffled.
       shuffle: False keeps the order of the examples within each group.
       one_pass: True ends the batches after an epoch.
 

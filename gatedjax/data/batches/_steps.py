@@ -44,17 +44,21 @@ class WithStep:
 
 
 def for_schedule(batches: Any, model: Any) -> Any:
-    """Returns `batches`, wrapped in `WithStep` if the temperature of the model has a schedule.
-
-    The temperature has a schedule if `final_temperature` of `model.gates` is not None. `batches` is
-    training data for `fit`: batches by step, dicts of arrays with
-    "weight" [B] for B rows.
+    """Adds the step to the batches if the temperature of the model has a schedule.
 
         >>> from types import SimpleNamespace
         >>> batches = [{"weight": np.ones(2, np.float32)}]
         >>> model = SimpleNamespace(gates=SimpleNamespace(final_temperature=0.1))
         >>> sorted(for_schedule(batches, model)[0]), for_schedule(batches, None) is batches
         (['step', 'weight'], True)
+
+    Args:
+      batches: training data for `fit`, whose batches have "weight" [B].
+      model: a configuration. Its temperature has a schedule if `final_temperature` of its `gates`
+        is not None.
+
+    Returns:
+      `batches`, or with a schedule `WithStep(batches)`.
     """
     gates = getattr(model, "gates", None)
     changes = getattr(gates, "final_temperature", None) is not None

@@ -58,12 +58,14 @@ CONFIGS = _groups([(declared.config, declared.name) for declared in SETS.values(
 
 
 def names() -> tuple[str, ...]:
-    """Returns the names that `load` accepts, sorted: of data sets, aliases and families.
-
-    An alias is another name of a set, and a family, such as "cbt", a common name of several sets.
+    """Lists the data sets that `load` accepts.
 
     >>> "sst" in names(), "polarity" in names()
     (True, True)
+
+    Returns:
+      The sorted names of data sets, of aliases (other names of a set) and of families, such as
+      "cbt", which stand for several sets.
     """
     return tuple(sorted([*EMBEDDED, *SETS, *ALIASES, *FAMILIES]))
 

@@ -64,8 +64,8 @@ class ImageSource(Source):
 
     Args:
       images: uint8 [n, rows, columns].
-      labels: int [n].
-      example_ids: int [n].
+      labels: int [n], the class of each image.
+      example_ids: int [n], the number of each image in its data set.
       scale: the value of white, 255, or 16 for scikit-learn's digits. Batches divide the images by
         it; the examples have the values as given.
       info: a `SourceInfo` with the name of the set, the split and the names of the classes.

@@ -54,7 +54,7 @@ class Characters:
         """Spells words; only the first 10 characters of a word are used.
 
         Args:
-          words: n words.
+          words: n words to encode.
 
         Returns:
           (ids int32 [n, 10], right padded with 0; lengths int32 [n], at most 10).

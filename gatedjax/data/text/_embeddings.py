@@ -70,7 +70,7 @@ def random_embeddings(
         (4, 3)
 
     Args:
-      vocabulary: the words.
+      vocabulary: the words, each of which gets a vector.
       dim: width of the vectors.
       seed: seed of the vectors.
       std: standard deviation of normal vectors; None means uniform vectors.

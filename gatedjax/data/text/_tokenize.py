@@ -50,7 +50,7 @@ def tokenize(text: str, *, marks: bool = False, most: int | None = None) -> tupl
     not change (the vocabulary lower-cases).
 
     Args:
-      text: the text.
+      text: the raw text.
       marks: True to treat combining marks, such as a vowel sign of Hindi or the accent of a
         decomposed letter, as parts of words, and to compose letters and accents (NFC). In the
         corpus of GloVe a mark ends a word (False).

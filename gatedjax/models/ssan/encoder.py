@@ -217,9 +217,9 @@ class SSANEncoder(nn.Module):
         (1, 3, 8) (1, 2, 3, 3)
 
     Call the network with a batch of B texts of at most N words, {"tokens": int [B, N], "lengths":
-    int [B]}. Training draws from the streams "dropout" and "gate"; the draws belong to
-    "example_id": int [B] (row numbers by default). With a final temperature the batch needs "step":
-    int [B], the number of the step in each row.
+    int [B]}. Training draws from the PRNG streams "dropout" and "gate". The draws depend on the
+    number of the row, or on "example_id": int [B] if the batch has it. With a `final_temperature`
+    the batch also needs "step": int [B], the number of the training step, repeated in each row.
 
     Attributes:
       config: an `SSANConfig`, the options of the encoder.

@@ -46,10 +46,6 @@ TokenAttention = Literal["dot", "multi_dim"]
 class SSANNLIConfig:
     """The configuration of an `SSANNLI`, as keywords with defaults.
 
-    `gates` is a `SelectorConfig`. `t2t` is the attention between tokens: "dot", scaled dot products
-    of `num_heads` heads, or "multi_dim", additive scores with a softmax for each feature. `hidden`
-    is the width of the layers, and `embedding_dim` that of the word vectors.
-
     >>> SSANNLIConfig(t2t="multi_dim", exclude_self=True).num_heads
     1
     """
@@ -131,9 +127,7 @@ class SSANNLI(nn.Module):
 
     Call the network with a batch {"tokens": int [B, N], "lengths": int [B], "hypothesis": int
     [B, N'], "hypothesis_lengths": int [B]}: N words of a first and N' of a second sentence.
-    Training draws from the streams "dropout" and "gate"; the draws belong to "example_id": int [B]
-    (row numbers by default). With a final temperature the batch needs "step": int [B], the number
-    of the step in each row.
+    `SSANEncoder` describes the PRNG streams and the optional arrays of training.
 
     Attributes:
       config: an `SSANNLIConfig`, the options of the network.
@@ -258,13 +252,13 @@ class SSANNLI(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class SSANNLITask(SelectorClassifierTask):
-    """The task of training and evaluating an `SSANNLI`: cross-entropy of the class.
+    """The task for training an `SSANNLI` with cross-entropy, and for evaluating it.
 
-    Besides the arrays that `SSANNLI` reads, a batch has "label" int [B], the index of the class,
-    and "weight" [B], 0 at filler rows. The metrics are "loss" (in training with the penalties),
-    "accuracy", and with a selector "selected_1", the share of pairs of tokens that are selected,
-    and "empty_1", the share of tokens that select no token, in both sentences. The predictions have
-    these shares for each head of the first sentence as "selected_heads" and "empty_heads".
+    A batch has the arrays of `training.Task` and `SSANNLI`, and "label" int [B], the index of the
+    class. The metrics are "loss" (in training with the penalties), "accuracy", and with a selector
+    "selected_1", the share of token pairs that are selected, and "empty_1", the share of tokens
+    that select no token, in both sentences. The predictions have these shares for each head of the
+    first sentence as "selected_heads" and "empty_heads".
 
         >>> SSANNLITask(SSANNLI(SSANNLIConfig(), vocab_size=50)).frozen
         ()

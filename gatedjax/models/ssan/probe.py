@@ -85,9 +85,7 @@ class SSANProbe(nn.Module):
         (1, 2)
 
     Call the network with a batch of B texts of at most N words, {"tokens": int [B, N], "lengths":
-    int [B]}. Training draws from the streams "dropout" and "gate"; the draws belong to
-    "example_id": int [B] (row numbers by default). With a final temperature the batch needs "step":
-    int [B], the number of the step in each row.
+    int [B]}. `SSANEncoder` describes the PRNG streams and the optional arrays of training.
 
     Attributes:
       config: an `SSANProbeConfig`, the options of encoder and head.
@@ -163,12 +161,12 @@ class SSANProbe(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class SSANProbeTask(SelectorClassifierTask):
-    """The task of training and evaluating an `SSANProbe`: cross-entropy of the class.
+    """The task for training an `SSANProbe` with cross-entropy, and for evaluating it.
 
-    Besides "tokens" and "lengths", a batch has "label" int [B], the index of the class, and
-    "weight" [B], 0 at filler rows. The metrics are "loss" (in training with the penalties),
-    "accuracy", and for a layer with a selector, such as layer 1, "selected_1" and "empty_1": the
-    share of pairs of words that are selected, and of words that select no word.
+    A batch has the arrays of `training.Task` and `SSANProbe`, and "label" int [B], the index of the
+    class. The metrics are "loss" (in training with the penalties), "accuracy", and for a layer with
+    a selector, such as layer 1, "selected_1" and "empty_1": the share of word pairs that are
+    selected, and of words that select no word.
 
         >>> config = SSANProbeConfig(freeze_embeddings=True)
         >>> SSANProbeTask(SSANProbe(config, vocab_size=50, num_classes=2)).frozen

@@ -86,9 +86,7 @@ class WordReorderingDetector(nn.Module):
         (1, 2, 3)
 
     Call the network with a batch of B texts of at most N words, {"tokens": int [B, N], "lengths":
-    int [B]}. Training draws from the streams "dropout" and "gate"; the draws belong to
-    "example_id": int [B] (row numbers by default). With a final temperature the batch needs "step":
-    int [B], the number of the step in each row.
+    int [B]}. `SSANEncoder` describes the PRNG streams and the optional arrays of training.
 
     Attributes:
       config: a `WordReorderingConfig`, the options of the encoder.
@@ -153,11 +151,11 @@ class WordReorderingDetector(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class WordReorderingTask(SelectorTask):
-    """The task of training and evaluating a `WordReorderingDetector`.
+    """The task for training and evaluating a `WordReorderingDetector`.
 
-    The loss of an example is the sum of the cross-entropies of both positions. Besides "tokens" and
-    "lengths", a batch has the positions, from 0, as "insert" and "original", int [B], and "weight"
-    [B], 0 at filler rows. The metrics are "loss"; "insert" and "original", the accuracies of the
+    The loss of an example is the sum of the cross-entropies of both positions. A batch has the
+    arrays of `training.Task`, "tokens", "lengths", and the positions, from 0, as "insert" and
+    "original", int [B]. The metrics are "loss"; "insert" and "original", the accuracies of the
     positions; "accuracy", the share of examples with both positions correct; and for layer 1
     "selected_1" and "empty_1", the share of pairs of words that are selected, and of words that
     select no word. The predictions are both positions, and "correct" for both.

@@ -46,12 +46,6 @@ without another option of them."""
 class SelectorConfig:
     """The options of a selector and of its terms of the loss, as keywords with defaults.
 
-    `select_layers` are the numbers, from 1, of the layers in which tokens select the tokens to
-    attend to. `estimator` is the name of the gradient estimator of the selections, such as
-    "leave_one_out"; None means "st_gumbel". `density` is a target in (0, 1) for the mean
-    probability of a selection; None has no target. `freeze_selector`, by default False, keeps the
-    selector at its random start.
-
     >>> SelectorConfig(select_layers=(2, 1)).selective
     (1, 2)
     """

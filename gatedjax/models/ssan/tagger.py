@@ -102,9 +102,8 @@ class SSANTagger(nn.Module):
         (1, 3, 5)
 
     Call the network with a batch {"tokens": int [B, N], "lengths": int [B], "is_predicate": int
-    [B, N]}, 1 at the words of the predicate among the N words. Training draws from the streams
-    "dropout" and "gate"; the draws belong to "example_id": int [B] (row numbers by default). With a
-    final temperature the batch needs "step": int [B], the number of the step in each row.
+    [B, N]}, 1 at the words of the predicate among the N words. `SSANEncoder` describes the PRNG
+    streams and the optional arrays of training.
 
     Attributes:
       config: an `SSANTaggerConfig`, the options of the network.
@@ -172,10 +171,10 @@ class SSANTagger(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class SSANTaggingTask(SelectorTask):
-    """The task of training and evaluating an `SSANTagger`: smoothed cross-entropy of the labels.
+    """The task for training an `SSANTagger` with smoothed cross-entropy per label.
 
-    Besides "tokens", "is_predicate" [B, N] and "lengths" [B], which the network reads, a batch has
-    "labels" int [B, N] of the N words, "weight" and "example_id" [B]. A label outside [0,
+    A batch has the arrays of `training.Task` and `SSANTagger`, and "labels" int [B, N], the label
+    of each of the N words. A label outside [0,
     num_labels), such as -1 for a label that the training text lacks, is not an error: the accuracy
     counts it as wrong, and the loss ignores it. The metrics are "loss" (not smoothed) and
     "accuracy" per word, and for a layer with a selector, such as layer 1, "selected_1" and

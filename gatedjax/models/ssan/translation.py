@@ -112,10 +112,8 @@ class SSANTranslator(nn.Module):
 
     Call the network with a batch {"tokens": int [B, N], "lengths": int [B], "targets": int [B, T],
     "target_lengths": int [B]}: ids of N source and T target words, both ending with the stop token
-    3. The decoder reads the targets shifted by a position, after the start token 2. Training draws
-    from the streams "dropout" and "gate"; the draws belong to "example_id": int [B] (row numbers by
-    default). With a final temperature the batch needs "step": int [B], the number of the step in
-    each row.
+    3. The decoder reads the targets shifted by a position, after the start token 2. `SSANEncoder`
+    describes the PRNG streams and the optional arrays of training.
 
     Attributes:
       config: an `SSANTranslatorConfig`, the options of the network.
@@ -415,13 +413,13 @@ def translate(
 
 @dataclasses.dataclass(frozen=True)
 class SSANTranslationTask(SelectorTask):
-    """The task of training and evaluating an `SSANTranslator`: smoothed cross-entropy of the words.
+    """The task for training an `SSANTranslator` with smoothed cross-entropy per word.
 
-    A batch has the arrays that `SSANTranslator` reads, "weight" [B], 0 at filler rows, and
-    "example_id" [B]. The metrics are "loss" (not smoothed), "perplexity" and "accuracy" per word,
-    and for a layer with a selector, such as layer 1, "selected_1" and "empty_1": the share of pairs
-    of source words that are selected, and of words that select no word. The predictions are "nll",
-    the negative log-likelihood of each target, and "words", its length.
+    A batch has the arrays of `training.Task` and `SSANTranslator`. The metrics are "loss" (not
+    smoothed), "perplexity" and "accuracy" per word, and for a layer with a selector, such as
+    layer 1, "selected_1" and "empty_1": the share of pairs of source words that are selected, and
+    of words that select no word. The predictions are "nll", the negative log-likelihood of each
+    target, and "words", its length.
 
         >>> SSANTranslationTask(SSANTranslator(SSANTranslatorConfig(), vocab_size=50)).frozen
         ()
