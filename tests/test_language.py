@@ -44,7 +44,7 @@ MOST_BARE_NAMES = 0.003
 
 LEAST_COMMENTS = 0.03
 """Share of the lines with text that are comments of their own."""
-MOST_HIDDEN_SHARE = 0.338
+MOST_HIDDEN_SHARE = 0.341
 """Share of the docstring lines of gatedjax that describe names that no user can import."""
 MOST_HIDDEN_LINES = 5500
 LEAST_EXPORTED_LINES = 9000

@@ -166,24 +166,13 @@ def gru(
         ((2, 4), (2, 5, 4))
 
     Args:
-      weights: the parameters, of any floating dtype; their gradients have the same dtype.
-      xs: inputs, a vector of width D at each of T steps of B rows; the products are formed in their
-        dtype (bfloat16 saves time on accelerators), carries and gates in float32 (float64 for
-        float64 inputs).
-      mask: True at real steps; None means all.
-      lengths: instead of mask, the number of real steps of each row (see `length_mask`).
-      initial: the carry before the first step, a hidden state h; None means zeros.
-      resets: True at the first step of each segment of a row, such as a sentence of a packed row,
-        where the carry is replaced (see `lstm`); None means one segment.
-      reset_to: the carry at the start of a segment; None means initial. Unused without resets.
-      reverse: run from the last step to the first; outputs stay in the order of xs.
+      weights, xs, mask, lengths, initial, resets, reset_to, reverse, implementation: as in `lstm`;
+        the carry is the hidden state h.
       reset_after: apply the reset gate after the recurrent product, see `gru_step`.
       recurrent_dropout_mask: multiplies the hidden state that enters the recurrent products, the
         same at every step (variational dropout), with the scale 1 / keep already in it.
       gradient_clip: bounds the gradients of the sums inside the gates of every step, see
         `gru_step`; None does not clip.
-      implementation: "scan", a loop of XLA; "persistent", one launch for all steps on an NVIDIA
-        GPU; or "auto", the faster of both.
 
     Returns:
       The final carry (float32 or float64) and the hidden state of every step in the dtype of xs,

@@ -58,11 +58,7 @@ def masked_scan(
         which xs were computed.
       initial: the carry before the first step: a tree of arrays [B, ...].
       xs: inputs: a tree of arrays [B, T, ...], for T steps of B rows.
-      mask: True at real steps; None means all.
-      lengths: instead of mask, the number of real steps of each row (see `length_mask`).
-      resets: True at the first step of each segment of a row, see `lstm`; None means one segment.
-      reset_to: the carry at the start of a segment; None means initial. Unused without resets.
-      reverse: run from the last step to the first; outputs stay in the order of xs.
+      mask, lengths, resets, reset_to, reverse: as in `lstm`.
 
     Returns:
       The final carry, and the outputs of every step [B, T, ...], 0 where the mask is False. A row

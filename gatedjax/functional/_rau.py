@@ -72,19 +72,10 @@ def rau(
         ((2, 4), (2, 5, 4))
 
     Args:
-      weights: the parameters, see `rau_step`, of any floating dtype; their gradients have the same
-        dtype.
-      xs: inputs, a vector of width D at each of T steps of B rows; the products are formed in their
-        dtype (bfloat16 saves time on accelerators), carries, gates and softmax in float32 (float64
-        for float64 inputs).
-      mask: True at real steps; None means all.
-      lengths: instead of mask, the number of real steps of each row (see `length_mask`).
+      weights: the parameters, see `rau_step`, of any floating dtype.
+      xs, mask, lengths, resets, reset_to, reverse: as in `lstm`; the softmax is in float32, too.
       initial: the carry before the first step: a hidden state [B, H] of H units, or a
         `RAUTimeState` for time_causal; None means zeros (for time_causal: no step yet).
-      resets: True at the first step of each segment of a row, such as a sentence of a packed row,
-        where the carry is replaced (see `lstm`); None means one segment.
-      reset_to: the carry at the start of a segment; None means initial. Unused without resets.
-      reverse: run from the last step to the first; outputs stay in the order of xs.
       attention: the form of the attention: "feature_proj", "sigmoid", "concat", "matrix",
         "time_causal" or "additive_relu", with the equations of `rau_step`. matrix keeps
         [B, H, D + H] per step and is meant for small sizes.
@@ -185,15 +176,8 @@ def rau_attention(
 
     Args:
       weights: the parameters, of the class that the attention needs (see `rau_step`).
-      xs: inputs, a vector of width D at each of T steps of B rows.
-      mask: True at real steps; None means all.
-      lengths: instead of mask, the number of real steps of each row (see `length_mask`).
-      resets: True at the first step of each segment of a row, where the state is set to zero; None
-        means one segment.
-      attention: the form of the attention: "feature_proj", "sigmoid", "concat", "matrix",
-        "time_causal" or "additive_relu" (see `rau_step`).
-      rescale: give the attention weights mean 1; they are returned with this mean.
-      reset_after: apply the reset gate after the recurrent product, see `gru_step`.
+      xs, mask, lengths, resets, attention, rescale, reset_after: as in `rau`. The weights are
+        returned with the mean 1 if `rescale` is True; the state is zero at a reset.
 
     Returns:
       The attention weights in float32 (float64 for float64 inputs), 0 where the mask is False:

@@ -218,12 +218,7 @@ def selective_attention(
       pair_mask: True where a query may see a key, with or without the axis of heads (an axis may
         be 1). Unlike padding, keys that may not be seen must be finite.
       causal: True excludes keys after the query; requires as many queries as keys.
-      hard: True for gates in {0, 1} with a straight-through gradient; False for gates in [0, 1].
-      empty: the rule for a query without selected keys. It attends to no key ("zero"), to the key
-        at its own position ("self") or to all keys ("all").
-      cap: bounds the gradient of unselected keys by exp(cap), with `hard` only.
-      eps: a constant that is added to the sum in the denominator, with `hard` only.
-      renormalise: False multiplies softmax(e) by the gates, without a second normalisation.
+      hard, empty, cap, eps, renormalise: as in `selective_weights`.
 
     Returns:
       (output, weights): o in the dtype of value, W in float32 or wider. A query without allowed or
@@ -261,14 +256,9 @@ def relaxed_selective_attention(
         [0.5  0.25 0.25]
 
     Args:
-      query: a vector of width H for each of Q queries, with an optional axis of M heads at axis -3.
-      key, value: vectors of width H and D for each of N keys, with the same leading axes.
+      query, key, value, mask, pair_mask, causal: as in `selective_attention`.
       log_gates: log A <= 0 (see `log_gumbel_sigmoid`); an axis may be 1 to broadcast. Gates
         themselves are for `selective_attention`; under `jit` see `relaxed_gated_softmax`.
-      mask: True at real keys, with or without the axis of heads; None means all.
-      pair_mask: True where a query may see a key, with or without the axis of heads (an axis may
-        be 1). Keys that may not be seen must be finite.
-      causal: exclude keys after the query; requires as many queries as keys.
 
     Returns:
       (output, weights): o in the dtype of value, W in float32 or wider. However small the gates of

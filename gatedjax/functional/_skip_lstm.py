@@ -44,19 +44,11 @@ def skip_lstm(
       xs: inputs x, a vector of width D at each of T steps of B rows; the products are formed in
         their dtype.
       gates: g, the share of each step, in [0, 1].
-      mask: True at real steps; None means all. Padding, NaN included, has no effect.
-      lengths: instead of mask, the number of real steps of each row.
-      initial: the state before the first step; None means zeros.
-      reverse: True runs from the last step to the first.
-      recurrent_dropout_mask: a multiplicative mask of the hidden state that enters the recurrent
-        product; None means all ones.
+      mask, lengths, initial, reverse, recurrent_dropout_mask: as in `lstm`.
 
     Returns:
       The final `LSTMState`, with arrays [B, H] of H hidden units, and the outputs y [B, T, H], 0 at
       padding, in the dtype of xs.
-
-    Raises:
-      ValueError: if the shapes do not fit.
 
     Reference: Campos et al. 2018, "Skip RNN", eq. 6, with gates that are given.
     Deviations: the output of a skipped step is the new state and not the old one.

@@ -279,18 +279,9 @@ class GRU(_Recurrent):
         (1, 4, 5) 2 [0. 0. 0. 0. 0.]
 
     Attributes:
-      features, num_layers: hidden width H per direction, and number of stacked layers.
-      bidirectional: True runs both directions; outputs are [forward, backward] features.
-      dropout, recurrent_dropout: rates of dropout on the inputs of all layers but the first, and on
-        the hidden state that enters the recurrent product.
-      kernel_init, recurrent_kernel_init, bias_init: initialisers of input kernels, recurrent
-        kernels and biases, applied to the block of each gate separately.
-      time_major: True means that the axes of inputs, masks, resets and outputs begin [T, B], for T
-        steps of B rows.
-      return_carry: False returns the outputs without the carries.
-      implementation: "scan", a loop of XLA; "persistent", one launch for all steps on an NVIDIA
-        GPU; or "auto", the faster of both.
-      dtype, param_dtype: dtype of the products (None follows the input), and of the parameters.
+      features, num_layers, bidirectional, dropout, recurrent_dropout, kernel_init,
+        recurrent_kernel_init, bias_init, time_major, return_carry, implementation, dtype,
+        param_dtype: as in `LSTM`.
       reset_after: True applies the reset gate after the recurrent product (cuDNN's form), which
         adds a recurrent bias to the candidate.
       recurrent_bias: False leaves that bias out, as Lasagne does.
@@ -330,18 +321,9 @@ class RAU(_Recurrent):
         (1, 4, 5) (8, 8)
 
     Attributes:
-      features, num_layers: hidden width H per direction, and number of stacked layers.
-      bidirectional: True runs both directions; outputs are [forward, backward] features.
-      dropout, recurrent_dropout: rates of dropout on the inputs of all layers but the first, and on
-        the hidden state that enters the recurrent product.
-      kernel_init, recurrent_kernel_init, bias_init: initialisers of input kernels, recurrent
-        kernels and biases, applied to the block of each gate separately.
-      time_major: True means that the axes of inputs, masks, resets and outputs begin [T, B], for T
-        steps of B rows.
-      return_carry: False returns the outputs without the carries.
-      implementation: "scan", a loop of XLA; "persistent", one launch for all steps on an NVIDIA
-        GPU; or "auto", the faster of both.
-      dtype, param_dtype: dtype of the products (None follows the input), and of the parameters.
+      features, num_layers, bidirectional, dropout, recurrent_dropout, kernel_init,
+        recurrent_kernel_init, bias_init, time_major, return_carry, implementation, dtype,
+        param_dtype: as in `LSTM`.
       attention: the form of the attention: "feature_proj", "sigmoid", "concat", "matrix",
         "time_causal" or "additive_relu", with the equations of `functional.rau_step`.
       attn_hidden: width of a tanh layer before the attention logits; 0 omits the layer, except for

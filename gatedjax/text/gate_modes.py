@@ -516,9 +516,7 @@ def measure(
     Args:
       model: a `GANet` with gates on attention.
       params: the parameters of the model.
-      batch: B texts, padded to T words: "tokens" [B, T], the ids of the words, "lengths" [B] and
-        "label" [B], and optionally "example_id" [B] and "weight" [B]. Rows with a "weight" of 0 are
-        left out.
+      batch: B texts as in `gate_modes`.
       estimators: hashable estimators, such as `[gates.ARM()]`; None means all that need no
         option except a temperature (`standard_estimators`), with the temperature of the model.
       texts: the largest number of texts to measure.

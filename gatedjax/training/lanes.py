@@ -457,24 +457,13 @@ def fit_lanes(
       eval_data: the batches of an evaluation pass, shared by the lanes; or a function from a seed
         to its batches, which must be equally many and of the same shapes for all seeds. None
         evaluates no data.
-      config: the training options (default: `TrainConfig()`).
       workdir: the folder for a single metrics.jsonl, with the seed in each line, and for a single
         set of checkpoints; None writes no files.
-      steps: the number of updates, in place of `config.num_steps`.
-      params: the parameters that each lane starts from, in place of the results of `task.init`, for
-        example to fine-tune a network with several seeds; see `fit`.
-      settings: values that a checkpoint must share with this run, as a mapping or a dataclass of
-        values that JSON can represent; see `fit`.
-      metadata: values that are recorded and not compared, as a mapping or a dataclass of values
-        that JSON can represent.
-      optimizer: an Optax transformation in place of `config.optimizer`, for all lanes; see `fit`. A
-        sweep must then vary a number of the task, because the transformation has its learning rate.
+      optimizer: an Optax transformation for all lanes, in place of `config.optimizer`. A sweep must
+        then vary a number of the task, because the transformation has its learning rate.
       devices: the devices over which the lanes are spread (default: all devices of this process).
-      on_event: called with ("step" | "evaluate" | "save" | "saved" | "compiled", step).
-      on_log: called with each line of metrics.jsonl as a dict, which has the seed of its lane.
-        Lanes have no callbacks, because one train state has the arrays of all lanes.
-      raise_on_signal: True raises `StoppedBySignal` after a signal instead of returning.
-      keep_memory: False leaves the allocator of the process as it is; see `fit`.
+      config, steps, params, settings, metadata, on_event, on_log, raise_on_signal, keep_memory: as
+        in `fit`. Lanes have no callbacks, because one train state has the arrays of all lanes.
 
     Returns:
       The `FitResult` of each lane, in the order of `lanes_of(config)`.
@@ -482,13 +471,8 @@ def fit_lanes(
     Raises:
       ValueError: for pmap, fsdp, several processes, tensorboard, profile_steps, a sweep over a
         number that the task cannot vary, or a sweep over the learning rate of a given optimizer.
-      TypeError, ValueError: for a task, data, parameters or configuration that cannot work; see
-        `fit`.
-      CheckpointMismatch: if workdir belongs to another run.
-      RuntimeError: if there are checkpoints and none can be read.
-      StoppedBySignal: with raise_on_signal, after the lanes were saved.
       NonFiniteError: after more than `config.max_skipped` skipped updates in a row of a lane. The
-        first lane that reaches the limit ends all lanes.
+        first lane that reaches the limit ends all lanes. The errors of `fit` come on top.
     """
     if keep_memory:
         keep_freed_memory_on_cpu()
