@@ -65,7 +65,9 @@ class Package(SphinxDirective):
         """Parses the docstring."""
         module = importlib.import_module(self.arguments[0])
         self.env.note_dependency(str(module.__file__))
-        lines = reference.markdown(module.__doc__ or "", self.arguments[0])
+        lines = reference.importing(
+            reference.markdown(module.__doc__ or "", module.__name__), module
+        )
         lines += [f":::{{py:module}} {self.arguments[0]}", ":::"]
         return self.parse_text_to_nodes("\n".join(lines))
 

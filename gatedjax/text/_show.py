@@ -240,6 +240,8 @@ class Explanation:
             rows.append([*row, _change(self, self.removed[i])])
         return "\n".join([*lines, "", render_table(headers, rows)])
 
+    __str__ = render
+
     def html(self) -> str:
         """Returns the explanation as an HTML page; `html_page` makes a page about several texts."""
         text = clean(self.text)

@@ -98,6 +98,8 @@ class TargetExplanation:
         lines += describe_open_words(self.reasons, "prediction")
         return "\n".join([*lines, "", f"{table}\n{clean(self.rule)}\n"])
 
+    __str__ = render
+
     def html(self) -> str:
         """Returns the explanation as an HTML page; `target_page` makes a page of several texts."""
         return target_page([self], clean(self.headline))
