@@ -195,7 +195,7 @@ class TextEstimator(TextOptions):
         shown = (
             f"{field.name}={value!r}"
             for field in dataclasses.fields(self)
-            if (value := getattr(self, field.name)) != field.default
+            if (value := getattr(self, field.name)) not in (field.default, {})
             or (is_trained and field.name == "model")
         )
         params = f"{type(self).__name__}({', '.join(shown)})"
