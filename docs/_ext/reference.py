@@ -325,7 +325,10 @@ def imports(names: Iterable[str], module: types.ModuleType) -> list[str]:
             parts.setdefault(package, []).append(last if last == name else f"{last} as {name}")
         else:
             whole.append(f"import {value.__name__} as {name}")
-    return [*whole, *(f"from {home} import {', '.join(parts[home])}" for home in sorted(parts))]
+    for home in sorted(parts):  # lines that fit into a page
+        lists = textwrap.wrap(", ".join(parts[home]), 60, break_on_hyphens=False)
+        whole += [f"from {home} import {names.rstrip(',')}" for names in lists]
+    return whole
 
 
 def home_of(name: str, value: object, module: types.ModuleType) -> str:

@@ -6,9 +6,9 @@
     >>> batches[1000]["tokens"].shape[0]  # any step: a pure function of (seed, step)
     64
     >>> questions = load("two_facts", "train")
-    >>> cloze = ClozeBatches(encode_cloze(questions, cloze_vocabulary([questions])), batch_size=32)
-    >>> len(cloze[0]["label"])
-    32
+    >>> encoded = encode_cloze(questions, cloze_vocabulary([questions]))
+    >>> ClozeBatches(encoded, batch_size=32)[0]["label"].shape
+    (32,)
 
 `LanguageModelBatches` and `ImageBatches` make the batches of `load("ptb", "train")` and
 `load("mnist", "train")`.

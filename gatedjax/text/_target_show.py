@@ -87,7 +87,7 @@ class TargetExplanation:
         }
 
     def render(self) -> str:
-        """Formats the explanation for a terminal: a few sentences, and a table of the words.
+        """Formats the explanation as `print` shows it: a few sentences, and a table of the words.
 
         Control characters are replaced.
         """
