@@ -14,6 +14,7 @@ import pytest
 from gatedjax.__main__ import main
 from gatedjax.text import _options
 from tests.conftest import ROOT
+from tests.test_site import load, pasted
 
 PAGES = [
     ("training", 12),
@@ -64,11 +65,19 @@ def test_examples_run_in_order_and_print_what_the_page_says(
     ],
     ids=lambda path: path.stem,
 )
-def test_examples_of_docstrings_print_what_they_say(path):
-    name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-    found = doctest.testmod(importlib.import_module(name))
-    assert found.attempted
-    assert found.failed == 0
+def test_examples_of_docstrings_run_as_pasted_from_the_reference(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    runner = doctest.DocTestRunner()
+    for found in doctest.DocTestFinder(exclude_empty=True).find(importlib.import_module(name)):
+        shown = []
+        for block in pasted(load("reference"), found.docstring, name):
+            example = doctest.DocTestParser().get_doctest(block, {}, found.name, str(path), 0)
+            shown += [one.source for one in example.examples]
+            runner.run(example)  # in an empty namespace
+        assert {one.source for one in found.examples} <= set(shown)
+    assert runner.tries
+    assert runner.failures == 0
 
 
 PROGRAMS = sorted((ROOT / "docs" / "programs").glob("*.py"))

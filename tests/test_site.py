@@ -1,5 +1,7 @@
 """The site: every public name has its entry, links lead somewhere, docstrings become Markdown."""
 
+import doctest
+import functools
 import importlib
 import importlib.util
 import json
@@ -27,6 +29,7 @@ LINK = re.compile(r"(?<!\\)\[[^\]]*\]\((?!https?:|mailto:)([^)\s]+)\)")
 FENCED = re.compile(r"^(```+|:::+).*?^\1$", re.MULTILINE | re.DOTALL)
 
 
+@functools.cache
 def load(name):
     sys.path.insert(0, str(EXTENSIONS))  # the extensions import each other by their names
     spec = importlib.util.spec_from_file_location(name, EXTENSIONS / f"{name}.py")
@@ -34,6 +37,16 @@ def load(name):
     spec.loader.exec_module(module)
     sys.path.remove(str(EXTENSIONS))
     return module
+
+
+def pasted(reference, docstring, module):
+    """The blocks of code that the page of a docstring shows."""
+    lines = reference.markdown(docstring, "gatedjax")
+    return blocks(reference.importing(lines, importlib.import_module(module)))
+
+
+def blocks(lines):
+    return re.findall(r"^```py\w+\n(.*?)^```", "\n".join(lines), re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture(scope="module")
@@ -173,15 +186,57 @@ def test_examples_of_docstrings_are_python_and_equations_are_not(reference):
     )
 
 
+def test_entries_show_plain_defaults_and_the_examples_that_are_tested(reference):
+    tested = {
+        block
+        for path in (ROOT / "gatedjax").rglob("*.py")
+        if ">>> " in path.read_text("utf-8")
+        for name in [".".join(path.relative_to(ROOT).with_suffix("").parts)]
+        for found in doctest.DocTestFinder().find(importlib.import_module(name))
+        for block in pasted(reference, found.docstring, name)
+    }
+    for package, name in reference.listed():
+        lines = reference.described(package, name)
+        assert set(blocks(lines)) <= tested, name
+        for line in lines:
+            if "{py:" in line[:12]:
+                assert not re.search(r"_option\(|field\(|= ?(_|[A-Z]{4}(?!\w*\())", line), line
+
+
+def test_an_entry_imports_what_its_example_uses(reference):
+    lines = reference.described("gatedjax.functional", "masked_softmax")
+    at = lines.index("```pycon")
+    assert lines[at + 1 : at + 3] == [
+        ">>> import jax.numpy as jnp",
+        ">>> from gatedjax.functional import masked_softmax",
+    ]
+    from gatedjax.nn import _recurrent
+
+    assert reference.imports(["F", "nn"], _recurrent) == [
+        "import flax.linen as nn",
+        "from gatedjax import functional as F",
+    ]
+    code = "class A:\n    def f(self, x): return f(x, y)\nz = [a for a in b]"
+    assert reference.names_of(code) == ({"f", "x", "y", "a", "b"}, {"A", "self", "x", "z", "a"})
+
+
 def test_signatures_are_those_of_the_source(reference):
-    from gatedjax import functional, gates, nn, training
+    from gatedjax import functional, gates, models, nn, text, training
 
     shown = reference.signature(functional.length_mask)
     assert shown == "(lengths: Int[Array, '*B'], size: int) -> Bool[Array, '*B size']"
     assert "gate_bias: float = 0.0" in reference.constructor(nn.GRU)
     assert "parent" not in reference.constructor(nn.GRU)
     assert reference.constructor(gates.DisARM) == "()"
-    assert reference.constructor(training.TrainConfig).startswith("(num_steps: int = 1000, ")
+    shown = reference.constructor(training.TrainConfig)
+    assert shown.startswith("(*, num_steps: int = 1000, ")
+    assert "optimizer: OptimizerConfig = OptimizerConfig()" in shown
+    shown = reference.constructor(text.TextClassifier)
+    assert shown.startswith("(model: str = 'lexicon', *, embeddings: str | Path | None = None, ")
+    assert "max_aside: float=0.01, " in reference.signature(text.TextClassifier.train)
+    shown = reference.constructor(models.SSANTaggerConfig)
+    assert "gates: SelectorConfig = SelectorConfig()" in shown
+    assert "SSANDropout(dropout=0.2)" in shown
 
 
 def test_the_picture_leaves_out_arrows_that_follow_from_others():

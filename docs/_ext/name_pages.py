@@ -51,17 +51,17 @@ def short_signature(item: typing.Any, length: int = 44) -> str:
     given = node.args
     plain = [argument.arg for argument in (*given.posonlyargs, *given.args)]
     needed = len(plain) - len(given.defaults)
-    optional = [*plain[needed:], *(argument.arg for argument in given.kwonlyargs)]
-    required, shown = ", ".join(plain[:needed]), ""
+    required, optional, shown = plain[:needed], plain[needed:], ""
+    for argument, default in zip(given.kwonlyargs, given.kw_defaults, strict=True):
+        (required if default is None else optional).append(argument.arg)
     for i, name in enumerate(optional):
         longer = f"{shown}, {name}" if shown else name
-        if len(required) + len(longer) > length:
+        if len(", ".join(required)) + len(longer) > length:
             shown = f"{shown}, ..." if i else "..."
             break
         shown = longer
-    if not shown:
-        return f"({required})"
-    return f"({required}[, {shown}])" if required else f"([{shown}])"
+    rest = ", " * bool(required) + shown
+    return f"({', '.join(required)}{f'[{rest}]' if shown else ''})"
 
 
 def summary(package: str, names: list[str]) -> list[str]:

@@ -5,6 +5,7 @@ Needs only gatedjax, so that tests can check the reference where Sphinx is not i
 
 import ast
 import dataclasses
+import doctest
 import functools
 import importlib
 import inspect
@@ -117,8 +118,8 @@ def place_of(name: str, package: str) -> str | None:
     candidates = places().get(last, [])
     if outer:
         candidates = [one for one in candidates if one.split(".")[-len(outer) :] == outer]
-    elif package in candidates:
-        candidates = [package]
+    elif package in candidates or last.islower():  # `fit` alone is a parameter or a method
+        candidates = [package] if package in candidates else []
     elif "gatedjax" in candidates:  # the top level repeats names of `text`
         candidates = [one for one in candidates if one != "gatedjax"]
     return f"{candidates[0]}.{last}" if len(candidates) == 1 else None
@@ -154,6 +155,9 @@ def is_equation(lines: list[str]) -> bool:
 def fenced(lines: list[str]) -> list[str]:
     """Converts an indented block, which is an example in Python or an equation."""
     block = textwrap.dedent("\n".join(lines)).strip("\n")
+    # `gain = loss(z, y)` would be a program too
+    if not block.startswith(">>> ") and equations.latex(block) is not None:
+        return equation(block.split("\n"))
     try:
         tree = ast.parse(re.sub(r"^>>> ", "", block, flags=re.MULTILINE))
         code = any(isinstance(n, ast.Import | ast.ImportFrom | ast.Call) for n in ast.walk(tree))
@@ -267,7 +271,113 @@ def markdown(docstring: str, package: str) -> list[str]:
     return out + prose(plain, package)
 
 
+# --- imports of examples ----------------------------------------------------------------------
+
+
+def importing(lines: list[str], module: types.ModuleType) -> list[str]:
+    """Puts above each example of an entry the imports that it needs, so that it runs as pasted.
+
+    Args:
+      lines: an entry as Markdown.
+      module: the module of the docstring, whose names the examples use.
+    """
+    out, defined = [], set[str]()
+    for i, line in enumerate(lines):
+        out.append(line)
+        if line == "```pycon":
+            block = "\n".join(lines[i + 1 : lines.index("```", i)]) + "\n"
+            code = "".join(one.source for one in doctest.DocTestParser().get_examples(block))
+            used, bound = names_of(code)
+            missing = sorted(used - bound - defined & set(vars(module)))
+            out += [f">>> {one}" for one in imports(missing, module)]
+            defined |= bound
+    return out
+
+
+def names_of(code: str) -> tuple[set[str], set[str]]:
+    """Returns the names that a program reads, and those that it defines."""
+    used, bound = set(), set()
+    nodes = list(ast.walk(ast.parse(code)))
+    methods = [one for node in nodes if isinstance(node, ast.ClassDef) for one in node.body]
+    for node in nodes:
+        if isinstance(node, ast.Name):
+            (used if isinstance(node.ctx, ast.Load) else bound).add(node.id)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef) and node not in methods:
+            bound.add(node.name)
+        elif isinstance(node, ast.arg):
+            bound.add(node.arg)
+        elif isinstance(node, ast.alias):
+            bound.add(node.asname or node.name)
+    return used, bound
+
+
+def imports(names: Iterable[str], module: types.ModuleType) -> list[str]:
+    """Returns the lines that import names of a module from where users have them."""
+    whole, parts = [], dict[str, list[str]]()
+    for name in names:
+        value = vars(module)[name]
+        if not isinstance(value, types.ModuleType):
+            parts.setdefault(home_of(name, value, module), []).append(name)
+        elif value.__name__ == name:
+            whole.append(f"import {name}")
+        elif value.__name__.startswith("gatedjax."):
+            package, _, last = value.__name__.rpartition(".")
+            parts.setdefault(package, []).append(last if last == name else f"{last} as {name}")
+        else:
+            whole.append(f"import {value.__name__} as {name}")
+    for home in sorted(parts):  # lines that fit into a page
+        lists = textwrap.wrap(", ".join(parts[home]), 60, break_on_hyphens=False)
+        whole += [f"from {home} import {names.rstrip(',')}" for names in lists]
+    return whole
+
+
+def home_of(name: str, value: object, module: types.ModuleType) -> str:
+    """Returns the package that exports a value; for others the module that defines it."""
+    origin = getattr(value, "__module__", None) or module.__name__
+    homes = [
+        place
+        for place in places().get(name, ())
+        if getattr(importlib.import_module(place), name) is value
+    ]
+    # `gatedjax` repeats names of `gatedjax.text`
+    return max(homes, key=lambda home: (origin.startswith(home), len(home)), default=origin)
+
+
 # --- signatures and members -------------------------------------------------------------------
+
+
+def default_of(source: ast.expr, value: object, module: str) -> str:
+    """Returns a default as a reader writes it: a number, not the name that a module has for it."""
+    if not any(isinstance(node, ast.Name) for node in ast.walk(source)):
+        return ast.unparse(source)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        changed = [
+            f"{one.name}={default_of(source, now, module)}"
+            for one in dataclasses.fields(value)
+            if (now := getattr(value, one.name)) != _default_value(one)
+        ]
+        return f"{type(value).__name__}({', '.join(changed)})"
+    try:
+        ast.literal_eval(repr(value))
+    except (SyntaxError, ValueError):
+        pass
+    else:
+        return repr(value)
+    if isinstance(source, ast.Name) and not places().get(source.id):
+        # a private name of a function or of a long value
+        for place in (module, *_origins(module, source.id)):
+            for node in source_of(importlib.import_module(place)).body:
+                made = isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+                if made and ast.unparse(node.targets[0]) == source.id:
+                    return ast.unparse(node.value)
+        return "..."
+    return ast.unparse(source)
+
+
+def _default_value(field: dataclasses.Field) -> object:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
 
 
 @functools.cache
@@ -319,6 +429,13 @@ def signature(item: typing.Any, *, method: bool = False) -> str:
     static = any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in node.decorator_list)
     if method and not static:
         (given.posonlyargs or given.args).pop(0)
+    values = inspect.signature(inspect.unwrap(item)).parameters
+    positional = [*given.posonlyargs, *given.args][-len(given.defaults) :]
+    for shown, names in ((given.defaults, positional), (given.kw_defaults, given.kwonlyargs)):
+        for i, (source, argument) in enumerate(zip(shown, names, strict=False)):
+            if source is not None:
+                text = default_of(source, values[argument.arg].default, item.__module__)
+                shown[i] = ast.parse(text, mode="eval").body
     result = f" -> {ast.unparse(node.returns)}" if node.returns else ""
     return f"({ast.unparse(given)}){result}"
 
@@ -335,9 +452,19 @@ def fields(item: type) -> dict[str, tuple[str, str, str]]:
                 if name.startswith("_") or kind.startswith(("ClassVar", "dataclasses.InitVar")):
                     continue
                 text = isinstance(below, ast.Expr) and _is_text(below.value)
-                default = ast.unparse(one.value) if one.value else ""
+                default = ""
+                if one.value and (value := _value_of(base, name)) is not dataclasses.MISSING:
+                    default = default_of(one.value, value, base.__module__)
                 found[name] = (kind, default, ast.literal_eval(below.value) if text else "")
     return found
+
+
+def _value_of(item: type, name: str) -> object:
+    """Returns the default of a field of a dataclass or named tuple, MISSING without one."""
+    if dataclasses.is_dataclass(item):
+        found = {one.name: one for one in dataclasses.fields(item)}
+        return _default_value(found[name]) if name in found else dataclasses.MISSING
+    return getattr(item, "_field_defaults", vars(item)).get(name, dataclasses.MISSING)
 
 
 def constructor(item: type) -> str:
@@ -351,11 +478,15 @@ def constructor(item: type) -> str:
     ):
         return signature(init, method=True).partition(" -> None")[0]
     if made:
-        shown = [
-            f"{name}: {kind}" + (f" = {default}" if default else "")
+        shown = {
+            name: f"{name}: {kind}" + (f" = {default}" if default else "")
             for name, (kind, default, _) in made.items()
-        ]
-        return f"({', '.join(shown)})"
+        }
+        taken = inspect.signature(item).parameters
+        keywords = [name for name in made if taken[name].kind is inspect.Parameter.KEYWORD_ONLY]
+        parts = [shown[name] for name in made if name not in keywords]
+        parts += ["*", *(shown[name] for name in keywords)] if keywords else []
+        return f"({', '.join(parts)})"
     for base in item.__mro__[1:]:
         init = base.__dict__.get("__init__")
         ours = base.__module__.startswith("gatedjax") and init is not None
@@ -372,7 +503,8 @@ def members(item: type) -> Iterator[tuple[str, str, typing.Any]]:
             continue
         for name, value in vars(base).items():
             public_name = not name.startswith("_") or name == "__call__"
-            if name in seen or not public_name:
+            # the default of a field may be a function
+            if name in seen or not public_name or name in vars(base).get("__annotations__", {}):
                 continue
             seen.add(name)
             if isinstance(value, property | functools.cached_property):
@@ -432,7 +564,7 @@ def described(package: str, name: str, module: types.ModuleType | None = None) -
 def _entry(package: str, name: str, module: types.ModuleType, options: list[str]) -> list[str]:
     """Returns a directive of the Python domain with its content; `package` resolves names."""
     item = getattr(module, name)
-    text = markdown(document(module.__name__, name), package)
+    text = importing(markdown(document(module.__name__, name), package), _home(module, name))
     if isinstance(item, type):
         inner = list(text)
         own = {key: value for key, value in fields(item).items() if value[2]}
@@ -451,8 +583,15 @@ def _entry(package: str, name: str, module: types.ModuleType, options: list[str]
     return [f"::::{{py:data}} {name}", *options, *shown, "", *text, "::::", ""]
 
 
+def _home(module: types.ModuleType, name: str) -> types.ModuleType:
+    """Returns the module with the source of a public name, whose names its examples use."""
+    origin = getattr(getattr(module, name), "__module__", None)
+    places = [origin] if origin in sys.modules else list(_origins(module.__name__, name))
+    return sys.modules[places[-1]] if places else module
+
+
 def _member(package: str, kind: str, name: str, value: typing.Any, more: list[str]) -> list[str]:
-    text = markdown(value.__doc__, package)
+    text = importing(markdown(value.__doc__, package), sys.modules[value.__module__])
     if kind == "property":
         node = definition(value)
         returns = getattr(node, "returns", None)

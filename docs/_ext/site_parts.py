@@ -4,6 +4,7 @@ import importlib
 import inspect
 import json
 import os
+import sys
 from pathlib import Path
 
 import drawing
@@ -65,7 +66,9 @@ class Package(SphinxDirective):
         """Parses the docstring."""
         module = importlib.import_module(self.arguments[0])
         self.env.note_dependency(str(module.__file__))
-        lines = reference.markdown(module.__doc__ or "", self.arguments[0])
+        lines = reference.importing(
+            reference.markdown(module.__doc__ or "", module.__name__), module
+        )
         lines += [f":::{{py:module}} {self.arguments[0]}", ":::"]
         return self.parse_text_to_nodes("\n".join(lines))
 
@@ -138,6 +141,21 @@ def link_figures(app: Sphinx, doctree: nodes.document, page: str) -> None:
             link["refuri"] = f"{folder}/{copies[1]}"
 
 
+def unlink_namesakes(app: Sphinx, doctree: nodes.document) -> None:
+    """Removes links of types in signatures to names of other packages that are something else."""
+    for signature in doctree.findall(addnodes.desc_signature):
+        item: object = importlib.import_module(signature["module"])
+        for part in signature["fullname"].split("."):
+            item = getattr(item, part, None)
+        scope = vars(sys.modules.get(getattr(item, "__module__", ""), object))
+        for link in list(signature.findall(addnodes.pending_xref)):
+            name = link["reftarget"]
+            package, _, found = (reference.place_of(name, link["py:module"]) or "").rpartition(".")
+            linked = getattr(importlib.import_module(package), found) if package else None
+            if package and scope.get(name, linked) is not linked:
+                link.replace_self(link.children)
+
+
 def add_anchors(app: Sphinx, doctree: nodes.document, page: str) -> None:
     """Adds the anchors of a page to which the pages of the source link.
 
@@ -182,6 +200,7 @@ def setup(app: Sphinx) -> ExtensionMetadata:
     app.add_transform(Ideas)
     app.connect("builder-inited", check)
     app.connect("source-read", link_notebook)
+    app.connect("doctree-read", unlink_namesakes)
     app.connect("doctree-resolved", link_figures)
     app.connect("doctree-resolved", add_anchors)
     app.connect("build-finished", check_links)

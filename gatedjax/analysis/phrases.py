@@ -1,10 +1,11 @@
 """Words and phrases that attention selects, for the attention of any model.
 
-    r = phrases.normalise(attention, mask)  # [B, L, N], rescaled to [0, 1] per sentence and layer
-    selected = phrases.select(r, mask)  # True where r > 0.95
-    phrases.runs(selected)  # runs of adjacent words that are selected
-    phrases.phrase_length_histogram(selected, min_length=2).probability  # [L, lengths]
-    phrases.trace(tokens, selected[0])  # words and phrases of a sentence, layer by layer
+    >>> r = normalise([[[0.25, 0.5, 0.25], [0.5, 0.5, 0.0]]])  # [B, L, N], from 0 to 1 per layer
+    >>> selected = select(r)  # True where r > 0.95
+    >>> print(runs(selected).length)  # of adjacent words that are selected
+    [1 2]
+    >>> [layer.phrases for layer in trace(["not", "good", "film"], selected[0])]
+    [(), ('not good',)]
 
 The words are the last axis of all arrays: [B, N] (a single layer), [B, L, N] or [B, Q, N]. `runs`
 explains what a phrase means for attention that does not depend on the order of the words, such as

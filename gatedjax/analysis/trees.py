@@ -1,8 +1,11 @@
 """Constituency trees from attention, and scores of these trees against gold trees.
 
-    tree = trees.from_attention(weights)  # [N, N], the weights of a sentence
-    trees.bracket_counts(gold, tree, drop=punctuation).value().f1
-    trees.right_branching(len(words))  # a baseline that other trees should beat
+    >>> tree = from_attention([[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
+    >>> words, gold = from_brackets("(S (NP the film) ran)")
+    >>> bracket_counts(gold, tree).value().f1
+    1.0
+    >>> bracket_counts(gold, right_branching(3)).value().f1  # a baseline
+    0.5
 
 Reference: Geng et al. 2020, How Does Selective Mechanism Improve Self-Attention Networks?, 5.2.
 """

@@ -1,13 +1,17 @@
 """Data sets as random-access sources, vocabulary, word vectors, and batches in length buckets.
 
-    train = load("trec", "train")
-    vocabulary = Vocabulary.build([train])
-    batches = Batches(encode(train, vocabulary), batch_size=64, seed=0)
-    batches[1000]  # any step: a pure function of (seed, step)
+    >>> train = load("polarity", "train")
+    >>> vocabulary = Vocabulary.build([train])
+    >>> batches = Batches(encode(train, vocabulary), batch_size=64, seed=0)
+    >>> batches[1000]["tokens"].shape[0]  # any step: a pure function of (seed, step)
+    64
+    >>> questions = load("two_facts", "train")
+    >>> encoded = encode_cloze(questions, cloze_vocabulary([questions]))
+    >>> ClozeBatches(encoded, batch_size=32)[0]["label"].shape
+    (32,)
 
-    ClozeBatches(encode_cloze(questions, cloze_vocabulary([questions])), batch_size=32)
-    LanguageModelBatches(load("ptb", "train"), batch_size=20, num_steps=35)
-    ImageBatches(load("mnist", "train"), batch_size=128)
+`LanguageModelBatches` and `ImageBatches` make the batches of `load("ptb", "train")` and
+`load("mnist", "train")`.
 
 Nothing here imports tensorflow_datasets or grain before a call that needs them; the TFDS builders
 are in `gatedjax.data.builders`.

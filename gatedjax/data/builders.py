@@ -4,12 +4,10 @@
 `WdwRelaxed`; sentences: `Sick`, `ConllSrl`, `EwtTrees`, `SentevalProbing`, `WordReordering`;
 parallel text: `Multi30k`, `Kftt`, `Iwslt14EnRo`, `Wmt14EnDe`.
 
-They need no TensorFlow, because their files are array_record. `load` uses them; they can be used
-directly:
-
-    builder = Sst(data_dir=..., file_format="array_record")
-    builder.download_and_prepare()  # or with DownloadConfig(manual_dir=...)
-    builder.as_data_source("train")
+They need no TensorFlow, because their files are array_record. `load` uses them. They can be used
+directly: `Sst(data_dir="data", file_format="array_record")` has the methods
+`download_and_prepare()`, for files at hand with DownloadConfig(manual_dir=...), and
+`as_data_source("train")`.
 
 Importing this module imports tensorflow_datasets. Lines that cannot be used are listed in the
 metadata of the prepared set, with the counts.

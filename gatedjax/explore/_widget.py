@@ -21,7 +21,8 @@ def explorer(
 ) -> Any:
     """Makes a widget that shows the words on which a prediction rests, and can force their gates.
 
-        gatedjax.explorer(model, text="a dull , lifeless film")
+        >>> from gatedjax.text import TextClassifier
+        >>> widget = explorer(TextClassifier.train("demo"), text="a dull , lifeless film")
 
     Args:
       model: a trained model of this library for texts: a `TextClassifier`, `PairClassifier`,
@@ -34,7 +35,7 @@ def explorer(
       data: labelled texts to browse: the path of a file (.csv, .jsonl, ...), rows (text, label), a
         frame or a dict of columns, or another form that `TextClassifier.evaluate` accepts.
       states: for a model of token vectors without its encoder the texts to choose from: the path of
-        a file that `save_states` wrote, or a sequence of pairs (tokens, vectors [T, D]).
+        a file that `text.save_states` wrote, or a sequence of pairs (tokens, vectors [T, D]).
 
     Returns:
       A widget of anywidget; its attribute `state` is the current state of the page.

@@ -1,6 +1,7 @@
 """NNX modules that own parameters and call the pure function of a Linen module."""
 
 import functools
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -55,6 +56,12 @@ class Module(nnx.Module):
     """The base class of the NNX modules: a Linen module as a pure function, its parameters as
     attributes of the same names, a mode, and streams of random numbers.
     """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # `help` would show the arguments of the metaclass, (*args, **kwargs).
+        _, *arguments = inspect.signature(cls.__init__).parameters.values()
+        cls.__signature__ = inspect.Signature(arguments)  # type: ignore[attr-defined]
 
     def __init__(
         self,

@@ -338,17 +338,21 @@ class _Classifier(TextEstimator):
 
 @with_arguments
 class TextClassifier(_Classifier):
-    """A text classifier whose gates choose the words that attention can see; `explain` shows them.
+    """A text classifier, by default a lexicon with gates, which reads no word but its open words.
 
     The constructor takes the name of the model, such as "lexicon" or "gru", and keywords, the
-    fields of `TextOptions`. A lexicon reads words with open gates only. The prediction of a network
-    also depends on the other words, through the encoder; "leak" in `report_` and in the result of
-    `evaluate` measures by how much.
+    fields of `TextOptions`. The prediction of a network also depends on words that attention cannot
+    see, through the encoder; "leak" in `report_` and in the result of `evaluate` measures by how
+    much.
 
-        model = TextClassifier.train("reviews.csv")
-        model.predict(["a dull , lifeless film"])      # array(["negative"])
-        model.explain("a dull , lifeless film").kept   # for each word True if its gate is open
-        model.save("model"); model = TextClassifier.load("model")
+        >>> model = TextClassifier.train("demo")  # or a file such as "reviews.csv"
+        >>> print(model.predict(["a dull , lifeless film"]))
+        ['negative']
+        >>> explanation = model.explain("a dull , lifeless film")  # print shows it as a table
+        >>> [word for word, is_open in zip(explanation.tokens, explanation.kept) if is_open]
+        ['dull', 'lifeless']
+        >>> TextClassifier.load(model.save("model"))
+        <TextClassifier(model='lexicon'): 2 classes, density 0.20>
 
     The class has the interface of a scikit-learn classifier: `fit(X, y)`, `predict`,
     `predict_proba`, `score`, `classes_`, `get_params`, `set_params`.

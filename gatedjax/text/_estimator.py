@@ -190,9 +190,21 @@ class TextEstimator(TextOptions):
         return hasattr(self, "model_")
 
     def __repr__(self) -> str:
-        fields = ((field, getattr(self, field.name)) for field in dataclasses.fields(self))
-        changed = (f"{field.name}={value!r}" for field, value in fields if value != field.default)
-        return f"{type(self).__name__}({', '.join(changed)})"
+        """Returns the changed parameters; of a trained model also its classes and its density."""
+        is_trained = hasattr(self, "model_")
+        shown = (
+            f"{field.name}={value!r}"
+            for field in dataclasses.fields(self)
+            if (value := getattr(self, field.name)) not in (field.default, {})
+            or (is_trained and field.name == "model")
+        )
+        params = f"{type(self).__name__}({', '.join(shown)})"
+        if not is_trained:
+            return params
+        facts = [f"{len(self.model_.classes)} classes"] if self.model_.classes else []
+        if (density := self.report_.get("validation", {}).get("density")) is not None:
+            facts.append(f"density {density:.2f}")
+        return f"<{params}: {', '.join(facts) or 'trained'}>"
 
 
 def train_any(

@@ -54,7 +54,7 @@ AnyPrediction = Prediction | LabelsPrediction | ValuePrediction
 _ARRAYS = ("is_open", "counts", "pairs", "scale", "weights", "bias", "prior")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class LexiconModel:
     """A fitted lexicon, a linear model of the words with an open gate; used like `TrainedModel`."""
 

@@ -86,7 +86,7 @@ def _run_with_gates(module: nn.Module, params: Params, batch: Batch, gates: Tree
     return jax.nn.softmax(output.logits)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TrainedModel:
     """A trained network with its vocabulary and classes."""
 

@@ -207,7 +207,7 @@ class Explanation:
         }
 
     def render(self) -> str:
-        """Formats the explanation for a terminal: a few sentences, and a table of the words.
+        """Formats the explanation as `print` shows it: a few sentences, and a table of the words.
 
         Control characters are replaced.
         """
@@ -239,6 +239,8 @@ class Explanation:
                 row.append("-" if flip is None else _change(self, flip))
             rows.append([*row, _change(self, self.removed[i])])
         return "\n".join([*lines, "", render_table(headers, rows)])
+
+    __str__ = render
 
     def html(self) -> str:
         """Returns the explanation as an HTML page; `html_page` makes a page about several texts."""

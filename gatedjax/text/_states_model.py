@@ -63,7 +63,7 @@ class OpenPrediction(Prediction):
         return {"open" if name == "kept" else name: value for name, value in fields.items()}
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class StatesModel:
     """A fitted `GatedPooling` with its classes and its encoder, in place of a `TrainedModel`."""
 

@@ -22,11 +22,8 @@ class Tagger(TextEstimator):
     """A model that predicts a tag for each word of a sentence, such as a part of speech.
 
     The constructor takes the name of the model, "ssan" or "san", and keywords, the fields of
-    `TextOptions`.
-
-        model = Tagger.train("ner.conll")
-        model.predict(["John lives in Paris"])[0]   # Tagging(words=(...), tags=(...), ...)
-        model.save("model"); model = Tagger.load("model")
+    `TextOptions`. `Tagger.train("ner.conll")` trains on a file, and `predict` returns a `Tagging`
+    for each sentence.
 
         >>> tagger = Tagger(num_steps=200, seed=1)
         >>> tagger

@@ -87,7 +87,7 @@ class TargetExplanation:
         }
 
     def render(self) -> str:
-        """Formats the explanation for a terminal: a few sentences, and a table of the words.
+        """Formats the explanation as `print` shows it: a few sentences, and a table of the words.
 
         Control characters are replaced.
         """
@@ -97,6 +97,8 @@ class TargetExplanation:
         lines = [clean(self.headline), _reading(self)]  # type: ignore[arg-type]
         lines += describe_open_words(self.reasons, "prediction")
         return "\n".join([*lines, "", f"{table}\n{clean(self.rule)}\n"])
+
+    __str__ = render
 
     def html(self) -> str:
         """Returns the explanation as an HTML page; `target_page` makes a page of several texts."""

@@ -67,7 +67,7 @@ def _decode(model: SSANTranslator, search: SearchConfig, params: Params, batch: 
     ).tokens[:, 0]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Translator:
     """A trained translator."""
 

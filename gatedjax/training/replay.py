@@ -15,12 +15,7 @@ def replay(
     """Returns the inputs of a network for an example in a training step.
 
     Random bits depend on (seed, step, example), so the network draws the same gates and dropout for
-    this row as it did in the whole batch:
-
-        batch, rngs = replay(train_data, seed, step, example_id)
-        output = model.apply({"params": params}, batch, train=True, rngs=rngs)
-
-    For example:
+    this row as it did in the whole batch.
 
         >>> train_data = [{"x": np.array([0.5, 0.25]), "example_id": np.array([7, 3])}]
         >>> batch, rngs = replay(train_data, seed=0, step=0, example_id=3)

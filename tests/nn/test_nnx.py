@@ -1,6 +1,7 @@
 """NNX modules against the Linen modules with the same parameters."""
 
 import functools
+import inspect
 
 import chex
 import flax.linen as nn
@@ -182,6 +183,12 @@ def test_an_attention_decodes_and_attends_to_a_source_of_another_width():
 
     for got, want in run(XS, QUERY):
         np.testing.assert_allclose(got, want, atol=1e-6)
+
+
+def test_help_shows_the_arguments_of_the_constructor():
+    assert list(inspect.signature(gnnx.LSTM).parameters) == [
+        "in_features", "features", "rngs", "options",
+    ]  # fmt: skip
 
 
 def test_layers_pass_their_arguments_on():

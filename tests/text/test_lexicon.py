@@ -235,6 +235,17 @@ def test_labels_of_the_curve_lie_neither_on_the_line_nor_on_labels(accuracies):
     assert all((np.abs(a - b) >= 2 * half).any() for a, b in combinations(labels, 2))
 
 
+def test_a_trained_model_says_what_it_is_and_its_first_sentence_is_true(folder):
+    model = TextClassifier.load(folder)
+    share = model.report_["validation"]["density"]
+    assert repr(model) == (
+        f"<TextClassifier(model='lexicon', density=0.4): 2 classes, density {share:.2f}>"
+    )
+    assert len(repr(model.model_)) < 100  # no arrays and no words
+    first = TextClassifier.__doc__.partition("\n")[0]
+    assert f"by default a {TextClassifier().model} with gates" in first
+
+
 def test_the_commands_predict_and_explain_it(folder, capsys):
     assert main(["predict", str(folder), "a dull old film"]) == 0
     line = json.loads(capsys.readouterr().out)
@@ -250,7 +261,10 @@ def test_the_commands_predict_and_explain_it(folder, capsys):
     logits = np.sum([line["bias"], *(entry["parts"] for entry in line["reasons"])], 0)
     assert np.isclose(softmax(logits)[0], line["probability"], atol=1e-5)
     assert main(["explain", str(folder), "a dull old film"]) == 0
-    assert "bit by bit" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "bit by bit" in shown
+    print(TextClassifier.load(folder).explain("a dull old film"))
+    assert capsys.readouterr().out == shown
     assert main(["explain", str(folder)]) == 0
     shown = capsys.readouterr().out
     assert "bad: " in shown

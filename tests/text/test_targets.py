@@ -90,6 +90,11 @@ def rows_of(kind, rows):
 
 
 KINDS = ("labels", "regression", "ordinal")
+CLASSES = {
+    "labels": MultiLabelTextClassifier,
+    "regression": TextRegressor,
+    "ordinal": OrdinalTextClassifier,
+}
 EXTRA = {"labels": [], "regression": [], "ordinal": ["--order", "none,some, many,all"]}
 
 
@@ -146,6 +151,8 @@ def test_the_commands_train_evaluate_explain_and_predict(folder, kind, capsys, t
     assert main(["explain", model, TEXT]) == 0
     out = capsys.readouterr().out
     assert "The open words alone have the same prediction, bit by bit." in out
+    print(CLASSES[kind].load(model).explain(TEXT))
+    assert capsys.readouterr().out == out
     assert "goal" in out
     assert main(["explain", model, "goal match <word1>", "--html", str(tmp_path / "p.html")]) == 0
     assert "goal" in (tmp_path / "p.html").read_text()
@@ -179,12 +186,7 @@ def test_numbers_that_differ_are_counted_as_unequal(folder):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_shares_of_an_explanation_sum_to_the_prediction(folder, kind):
-    classes = {
-        "labels": MultiLabelTextClassifier,
-        "regression": TextRegressor,
-        "ordinal": OrdinalTextClassifier,
-    }
-    model = classes[kind].load(folder / kind)
+    model = CLASSES[kind].load(folder / kind)
     text = "goal match bank price word3"
     explanation = model.explain(text)
     total = np.array(explanation.reasons.bias)
