@@ -147,7 +147,9 @@ def unlink_namesakes(app: Sphinx, doctree: nodes.document) -> None:
         item: object = importlib.import_module(signature["module"])
         for part in signature["fullname"].split("."):
             item = getattr(item, part, None)
-        scope = vars(sys.modules.get(getattr(item, "__module__", ""), object))
+        scope: dict[str, object] = {}
+        for base in reversed(getattr(item, "__mro__", (item,))):  # fields may be inherited
+            scope |= vars(sys.modules.get(getattr(base, "__module__", ""), object))
         for link in list(signature.findall(addnodes.pending_xref)):
             name = link["reftarget"]
             package, _, found = (reference.place_of(name, link["py:module"]) or "").rpartition(".")
