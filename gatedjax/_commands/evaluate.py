@@ -123,6 +123,8 @@ def _of_texts(model: Any, options: EvaluateOptions) -> Json:
         say(f"{n:,} texts: accuracy {metrics['accuracy']:.4f} from {share:.0%} of the words")
         say(render_priors(metrics))
         say(f"{render_equal(metrics['same_answer'])}\n")
+    elif metrics.get("by_prior"):
+        say(render_priors(metrics))
     say(render_metrics(metrics).rstrip())
     if "states_leak" in metrics:
         say(f"\ndensity: {metrics['density']:.4f} of the tokens are open")

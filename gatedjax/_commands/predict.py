@@ -116,12 +116,11 @@ def _lines(options: PredictOptions, kind: str) -> Iterable[Line]:
         columns = Columns(options.text or inputs, None, parse_header(options.columns))
         check_inputs(columns, kind)
         table = open_table(options.file, columns, encoding=options.encoding)
-        # A text without a word has a prediction too, unless the model says that it has none.
-        is_empty = {EMPTY, f"no {columns.inputs[0]}"} if kind != "pair" else set()
+        is_empty = {EMPTY, *(f"no {name}" for name in columns.inputs)}
         return (
             (row.inputs, "")
             if isinstance(row, Record)
-            else (("",), "")
+            else (("",) * len(inputs), "")
             if row.reason in is_empty
             else (None, row.reason)
             for row in table

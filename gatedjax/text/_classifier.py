@@ -213,9 +213,6 @@ class _Classifier(TextEstimator):
 
         Returns:
           An array [n] of the predicted labels of n texts, with the dtype of `classes_`.
-
-        Raises:
-          ValueError: if a text has no word, for a network.
         """
         items = self._predict_items(X)
         places = {label: place for place, label in enumerate(self.classes_.tolist())}
@@ -233,9 +230,6 @@ class _Classifier(TextEstimator):
 
         Returns:
           float32 [n, C] for n texts, with the C classes in the order of `classes_`.
-
-        Raises:
-          ValueError: if a text has no word, for a network.
         """
         return self._get_trained().probabilities(self._list_examples(X))
 
@@ -312,9 +306,6 @@ class _Classifier(TextEstimator):
         Returns:
           An `Explanation`: the words with open gates, the attention to each word, and the
           prediction after flipping each gate and after removing each word.
-
-        Raises:
-          ValueError: if a text has no word, for a network.
         """
         model = self._get_trained()
         is_single = isinstance(text, str) or getattr(model, "network", None) == STATES

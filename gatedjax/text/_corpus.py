@@ -16,7 +16,7 @@ from gatedjax._utils.terminal import render_count
 from gatedjax._utils.write import naming
 from gatedjax.data.sets._split import stratified_split
 from gatedjax.data.text._units import RUN
-from gatedjax.data.text._vocabulary import SPECIALS, UNK, Vocabulary
+from gatedjax.data.text._vocabulary import SPECIALS, Vocabulary
 from gatedjax.text._asides import Asides
 from gatedjax.text._copies import count_overlap, equal_texts, single_text_classes
 from gatedjax.text._labels import Classes
@@ -63,9 +63,6 @@ class Rows(Sequence[np.ndarray]):
         start, end = int(self._starts[index]), int(self._starts[index + 1])
         if self._max_len is not None:
             end = min(end, start + self._max_len)
-        # A network cannot read a text without a word, so an empty text is an unknown word.
-        if start == end:
-            return np.array([UNK], np.int32)
         piece = self._flat[start:end]
         return piece if self._table is None else self._table[piece]
 

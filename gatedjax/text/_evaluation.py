@@ -46,6 +46,7 @@ def evaluate_model(
     classes = Classes("label", model.classes)
     probabilities, labels = [], []
     open_words = words = 0.0
+    by_prior = 0
     sample = Sample()
     fullest: collections.Counter[int] = collections.Counter()
     modes: dict[str, list[np.ndarray]] = {}
@@ -69,10 +70,13 @@ def evaluate_model(
                 continue
             probabilities.append(output.probabilities)
             labels.append(label)
+            used.append(inputs)
+            if not all(output.tokens):
+                by_prior += 1
+                continue
             size = sum(map(len, output.tokens))
             words += size
             open_words += output.density * size
-            used.append(inputs)
             # The leak of a long text is measured in its windows.
             for window in model.list_windows([output.tokens])[0]:
                 sample.add(window)
@@ -87,7 +91,8 @@ def evaluate_model(
     metrics = classification_metrics(
         np.array(labels), np.array(probabilities, np.float64), model.classes
     )
-    report: Json = {**metrics, "density": open_words / words, "aside": asides.count}
+    density = open_words / max(words, 1)
+    report: Json = {**metrics, "density": density, "by_prior": by_prior, "aside": asides.count}
     if modes:
         accuracy = {mode: float(np.mean(np.concatenate(right))) for mode, right in modes.items()}
         report["gate_modes"] = accuracy
@@ -162,7 +167,8 @@ def _by_mode(
     """Returns, for each gate mode, the share of the draws [n] that predict the true class."""
     right: dict[str, np.ndarray] = {}
     targets = np.array(labels)
-    windows, owners = model.list_windows([model.all_tokens(example) for example in texts])
+    documents = [model.all_tokens(example) for example in texts]
+    windows, owners = model.list_windows(documents)
     lengths = np.array([sum(map(len, window)) for window in windows])
     probabilities: dict[str, np.ndarray] = {}
     for numbers, batch in model.batches(windows):
@@ -174,5 +180,6 @@ def _by_mode(
             probabilities.setdefault(mode, np.zeros(shape))[:, numbers] = draws
     for mode, draws in probabilities.items():
         best = pool_windows(draws, owners, lengths, len(texts)).argmax(axis=-1)
+        best[:, [not words for (words,) in documents]] = np.argmax(model.prior)
         right[mode] = np.mean(best == targets, axis=0)
     return right

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gatedjax.lexicon._heads import ClassHead
 from gatedjax.text._lexicon import LexiconModel
 from gatedjax.text._lexicon_explanation import explain_with_lexicon
 from gatedjax.text._model import Failure, TextOutput, TrainedModel
-from gatedjax.text._show import Change, Explanation
+from gatedjax.text._show import Change, Explanation, Reasons
 from gatedjax.text._states_model import StatesModel
 from gatedjax.text._target_show import TargetExplanation
 from gatedjax.text._windows import number_windows, pool_windows
@@ -48,8 +49,22 @@ def explain_texts(
         gates=None if output.gates is None else tuple(map(float, output.gates)),
         flips=_flip_gates(model, output, best),
         removed=_remove_words(model, output, best),
+        reasons=None if all(output.tokens) else _explain_prior(model, output),
         windows=tuple(number_windows(output.windows)),
         cut=sum(len(model.tokenizer.split(text)) for text in texts) - len(words),
+    )
+
+
+def _explain_prior(model: TrainedModel, output: TextOutput) -> Reasons:
+    head = ClassHead(len(model.classes))
+    return Reasons(
+        classes=model.classes,
+        bias=tuple(map(float, head.compute_prior_logits(np.array(model.prior)))),
+        words=((0.0,) * head.num_classes,) * sum(map(len, output.tokens)),
+        pairs=(),
+        is_same=True,
+        note=output.note,
+        rule=head.prior_rule,
     )
 
 
@@ -63,7 +78,7 @@ def _flip_gates(
     model: TrainedModel, output: TextOutput, best: int
 ) -> tuple[Change | None, ...] | None:
     """Returns the prediction after each single gate is flipped, with the same encoder states."""
-    if not model.entry.gated:
+    if output.gates is None:
         return None
     changes: list[Change | None] = []
     windows, before = _read_windows(model, output)
@@ -103,6 +118,8 @@ def _replace_window(
 
 def _remove_words(model: TrainedModel, output: TextOutput, best: int) -> tuple[Change, ...]:
     """Returns the prediction without each single word; a long text keeps its windows."""
+    if not all(output.tokens):
+        return (_change(model, output.probabilities, best),) * sum(map(len, output.tokens))
     changes: list[Change] = []
     windows, before = _read_windows(model, output)
     for window, tokens in enumerate(windows):

@@ -21,6 +21,7 @@ from gatedjax.data.text._vocabulary import UNK, Vocabulary
 from gatedjax.export import ModelCard, ParamsMismatch
 from gatedjax.export._kinds import check_kind, facts_of
 from gatedjax.export._tensors import check_outputs
+from gatedjax.lexicon._lexicon import NOTHING_KNOWN
 from gatedjax.models import GANet
 from gatedjax.text._buckets import FINE, group_texts, pad_texts, shape_of, sizes_of, width_of
 from gatedjax.text._networks import PAIR, TAGS, TEXT, Batch, Config, NetworkEntry, Reading
@@ -31,6 +32,7 @@ from gatedjax.text._prediction import (
     WITHOUT_NETWORK,
     check_classes,
     check_length,
+    check_prior,
     check_report,
     check_stored_options,
     check_texts,
@@ -60,7 +62,7 @@ class TextOutput:
     attention: np.ndarray | None  # [T], of the first text; None without attention
     gates: np.ndarray | None  # [T], open probabilities in the first text; None without gates
     windows: tuple[int, ...] = ()  # words in each window of a long text, else ()
-    is_cut: bool = False  # True if a text has more words than the network reads
+    note: str = ""  # a remark: a text was cut, or the answer is the prior
 
 
 # Compiled programs are cached by network. Networks with the same options are equal, so that a
@@ -101,6 +103,7 @@ class TrainedModel:
     tokenizer: Tokenizer = dataclasses.field(default_factory=Tokenizer)
     windows: bool = False  # False cuts longer texts
     options: Json | None = None  # see `options_to_json`; None for a folder of an earlier version
+    prior: tuple[float, ...] = ()  # frequencies of the classes in training; () for tags and `_run`
 
     @property
     def entry(self) -> NetworkEntry:
@@ -175,40 +178,36 @@ class TrainedModel:
             float(output.probabilities[best]),
             open_words if self.kind == "pair" else open_words[0],
             output.density,
-            self._describe_cut() if output.is_cut else "",
+            output.note,
         )
-
-    def _describe_cut(self) -> str:
-        most = MOST_LENGTH if self.windows else self.max_len
-        return f"only the first {most:,} words of a text were read"
 
     def _read_chunk(self, examples: Sequence[Sequence[str]]) -> list[TextOutput | Failure]:
         """Returns a list with the `TextOutput` of each example, or a `Failure` with the reason."""
-        # A usable example has an empty `Failure` here, which its output replaces at the end.
-        failures: list[TextOutput | Failure] = []
+        most = MOST_LENGTH if self.windows else self.max_len
+        # A text that the network reads has its note here, which its output replaces at the end.
+        results: list[TextOutput | Failure | str] = []
         usable: list[tuple[tuple[str, ...], ...]] = []
-        long_texts: list[bool] = []
         for texts in examples:
-            reason = self._unusable(texts)
+            if reason := self._unusable(texts):
+                results.append(Failure(reason))
+                continue
             # A text that is cut is split up to the first word that is not read.
-            words = () if reason else self.all_tokens(texts, beyond=1)
-            if not all(words):
-                reason = "the text has no word"
-            failures.append(Failure(reason))
-            if not reason:
-                most = MOST_LENGTH if self.windows else self.max_len
-                long_texts.append(any(len(text) > most for text in words))
-                usable.append(tuple(text[:most] for text in words))
+            words = self.all_tokens(texts, beyond=1)
+            cut = tuple(text[:most] for text in words)
+            note = "" if cut == words else f"only the first {most:,} words of a text were read"
+            results.append(note if all(words) else self._answer_by_prior(cut))
+            if all(words):
+                usable.append(cut)
         outputs = iter(self.read_documents(usable))
-        outputs = (
-            dataclasses.replace(output, is_cut=True) if is_long else output
-            for output, is_long in zip(outputs, long_texts, strict=True)
-        )
         return [
-            failure if failure.error else next(outputs)
-            for failure in failures
-            if isinstance(failure, Failure)
+            dataclasses.replace(next(outputs), note=result) if isinstance(result, str) else result
+            for result in results
         ]
+
+    def _answer_by_prior(self, cut: tuple[tuple[str, ...], ...]) -> TextOutput:
+        masks = tuple(np.zeros(len(words), bool) for words in cut)
+        note = NOTHING_KNOWN if self.kind == "text" else "a text of the pair has no word"
+        return TextOutput(cut, np.array(self.prior, np.float32), masks, 0.0, None, None, note=note)
 
     def tokens(self, texts: Sequence[str]) -> tuple[tuple[str, ...], ...]:
         """Returns a tuple with the first `max_len` words of each text of an example."""
@@ -304,6 +303,7 @@ class TrainedModel:
             "network": self.network,
             "model": self.config,
             "classes": list(self.classes),
+            "prior": list(self.prior),
             "vocab_size": len(self.vocabulary),
             "max_len": self.max_len,
         }
@@ -346,7 +346,8 @@ class TrainedModel:
                 network=config["network"],
                 config=from_json(type(entry.config), config["model"]),
                 vocabulary=vocabulary,
-                classes=check_classes(config["classes"]),
+                classes=(classes := check_classes(config["classes"])),
+                prior=check_prior(config["prior"], len(classes) * (kind != "tags")),
                 params={},
                 max_len=check_length(config["max_len"]),
                 report=check_report(json.loads(export.read_file(folder, REPORT))),

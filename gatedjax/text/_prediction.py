@@ -221,6 +221,13 @@ def check_classes(values: object) -> tuple[Label, ...]:
     return tuple(values)
 
 
+def check_prior(values: Any, count: int) -> tuple[float, ...]:
+    prior = tuple(map(float, values))
+    if len(prior) != count or not all(0 <= share <= 1 for share in prior):
+        raise ValueError(f"prior must be {count} numbers in [0, 1], got {values!r:.80}")
+    return prior
+
+
 def check_report(value: object) -> Json:
     if not isinstance(value, dict):
         raise ValueError(f"{REPORT} must be a JSON object, got {value!r:.80}")

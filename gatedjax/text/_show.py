@@ -137,7 +137,8 @@ class Explanation:
       removed: the prediction for the text without the word.
       cut: number of words at the end of the text that the network does not read because of
         `max_len`.
-      reasons: the part of each word in the logits, for a lexicon; None for a network.
+      reasons: the part of each word in the logits, for a lexicon; for a network None, unless the
+        answer is the prior.
       unknown: for a lexicon True at each word that is in no training text; else (). Such a word is
         read by its letters only.
       windows: the number of the window of each word, from 1, if a network reads a long text in

@@ -218,6 +218,8 @@ def train_model(
     minutes, epoch = options.minutes, batches.steps_per_epoch
     if minutes is not None and result.stopped == "done" and result.steps < training.num_steps:
         say(_render_time_up(minutes, result.steps, training.num_steps, epoch))
+    labels = documents["train"].labels
+    prior: Any = () if kind == "tags" else np.bincount(labels, minlength=len(corpus.classes))
     model = TrainedModel(
         kind=kind,
         network=options.model,
@@ -229,6 +231,7 @@ def train_model(
         tokenizer=numbers.tokenizer,
         windows=kind == "text",
         options=options_to_json(options),
+        prior=tuple(float(count / len(labels)) for count in prior),
     )
     density = getattr(getattr(config, "gates", None), "density", None)
     if density is not None:

@@ -31,6 +31,7 @@ def model(name="ganet", *, seed=0, max_len=400, **changes):
         config=config,
         vocabulary=Vocabulary(WORDS),
         classes=("bad", "good"),
+        prior=(0.5, 0.5),
         params={},
         max_len=max_len,
     )
@@ -39,7 +40,8 @@ def model(name="ganet", *, seed=0, max_len=400, **changes):
 
 def of_classes(count):
     """A gated model of more classes."""
-    made = dataclasses.replace(model(), classes=tuple(f"class {i}" for i in range(count)))
+    classes = tuple(f"class {i}" for i in range(count))
+    made = dataclasses.replace(model(), classes=classes, prior=(1 / count,) * count)
     return dataclasses.replace(made, params=drawn(lambda key: made._init(), rng=0))
 
 
@@ -52,6 +54,7 @@ def pair(name, *, seed=0, max_len=400):
         config=config,
         vocabulary=Vocabulary(WORDS),
         classes=("entailed", "neutral", "contradicted"),
+        prior=(0.5, 0.25, 0.25),
         params={},
         max_len=max_len,
     )

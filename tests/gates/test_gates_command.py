@@ -51,7 +51,7 @@ def make_model(folder, network="ganet"):
         config = dataclasses.replace(config, gates=on_attention)
     model = TrainedModel(
         kind="text", network=network, config=config, vocabulary=words, classes=("bad", "good"),
-        params={}, max_len=30,
+        params={}, max_len=30, prior=(0.5, 0.5),
     )  # fmt: skip
     params = drawn(jax.eval_shape(model._init), 1)
     dataclasses.replace(model, params=params).save(folder, overwrite=False)

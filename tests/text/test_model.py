@@ -12,6 +12,7 @@ import pytest
 
 from gatedjax import export
 from gatedjax.__main__ import main
+from gatedjax.lexicon._lexicon import NOTHING_KNOWN
 from gatedjax.models import GANet
 from gatedjax.text._buckets import CELLS, FINE, rows_of, sizes_of, width_of
 from gatedjax.text._model import Failure, TrainedModel
@@ -101,14 +102,13 @@ def test_order_is_kept_across_chunks_and_failures(model):
     assert len(found) == len(texts)
     errors = [one.error if isinstance(one, Failure) else None for one in found]
     assert errors[:9] == [None] * 9
-    assert errors[9] == "the text has no word"
-    assert errors[10:14] == [None] * 4
-    empty = "the text has no word"
-    assert errors[14:17] == [empty, empty, "a text must be a str, got 3"]
+    assert errors[9:16] == [None] * 7
+    assert [one.note for one in found[9:16]] == [NOTHING_KNOWN, *[""] * 4, *[NOTHING_KNOWN] * 2]
+    assert errors[16] == "a text must be a str, got 3"
     assert errors[17].startswith("an example must be a tuple of 1 text, got ")
     for (text, *_), one in zip(texts, found, strict=True):
         if not isinstance(one, Failure):
-            assert one.tokens == (tuple(text.split()),)
+            assert one.tokens == (() if one.note else tuple(text.split()),)
     whole = list(model.read_texts(texts))
     for one, other in zip(found, whole, strict=True):
         if not isinstance(one, Failure):
@@ -116,8 +116,8 @@ def test_order_is_kept_across_chunks_and_failures(model):
 
 
 def test_a_text_that_fails_says_which(model):
-    with pytest.raises(ValueError, match="text 1: the text has no word"):
-        model.probabilities([("a film",), ("  ",)])
+    with pytest.raises(ValueError, match="text 1: a text must be a str, got 3"):
+        model.probabilities([("a film",), (3,)])
     assert model.probabilities([]).shape == (0, 2)
     assert list(model.predict(iter(()))) == []
 
@@ -182,7 +182,7 @@ def test_gates_that_are_given_are_those_of_single_calls(model):
 def test_a_folder_gives_back_the_same_bits(model, folder):
     again = TrainedModel.load(folder, ("text", "pair"))
     jax.tree.map(np.testing.assert_array_equal, again.params, model.params)
-    for name in ("kind", "network", "config", "classes", "max_len"):
+    for name in ("kind", "network", "config", "classes", "max_len", "prior"):
         assert getattr(again, name) == getattr(model, name)
     assert again.vocabulary.words == model.vocabulary.words
     assert again.report == json.loads(json.dumps(model.report))
@@ -298,7 +298,7 @@ def test_a_damaged_file_is_refused(name, folder, tmp_path):
         ("config.json", lambda c: c.update(model=3), "must be a model that this version can read"),
         (
             "config.json",
-            lambda c: c.update(classes=["bad", "good", "x"]),
+            lambda c: c.update(classes=["bad", "good", "x"], prior=[0.5, 0.5, 0]),
             "must have the parameters of the",
         ),
         (
@@ -315,6 +315,16 @@ def test_a_damaged_file_is_refused(name, folder, tmp_path):
             "config.json",
             lambda c: c.update(classes=["a", "a"]),
             "must be a model that this version can read",
+        ),
+        (
+            "config.json",
+            lambda c: c.update(prior=[0.5, 0.25, 0.25]),
+            "prior must be 2 numbers in ",
+        ),
+        (
+            "config.json",
+            lambda c: c.update(prior=[1.5, -0.5]),
+            "prior must be 2 numbers in ",
         ),
         (
             "config.json",

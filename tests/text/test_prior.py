@@ -1,5 +1,6 @@
 """What commands, reports and pages say where a lexicon has nothing to go by."""
 
+import dataclasses
 import io
 import json
 import random
@@ -8,13 +9,20 @@ import sys
 import numpy as np
 import pytest
 
-from gatedjax import MultiLabelTextClassifier, OrdinalTextClassifier, TextClassifier, TextRegressor
+from gatedjax import (
+    MultiLabelTextClassifier,
+    OrdinalTextClassifier,
+    PairClassifier,
+    TextClassifier,
+    TextRegressor,
+)
 from gatedjax.__main__ import main
 from gatedjax.explore._engine import Explorer
 from gatedjax.text._lexicon_training import train_lexicon
 from gatedjax.text._options import TextOptions
 from gatedjax.text._read import open_table
-from tests.text._own import reasons, write_csv
+from tests.explore._models import model as draw_model
+from tests.text._own import PAIRS, options, reasons, write_csv
 from tests.text.test_states import encode_static
 
 NOTHING_KNOWN = "nothing of it was in the training texts"
@@ -248,6 +256,91 @@ def test_a_model_of_vectors_has_the_frequencies_for_a_text_without_a_token():
     explanation = model.explain("")
     assert explanation.probabilities == PRIOR
     np.testing.assert_allclose(explanation.reasons.bias, np.log(list(PRIOR.values())))
+
+
+@pytest.mark.parametrize("name", ["ganet", "agt", "ssan"])
+def test_an_untrained_network_answers_a_text_without_a_word_by_its_prior(name):
+    model = dataclasses.replace(draw_model(name), prior=(0.25, 0.75))
+    texts = [("a dull film",), ("",), (" \t",), ("a film",), ("\x00",)]
+    chances = model.probabilities(texts)
+    np.testing.assert_array_equal(chances[[1, 2, 4]], [[0.25, 0.75]] * 3)
+    np.testing.assert_array_equal(chances[[0, 3]], model.probabilities([texts[0], texts[3]]))
+    first, empty, *_ = model.predict(texts)
+    assert (empty.label, empty.probability, empty.kept) == ("good", 0.75, [])
+    assert (empty.density, empty.note, first.note) == (0, NOTHING_KNOWN, "")
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory):
+    """A folder with texts and a GA-Net after two steps on 144 of them, in the shares of all."""
+    folder = tmp_path_factory.mktemp("network")
+    path = write_csv(folder / "a.csv", ROWS)
+    TextClassifier.train(path, **options(seed=0)).save(folder / "model")
+    return folder
+
+
+@pytest.mark.slow
+def test_an_empty_text_does_not_break_a_batch_of_a_network(network):
+    model = TextClassifier.load(network / "model")
+    texts, labels = [X[0], "", " ", X[1]], [Y[0], "shipping", "billing", Y[1]]
+    chances = model.predict_proba(texts)
+    np.testing.assert_array_equal(chances[[0, 3]], model.predict_proba([X[0], X[1]]))
+    np.testing.assert_array_equal(chances[1:3], [list(PRIOR.values())] * 2)
+    found = model.predict(texts).tolist()
+    assert found[1:3] == ["shipping"] * 2
+    assert model.score(texts, labels) == np.mean(np.array(found) == labels)
+    explanation = model.explain("")
+    assert explanation.probabilities == PRIOR
+    np.testing.assert_allclose(explanation.reasons.bias, np.log(list(PRIOR.values())))
+
+
+@pytest.mark.slow
+def test_the_commands_answer_an_empty_text_of_a_network(network, tmp_path, capsys):
+    write_csv(tmp_path / "b.csv", [(X[0], "1"), ("", "2"), (X[1], "3")])
+    (tmp_path / "b.txt").write_text(f"{X[0]}\n\n{X[1]}\n")
+    lines = run(capsys, "predict", network / "model", X[0], "", X[1])
+    assert lines[1] == {
+        "label": "shipping", "probability": 0.5, "kept": [], "density": 0, "note": NOTHING_KNOWN,
+    }  # fmt: skip
+    for name in ("b.csv", "b.txt"):
+        assert run(capsys, "predict", network / "model", "--file", tmp_path / name) == lines
+    assert main(["explain", str(network / "model"), "", "--html", str(tmp_path / "a.html")]) == 0
+    assert "Nothing of it was in the training texts." in (tmp_path / "a.html").read_text()
+    (line,) = run(capsys, "explain", network / "model", "", "--json")
+    assert [(one["label"], one["probability"]) for one in line["probabilities"]] == [
+        ("shipping", 0.5), ("billing", 0.375), ("other", 0.125),
+    ]  # fmt: skip
+    # A text of a control character has no word, and the file has it.
+    texts = [*ROWS[:20], ("\x01", "shipping"), ("\x02", "billing")]
+    write_csv(tmp_path / "test.csv", texts)
+    metrics = TextClassifier.load(network / "model").evaluate(tmp_path / "test.csv")
+    assert (metrics["n"], metrics["by_prior"], metrics["aside"]) == (22, 2, 0)
+    found = [*run(capsys, "predict", network / "model", *(text for text, _ in texts))]
+    right = [one["label"] == label for one, (_, label) in zip(found, texts, strict=True)]
+    assert metrics["accuracy"] == metrics["gate_modes"]["threshold"] == np.mean(right)
+    only = TextClassifier.load(network / "model").evaluate([("\x01", "shipping")])
+    assert (only["accuracy"], only["density"], only["gate_gap"]) == (1, 0, 0)
+
+
+@pytest.mark.slow
+def test_a_pair_with_an_empty_text_has_the_frequencies(tmp_path, capsys):
+    model = PairClassifier.train(PAIRS, validation=PAIRS, **options("ssan", kind="pair"))
+    full, half = ("a dog runs", "a cat runs"), ("a dog runs", "")
+    chances = model.predict_proba([full, half, ("", ""), ("", "a dog runs")])
+    np.testing.assert_array_equal(chances[:1], model.predict_proba([full]))
+    np.testing.assert_array_equal(chances[1:], np.float32([[2 / 3, 1 / 3]] * 3))
+    explanation = model.explain(half)
+    assert (explanation.label, explanation.kept) == ("other", (False,) * 3)
+    assert {change.probability for change in explanation.removed} == {explanation.probability}
+    assert "A text of the pair has no word." in explanation.render()
+    folder = model.save(tmp_path / "model")
+    write_csv(tmp_path / "a.csv", [full, half, ("", "x")], ("premise", "hypothesis"))
+    lines = run(capsys, "predict", folder, "--file", tmp_path / "a.csv")
+    assert lines == run(capsys, "predict", folder, *full, *half, "", "x")
+    assert "note" not in lines[0]
+    for line in lines[1:]:
+        assert (line["label"], line["probability"], line["kept"]) == ("other", 0.666667, [[], []])
+        assert line["note"] == "a text of the pair has no word"
 
 
 def test_the_explorer_marks_unknown_words_and_has_the_note(fitted):
