@@ -10,6 +10,7 @@ from gatedjax.data import Vocabulary
 from gatedjax.models import GANet
 from gatedjax.text._model import TrainedModel, networks
 from tests._drawn import drawn
+from tests._grouped import grouped
 
 WORDS = ("a", "dull", "film", "bright", "warm", "slow", "old", "story", "here", "now")
 TEXT = "a dull film , bright and warm"
@@ -24,7 +25,7 @@ _SMALL = {
 def model(name="ganet", *, seed=0, max_len=400, **changes):
     """A model of two classes."""
     entry = networks("text")[name]
-    config = dataclasses.replace(entry.config, **_SMALL.get(name, _SMALL["ganet"]), **changes)
+    config = grouped(entry.config, **_SMALL.get(name, _SMALL["ganet"]), **changes)
     made = TrainedModel(
         kind="text",
         network=name,

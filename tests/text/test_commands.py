@@ -546,22 +546,6 @@ def test_every_option_that_changes_data_or_network_is_known(here, tmp_path, monk
     assert facts_of(tmp_path / "run", monkeypatch, num_steps=3, minutes=1) == facts[0]
 
 
-@pytest.mark.parametrize("known", [True, False])
-def test_a_run_of_an_older_version_is_continued(known, here, tmp_path, monkeypatch):
-    class Store:
-        def __init__(self, folder):
-            pass
-
-        def latest(self):
-            return 3
-
-        def record(self, step):
-            return {"settings": {"options": {}} if known else {}}
-
-    monkeypatch.setattr(training_module, "CheckpointStore", Store)
-    assert ("options" in facts_of(tmp_path / "run", monkeypatch)) == known
-
-
 def test_a_folder_of_somebody_else_is_no_work_folder(here, tmp_path, capsys):
     mine = tmp_path / "m.run"
     mine.mkdir()
@@ -750,7 +734,7 @@ def test_bad_data_are_refused_in_one_line_and_nothing_is_written(name, tmp_path,
         ),
         (["--num-steps", "0"], "--num-steps must be at least 1"),
         (["--minutes", "0"], "--minutes must be positive"),
-        (["--density", "1.5"], "--density must be in (0, 1)"),
+        (["--density", "1.5"], "--density must be in (0, 1]"),
         (
             ["--density", "0.2", "--model", "soft"],
             "leave it out, or give --model 'lexicon' or --model 'ganet'",

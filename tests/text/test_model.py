@@ -433,5 +433,9 @@ def check_network(model, texts):
 
 def test_no_selector_of_own_text_has_a_gradient_without_a_bound():
     configs = [network.config for networks in (TEXT, PAIR, TAGS) for network in networks.values()]
-    caps = [config.cap for config in configs if hasattr(config, "cap")]
+    caps = [
+        config.gates.cap
+        for config in configs
+        if hasattr(config, "gates") and hasattr(config.gates, "cap")
+    ]
     assert caps == [0] * 5  # ssan and san of pairs and tags, ssan of texts

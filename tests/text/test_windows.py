@@ -12,7 +12,6 @@ from gatedjax.text import TextClassifier
 from gatedjax.text import _window as window_module
 from gatedjax.text._explanation import explain_texts
 from gatedjax.text._gated import open_own
-from gatedjax.text._model import TrainedModel
 from gatedjax.text._options import TextOptions
 from gatedjax.text._read import open_table
 from gatedjax.text._saved import load_model
@@ -205,22 +204,12 @@ def test_a_flip_changes_its_window_only(model):
         assert explanation.flips[5].probability == pytest.approx(expected, rel=1e-5)
 
 
-def test_the_folder_has_the_windows_and_older_folders_cut(model, tmp_path):
+def test_a_saved_model_reads_the_same_windows(model, tmp_path):
     trained, _ = model
     folder = trained.save(tmp_path / "model", overwrite=False)
-    assert json.loads((folder / "config.json").read_text())["windows"] is True
     loaded = load_model(folder, ("text",))
     texts = [(text,) for text, _ in LONG]
     np.testing.assert_array_equal(loaded.probabilities(texts), trained.probabilities(texts))
-    old = TrainedModel(**{**trained.__getstate__(), "windows": False})
-    folder = old.save(tmp_path / "old", overwrite=False)
-    assert "windows" not in json.loads((folder / "config.json").read_text())
-    cut = [(" ".join(text.split()[:4]),) for (text,) in texts]
-    loaded = load_model(folder, ("text",))
-    np.testing.assert_allclose(loaded.probabilities(texts), old.probabilities(cut), rtol=1e-6)
-    long, short = loaded.predict([texts[1], cut[1]])
-    assert long.to_json()["note"] == "only the first 4 words of a text were read"
-    assert "note" not in short.to_json()
     assert not any(prediction.note for prediction in trained.predict(texts))
 
 
