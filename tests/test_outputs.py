@@ -19,10 +19,9 @@ PARTS = {
     *("Variant", "Kind", "Card", "Plan"),  # of the constants of these kernels
     *("Family", "BitLayout", "Sample"),  # of gates
     "LayerBytes",  # of the random bits of a network
-    "WindowTexts",  # of the training of gates with windows
 }
 """Tuples inside of a computation, which no public function takes or returns."""
-ON_HOST = {"ModeRow", "Room"}
+ON_HOST = {"ModeRow"}
 """Tuples of numbers, which no program returns."""
 
 

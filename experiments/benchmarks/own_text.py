@@ -1,4 +1,4 @@
-"""The command `python -m experiments.benchmarks.own_text`: three models against their goals.
+"""The command `python -m experiments.benchmarks.own_text`: two models against their goals.
 
 Each set is a pair of files of labelled texts. For each model `gatedjax train --density 0.3` runs in
 a process of its own with one thread, and the table has the accuracy on the second file, the goal,
@@ -22,7 +22,7 @@ from experiments.core.records import read_json
 from gatedjax._utils.options import Unset
 from gatedjax._utils.write import write_atomic
 
-Model = Literal["lexicon", "window", "ganet"]
+Model = Literal["lexicon", "ganet"]
 DENSITY = 0.3
 GOALS: dict[str, dict[Model, float]] = {
     "mr": {"lexicon": 0.775},
@@ -118,12 +118,11 @@ def read_row(name: str, model: Model, folder: Path | None) -> Json:
     report = read_json(folder / "report.json")
     test = report["test"]
     baselines = [report[key] for key in ("baseline", "character_baseline") if key in report]
-    leak = test.get("leak") or test.get("window_leak")
     if model == "lexicon":
         same = test["same_answer"]
         change = 0.0 if same["equal"] == same["texts"] else None
     else:
-        change = leak["closed" if model == "ganet" else "closed_change"] if leak else None
+        change = test["leak"]["closed"] if "leak" in test else None
     return {
         **row,
         "accuracy": test["accuracy"],

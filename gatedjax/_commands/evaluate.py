@@ -93,7 +93,7 @@ def _of_texts(model: Any, options: EvaluateOptions) -> Json:
     # Imported here, so that `--help` does not wait for JAX.
     from gatedjax.text._evaluation import evaluate_model
     from gatedjax.text._leak import render_leak
-    from gatedjax.text._lexicon_report import render_equal, render_priors, render_window_leak
+    from gatedjax.text._lexicon_report import render_equal, render_priors
     from gatedjax.text._metrics import render_metrics
     from gatedjax.text._prediction import COLUMNS, TARGETS
     from gatedjax.text._read import Columns, open_table, parse_header
@@ -132,15 +132,12 @@ def _of_texts(model: Any, options: EvaluateOptions) -> Json:
     elif "same_answer" not in metrics and model.entry.selects_pairs:
         say(f"\ndensity: {metrics['density']:.4f} of the pairs of words are selected")
     else:
-        # The gates of a window or of a network may depend on words that are closed.
-        is_read = "same_answer" in metrics and "window_leak" not in metrics
-        verb = "read" if is_read else "open"
+        # The gates of a network may depend on words that are closed.
+        verb = "read" if "same_answer" in metrics else "open"
         say(f"\ndensity: {metrics['density']:.4f} of the words are {verb}")
     if "gate_modes" in metrics:
         modes = ", ".join(f"{mode} {value:.4f}" for mode, value in metrics["gate_modes"].items())
         say(f"accuracy by gate mode: {modes}; gap {metrics['gate_gap']:.4f}")
-    if "window_leak" in metrics:
-        say(render_window_leak(metrics["window_leak"]))
     if "leak" in metrics:
         say(render_leak(metrics["leak"]))
     return metrics

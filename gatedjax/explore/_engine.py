@@ -33,7 +33,7 @@ from gatedjax.explore._views import LONGEST, Found, View, floats, grids
 from gatedjax.models import GANet
 from gatedjax.text._buckets import COARSE, width_of
 from gatedjax.text._model import TextOutput, TrainedModel, take_row
-from gatedjax.text._prediction import LEXICONS
+from gatedjax.text._prediction import LEXICON
 from gatedjax.text._states import EncodedText
 from gatedjax.text._tokens import Tokenizer
 
@@ -54,7 +54,7 @@ _KEPT_TEXTS = 64
 
 def tokenizer_of(model: Any) -> Tokenizer:
     """Returns the rule that splits texts into words, for a trained model of any kind."""
-    if getattr(model, "network", None) in LEXICONS:
+    if getattr(model, "network", None) == LEXICON:
         rule: Tokenizer = model.splitter.tokenizer
         return rule
     return model.tokenizer if isinstance(model, TrainedModel) else Tokenizer()
@@ -108,7 +108,7 @@ class Explorer:
                 f"by side, got {got}: train one of them again with the tokens of the other"
             )
         # Each lexicon has a line of words, so that the units that they learned may differ.
-        has_lexicons = all(getattr(model, "network", None) in LEXICONS for model in self.models)
+        has_lexicons = all(getattr(model, "network", None) == LEXICON for model in self.models)
         if not has_lexicons and any(rule != rules[0] for rule in rules):
             raise ValueError(
                 "models must split texts into the same tokens, because the page shows them once, "

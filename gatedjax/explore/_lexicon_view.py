@@ -12,11 +12,10 @@ from gatedjax.explore._state import State
 from gatedjax.explore._views import LONGEST, MOST_CLASSES, Found, View, floats
 from gatedjax.lexicon import Readings
 from gatedjax.text._lexicon_explanation import list_open_words, read_with_reasons
-from gatedjax.text._prediction import LABELS, ORDINAL, REGRESSION, TARGETS, WINDOW
+from gatedjax.text._prediction import LABELS, ORDINAL, REGRESSION, TARGETS
 from gatedjax.text._show import describe_open_words
 
 _SPELLING = "The gate of a word depends only on its spelling."
-_WINDOW = "The gate of a word depends on the word and its two neighbours."
 _OUTPUTS = {
     "text": "class",
     LABELS: "label",
@@ -41,10 +40,9 @@ class LexiconView(View):
     def __init__(self, model: Any) -> None:
         super().__init__()
         self._model = model
-        owner = "place" if model.network == WINDOW else "spelling"
         scope = "each" if model.kind in ("text", LABELS) else "the"
         self.network = (
-            f"a lexicon: each {owner} has a gate and a share in {scope} {_OUTPUTS[model.kind]}"
+            f"a lexicon: each spelling has a gate and a share in {scope} {_OUTPUTS[model.kind]}"
         )
         self.classes = [str(label) for label in model.classes]
 
@@ -90,7 +88,6 @@ class LexiconView(View):
             reading, shares, columns, reasons = read_with_reasons(model, words)
         is_open, is_known, wording = reading.is_open[0], reading.is_known[0], WORDINGS[model.kind]
         has_choice = wording.choice is not None
-        gates = _WINDOW if model.network == WINDOW else _SPELLING
         noun = "prediction" if model.kind in TARGETS else "probabilities"
         return notes, {
             **_describe_prediction(model, reading, columns),
@@ -107,7 +104,7 @@ class LexiconView(View):
                 is_open,
                 shares,
                 [str(name) for name in model.target.columns] if has_choice else None,
-                note=f"{gates} {wording.number}",
+                note=f"{_SPELLING} {wording.number}",
                 rule=reasons.rule,
             ),
         }

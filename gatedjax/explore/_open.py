@@ -11,7 +11,7 @@ from gatedjax.explore._states_view import StatesView
 from gatedjax.explore._translator_view import TranslatorView
 from gatedjax.explore._views import View
 from gatedjax.text._folders import kind_of
-from gatedjax.text._prediction import LEXICONS, STATES, TARGETS
+from gatedjax.text._prediction import LEXICON, STATES, TARGETS
 from gatedjax.text._reader import Reader
 from gatedjax.text._run import load_run
 from gatedjax.text._saved import load_model
@@ -34,7 +34,7 @@ def view_of(
     if isinstance(model, Translator):
         return TranslatorView(model)
     # A lexicon has the kind "text", so it is recognised before the kinds of networks.
-    if getattr(model, "network", None) in LEXICONS:
+    if getattr(model, "network", None) == LEXICON:
         return LexiconView(model)
     if model.kind == "pair":
         return PairView(model)

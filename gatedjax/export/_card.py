@@ -8,7 +8,7 @@ from typing import Any
 from gatedjax._utils.json import to_json
 from gatedjax._utils.types import Tree
 from gatedjax._version import __version__
-from gatedjax.export._kinds import LEXICONS, loader_of
+from gatedjax.export._kinds import LEXICON, loader_of
 
 _UNSTATED = "Not stated."
 
@@ -76,7 +76,7 @@ def render_card(
     from gatedjax.analysis import render_table
 
     front = ["---", "library_name: gatedjax"]
-    if config.get("network") not in LEXICONS:
+    if config.get("network") != LEXICON:
         # A lexicon is a linear model, which needs no JAX.
         front.append("tags: [jax, flax]")
     if card.licence:

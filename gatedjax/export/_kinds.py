@@ -15,9 +15,8 @@ KEY = "gatedjax"
 Kind = Literal[
     "text", "pair", "tags", "labels", "regression", "ordinal", "cloze", "translation", "run"
 ]
-LEXICON, WINDOW = "lexicon", "window"
-"""The names of the models without a network, among the names of networks in config.json."""
-LEXICONS = LEXICON, WINDOW
+LEXICON = "lexicon"
+"""The name of the lexicon, among the names of networks in config.json."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,6 +21,3 @@ from gatedjax.lexicon._solve import choose_words as choose_words
 from gatedjax.lexicon._solve import compute_gains as compute_gains
 from gatedjax.lexicon._solve import fit_weights as fit_weights
 from gatedjax.lexicon._spelling import spell as spell
-from gatedjax.lexicon._window import WindowLeak as WindowLeak
-from gatedjax.lexicon._window import WindowLexicon as WindowLexicon
-from gatedjax.lexicon._window import measure_window_leak as measure_window_leak

@@ -335,13 +335,6 @@ class Lexicon:
             logits,
         )
 
-    def find_known(self, texts: Sequence[Sequence[str]]) -> list[np.ndarray]:
-        """Returns for each text a bool [T], True at the words of the training texts.
-
-        `texts` has the words of each text.
-        """
-        return _split_texts(self._prepare(texts).is_known, texts)
-
     def share(self, words: Sequence[str]) -> Shares:
         """Computes the part of each open word and pair in the logits of a text.
 
@@ -391,31 +384,12 @@ class Lexicon:
         r W over the word and its character n-grams: r is the field `scale`, and W are the
         coefficients for the C logits, for classes less their mean over the classes.
         """
-        return self.weigh(self.words[: len(self.counts)])[0]
-
-    def weigh(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the weights of n words in the logits, and the squared size of their features.
-
-        The features of a word are the word and its character n-grams, r is the field `scale`, and W
-        are the coefficients for the C logits, for classes less their mean over the classes.
-
-        Args:
-          words: n different words, also unknown words.
-
-        Returns:
-          float64 [n, C], the sum of r W over the features of each word; and float64 [n], the sum of
-          r^2 over the same features.
-        """
-        numbers, _, spelling = self._look_up(words)
-        has_weight = np.flatnonzero((numbers >= 0) & (numbers < len(self.counts)))
+        words = self.words[: len(self.counts)]
+        spelling = self._spell(words)
         # The column of a word is its number, and comes before those of its n-grams.
-        columns = np.insert(spelling.columns, spelling.starts[has_weight], numbers[has_weight])
-        sizes = np.diff(spelling.starts)
-        sizes[has_weight] += 1
-        spelling = Spelling(columns, np.concatenate([[0], np.cumsum(sizes)]))
-        rows = np.repeat(np.arange(len(sizes)), sizes)
-        squares = np.bincount(rows, self._scale[spelling.columns] ** 2, len(sizes))
-        return sum_spellings(spelling, self._spelling_weights), squares
+        columns = np.insert(spelling.columns, spelling.starts[:-1], np.arange(len(words)))
+        starts = spelling.starts + np.arange(len(words) + 1)
+        return sum_spellings(Spelling(columns, starts), self._spelling_weights)
 
     def _look_up(self, words: Sequence[str]) -> _Types:
         """Returns the gates and the n-grams of different words."""

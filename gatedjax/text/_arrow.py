@@ -10,7 +10,7 @@ from typing import Any
 from gatedjax._utils.missing import missing
 from gatedjax.text._memory import InRows
 
-ENDS = {".parquet": "parquet", ".arrow": "ipc", ".feather": "ipc"}
+ENDS = {".parquet": "parquet", ".arrow": "ipc"}
 """Endings of files, and the name of their format in pyarrow."""
 # Rows that are converted to Python objects at a time; this bounds their memory.
 _ROWS = 4096

@@ -184,7 +184,7 @@ class _Classifier(TextEstimator):
         """Returns the weights as float64 [count]; raises ValueError for a network."""
         if self.options.model not in WITHOUT_NETWORK:
             raise ValueError(
-                "sample_weight must be None unless model is 'lexicon', 'window' or 'states', got "
+                "sample_weight must be None unless model is 'lexicon' or 'states', got "
                 f"weights for model={self.model!r}: leave them out"
             )
         weights = np.asarray(sample_weight, np.float64)

@@ -11,7 +11,6 @@ from gatedjax.text._table import EMPTY, REPEATED, Aside, Cells, Columns, check_n
 _DELIMITERS = {
     ".csv": (",", ";", "\t", "|"),
     **dict.fromkeys((".tsv", ".tab"), ("\t",)),
-    ".psv": ("|",),
 }
 # The mark of byte order, which begins each of several files that were joined.
 _MARK = "\ufeff"
@@ -119,7 +118,7 @@ def _reason(first: int, last: int, error: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Delimited:
-    """A .csv, .tsv, .tab or .psv file; a .csv file may have ";", "|" or tabs as delimiters."""
+    """A .csv, .tsv or .tab file; a .csv file may have ";", "|" or tabs as delimiters."""
 
     file: TextFile
     kind: str

@@ -16,7 +16,7 @@ from gatedjax.data.files._compressed import open_compressed
 from gatedjax.data.files._unpack import allowance, too_large
 from gatedjax.text._formats import DECODER, JsonLines
 from gatedjax.text._lines import TextFile, check_encoding, suggest_encoding
-from gatedjax.text._memory import InColumns, InRows, InTuples
+from gatedjax.text._memory import InRows, InTuples
 from gatedjax.text._table import (
     EMPTY,
     Aside,
@@ -29,13 +29,13 @@ from gatedjax.text._table import (
 )
 
 _EXPECTED = (
-    'an array of objects, [{"text": "...", "label": "..."}, ...], an array of pairs, '
-    '[["text", "label"], ...], or an object of columns, {"text": [...], "label": [...]}'
+    'an array of objects, [{"text": "...", "label": "..."}, ...], or an array of pairs, '
+    '[["text", "label"], ...]'
 )
 
 
 def open_json(file: TextFile) -> Form:
-    """Opens a .json file: an array of objects or of pairs, or an object of columns."""
+    """Opens a .json file: an array of objects or of pairs, or an object in each line."""
     # Many data sets with an object in each line have this ending.
     if _has_lines(file):
         return JsonLines(file)
@@ -49,14 +49,6 @@ def open_json(file: TextFile) -> Form:
         )
     text = data.decode(check_encoding(file.encoding), "surrogateescape")
     value = _decode(text, file)
-    if isinstance(value, dict):
-        lists = {name: part for name, part in value.items() if isinstance(part, list)}
-        if not lists or len(lists) < len(value):
-            raise ValueError(
-                f"{file.name}: a .json file must have {_EXPECTED}, got an object with "
-                f"{', '.join(map(repr, list(value)[:6])) or 'no name'}"
-            )
-        return InColumns(file.name, tuple(lists.items()))
     if not isinstance(value, list):
         raise ValueError(
             f"{file.name}: a .json file must have {_EXPECTED}, got a {type(value).__name__}"
@@ -72,7 +64,6 @@ def _has_lines(file: TextFile) -> bool:
     """Returns True if the first two lines of `file` that are not empty are each a JSON object."""
     lines = (line for _, line in file.lines() if line.strip())
     first = list(itertools.islice(lines, 2))
-    # A single object is a document, an object of columns.
     if len(first) < 2:
         return False
     try:

@@ -16,7 +16,7 @@ from gatedjax.text._lexicon import LexiconModel
 from gatedjax.text._lexicon_training import train_lexicon
 from gatedjax.text._model import TrainedModel
 from gatedjax.text._options import TextOptions, check_options
-from gatedjax.text._prediction import LEXICONS, STATES, TARGETS
+from gatedjax.text._prediction import LEXICON, STATES, TARGETS
 from gatedjax.text._saved import load_model
 from gatedjax.text._states_model import StatesModel
 from gatedjax.text._states_training import train_states
@@ -225,7 +225,7 @@ def train_any(
                 f"{name} must be None unless there are states of the training texts, got "
                 f"{given!r:.60}: give states="
             )
-    if kind in ("text", *TARGETS) and options.model in LEXICONS:
+    if kind in ("text", *TARGETS) and options.model == LEXICON:
         return train_lexicon(table, options, kind=kind, **arguments)
     return train_model(kind, table, options, folder, progress=progress, **arguments)
 

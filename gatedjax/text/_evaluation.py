@@ -9,13 +9,13 @@ import numpy as np
 from scipy.special import softmax
 
 from gatedjax._utils.types import Json
-from gatedjax.lexicon import Readings, WindowLexicon
+from gatedjax.lexicon import Readings
 from gatedjax.text._asides import Asides
 from gatedjax.text._buckets import Shape, shape_of, sizes_of, width_of
 from gatedjax.text._labels import Classes
 from gatedjax.text._leak import Sample, measure_leak
 from gatedjax.text._lexicon import LexiconModel
-from gatedjax.text._lexicon_report import count_equal, measure_leak_of_sample
+from gatedjax.text._lexicon_report import count_equal
 from gatedjax.text._metrics import classification_metrics
 from gatedjax.text._model import Failure, TrainedModel, check_inputs, chunks
 from gatedjax.text._read import Aside, Label, Table
@@ -117,7 +117,6 @@ def _evaluate_lexicon(model: LexiconModel, table: Table, max_aside: float) -> Js
     readings: list[Readings] = []
     labels: list[int] = []
     words = open_words = equal = 0
-    sample = Sample()
     asides = Asides(table.name)
     for records in chunks(table, _CHUNK):
         texts: list[list[str]] = []
@@ -131,8 +130,6 @@ def _evaluate_lexicon(model: LexiconModel, table: Table, max_aside: float) -> Js
         words += sum(map(len, texts))
         open_words += sum(int(gates.sum()) for gates in readings[-1].is_open)
         equal += count_equal(model.lexicon, model.splitter, texts)
-        for text in texts:
-            sample.add(text)
     if not labels:
         raise asides.make_empty_error("a labelled text")
     asides.check(len(labels), max_aside)
@@ -142,16 +139,13 @@ def _evaluate_lexicon(model: LexiconModel, table: Table, max_aside: float) -> Js
     metrics = model.target.measure(targets, joined, model.target.find_unknown(names))
     same_answer = {"texts": len(labels), "equal": equal}
     density = open_words / max(words, 1)
-    report: Json = {
+    return {
         **metrics,
         "density": density,
         "by_prior": int(joined.is_prior.sum()),
         "aside": asides.count,
         "same_answer": same_answer,
     }
-    if isinstance(model.lexicon, WindowLexicon):
-        report["window_leak"] = measure_leak_of_sample(model.lexicon, sample.texts())
-    return report
 
 
 def _join(readings: Sequence[Readings]) -> Readings:

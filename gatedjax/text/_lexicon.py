@@ -4,7 +4,7 @@ import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from gatedjax._utils.types import Json
 from gatedjax.export._folder import load, read_file, save
 from gatedjax.export._kinds import check_kind, facts_of
 from gatedjax.export._tensors import BadFile
-from gatedjax.lexicon import Lexicon, Readings, WindowLexicon
+from gatedjax.lexicon import Lexicon, Readings
 from gatedjax.lexicon._heads import ClassHead, head_from_json
 from gatedjax.text._prediction import (
     LABELS,
@@ -22,7 +22,6 @@ from gatedjax.text._prediction import (
     REPORT,
     TARGETS,
     TOKENS,
-    WINDOW,
     Failure,
     LabelsPrediction,
     Prediction,
@@ -42,9 +41,9 @@ from gatedjax.text._tokens import Function, NeedsTokenizer, Splitter, Tokenizer
 
 CURVE = "curve.svg"
 """The file with the picture of the accuracy at each density."""
-WORDS, NGRAMS, GATE_WORDS = "words.txt", "ngrams.txt", "gate_words.txt"
-"""The files with the words, the n-grams of characters, and for windows the words with gates, one in
-each line. A list in JSON would take a third more space."""
+WORDS, NGRAMS = "words.txt", "ngrams.txt"
+"""The files with the words and the n-grams of characters, one in each line. A list in JSON would
+take a third more space."""
 EXAMPLES = "examples.json"
 """The file with extracts of training texts, by the word."""
 # Texts that are read at a time; this bounds the memory for their features.
@@ -58,7 +57,8 @@ _ARRAYS = ("is_open", "counts", "pairs", "scale", "weights", "bias", "prior")
 class LexiconModel:
     """A fitted lexicon, a linear model of the words with an open gate; used like `TrainedModel`."""
 
-    lexicon: Lexicon | WindowLexicon
+    network: ClassVar[str] = LEXICON
+    lexicon: Lexicon
     splitter: Splitter
     classes: tuple[Label, ...] = ()  # in the order of the outputs; the target replaces them
     # A word -> up to two extracts of training texts with it.
@@ -76,11 +76,6 @@ class LexiconModel:
         target = ClassTarget(self.classes) if self.target is None else self.target
         for name, value in (("target", target), ("classes", target.classes), ("kind", target.kind)):
             object.__setattr__(self, name, value)
-
-    @property
-    def network(self) -> str:
-        """The name of the model, "lexicon" or "window"."""
-        return WINDOW if isinstance(self.lexicon, WindowLexicon) else LEXICON
 
     def split(self, text: str) -> list[str]:
         """Returns the tokens of a text, which are its words for this model."""
@@ -134,16 +129,12 @@ class LexiconModel:
 
     def save(self, folder: str | Path, *, card: Any = None, overwrite: bool) -> Path:
         """Writes the model to a folder and returns the path of the folder."""
-        # A window lexicon is stored as its reader, an ordinary lexicon, and arrays for its gates.
-        gated = self.lexicon if isinstance(self.lexicon, WindowLexicon) else None
-        lexicon: Any = self.lexicon if gated is None else gated.reader
-        splitter = self.splitter
+        lexicon, splitter = self.lexicon, self.splitter
         tokens = splitter.tokenizer.to_json()
-        numbers = {name: getattr(lexicon, name) for name in _NUMBERS}
         config: Json = {
             **facts_of(self.kind),  # type: ignore[arg-type]
             "network": self.network,
-            "model": {**numbers, "density": self.lexicon.density},
+            "model": {name: getattr(lexicon, name) for name in _NUMBERS},
             "classes": list(self.classes),
             "tokens": splitter.tokenizer.kind,
             "lowercase": splitter.lowercase,
@@ -168,10 +159,6 @@ class LexiconModel:
         if self.picture:
             files[CURVE] = self.picture.encode()
         params = {name: getattr(lexicon, name) for name in _ARRAYS}
-        if gated is not None:
-            params["gates"] = gated.gates
-            config["model"]["cut"] = gated.cut
-            files[GATE_WORDS] = _join_lines(gated.words)
         return save(folder, params, config=config, card=card, files=files, overwrite=overwrite)
 
     @classmethod
@@ -191,7 +178,7 @@ class LexiconModel:
                 raise ValueError(f"head must be for {len(classes)} classes, got {head}")
             numbers: Any = {name: float(config["model"][name]) for name in _NUMBERS}
             arrays: Any = {name: np.asarray(params[name]) for name in _ARRAYS}
-            lexicon: Any = Lexicon(
+            lexicon = Lexicon(
                 num_classes=len(classes),
                 head=head,
                 words=_split_lines(read_file(folder, WORDS)),
@@ -199,14 +186,6 @@ class LexiconModel:
                 **numbers,
                 **arrays,
             )
-            if config["network"] == WINDOW:
-                lexicon = WindowLexicon(
-                    words=_split_lines(read_file(folder, GATE_WORDS)),
-                    gates=np.asarray(params["gates"]),
-                    cut=float(config["model"]["cut"]),
-                    reader=dataclasses.replace(lexicon, density=1.0),
-                    density=lexicon.density,
-                )
             lexicon.check()
             # The file has private texts if the training texts are private, and may be deleted.
             has_examples = Path(folder, EXAMPLES).exists()

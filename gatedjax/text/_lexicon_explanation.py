@@ -11,10 +11,10 @@ import numpy as np
 from gatedjax._utils.terminal import clean
 from gatedjax._utils.types import Json
 from gatedjax.analysis._text import render_table
-from gatedjax.lexicon import Readings, Shares, WindowLexicon
+from gatedjax.lexicon import Readings, Shares
 from gatedjax.lexicon._spelling import is_spaceless
 from gatedjax.text._lexicon import AnyPrediction, LexiconModel
-from gatedjax.text._prediction import TARGETS, WINDOW, Failure
+from gatedjax.text._prediction import TARGETS, Failure
 from gatedjax.text._show import Explanation, Reasons, explain_open_words
 from gatedjax.text._table import Label
 from gatedjax.text._target_show import TargetExplanation
@@ -73,7 +73,6 @@ def read_with_reasons(model: LexiconModel, words: Sequence[str]) -> ReasonedRead
     # The open words are split again, because a reader checks the claim by typing them as a text.
     remaining = model.splitter.split_again(compress(words, reading.is_open[0].tolist()))
     again = lexicon.read([remaining])
-    head = (lexicon.reader if isinstance(lexicon, WindowLexicon) else lexicon).head
     reasons = Reasons(
         classes=model.target.columns,
         bias=tuple(map(float, shares.bias)),
@@ -87,18 +86,14 @@ def read_with_reasons(model: LexiconModel, words: Sequence[str]) -> ReasonedRead
             and (reading.logits == again.logits).all()
         ),
         note=reading.notes[0],
-        has_windows=model.network == WINDOW,
         rule=(
-            head.prior_rule if reading.is_prior[0] else model.target.render_rule(_scale_bias(model))
+            lexicon.head.prior_rule
+            if reading.is_prior[0]
+            else model.target.render_rule(lexicon.bias.astype(np.float64) / lexicon.temperature)
         ),
     )
     columns = tuple(model.target.rank_columns(reading, 0))
     return ReasonedReading(reading, shares, columns, reasons)
-
-
-def _scale_bias(model: LexiconModel) -> np.ndarray:
-    lexicon = model.lexicon.reader if isinstance(model.lexicon, WindowLexicon) else model.lexicon
-    return lexicon.bias.astype(np.float64) / lexicon.temperature
 
 
 def _rank_reasons(
@@ -158,9 +153,6 @@ def predict_with_reasons(
 def list_open_words(model: LexiconModel, most: int = _SHOWN) -> Json:
     """Lists the open words by the class for which they count most, by weight and root of count."""
     lexicon = model.lexicon
-    density = lexicon.density
-    if isinstance(lexicon, WindowLexicon):
-        lexicon = lexicon.reader
     labels, weights = model.target.group_words(lexicon.word_shares())
     is_open = lexicon.is_open[: len(lexicon.counts)]
     # The weights of a label or a number are not centred, and a word may count for no label.
@@ -181,15 +173,11 @@ def list_open_words(model: LexiconModel, most: int = _SHOWN) -> Json:
             for i in places[:most]
         ]
         classes.append({"label": label, "open": len(places), "words": words})
-    listing = {"density": density, "open": int(is_open.sum()), "classes": classes}
-    return listing | ({"windows": True} if model.network == WINDOW else {})
+    return {"density": lexicon.density, "open": int(is_open.sum()), "classes": classes}
 
 
 def find_examples(
-    listing: Json,
-    texts: Sequence[Sequence[str]],
-    labels: Sequence[Label | frozenset[Label]],
-    is_open: Sequence[np.ndarray] | None = None,
+    listing: Json, texts: Sequence[Sequence[str]], labels: Sequence[Label | frozenset[Label]]
 ) -> dict[str, list[str]]:
     """Finds extracts from the two shortest texts of the class of each listed word that have it."""
     most = max(_MOST_WITH_EXAMPLES // max(len(listing["classes"]), 1), 1)
@@ -202,9 +190,8 @@ def find_examples(
     # The shortest texts come first. Equals stay in the order of the file.
     for row in sorted(range(len(texts)), key=lambda row: len(texts[row])):
         words = texts[row]
-        places = range(len(words)) if is_open is None else np.flatnonzero(is_open[row]).tolist()
         # The first place of a word is inserted last.
-        for word, place in {words[i]: i for i in reversed(places)}.items():
+        for word, place in {words[i]: i for i in reversed(range(len(words)))}.items():
             extracts = examples.get(word)
             if extracts is None or len(extracts) == 2 or not _has(labels[row], class_of[word]):
                 continue
@@ -233,12 +220,6 @@ def render_open_words(listing: Json) -> str:
         "the training texts. A text without one of them is not read, and gets the frequencies of "
         "the training texts."
     ]
-    if listing.get("windows"):
-        lines = [
-            f"{listing['open']:,} words are open in two or more places of the training texts, in "
-            f"which {listing['density']:.0%} of all words are open. In other places the same word "
-            "may be closed, because a gate also depends on the neighbours."
-        ]
     for entry in listing["classes"]:
         rows: Sequence[Sequence[object]] = [
             (

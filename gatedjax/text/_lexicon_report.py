@@ -5,14 +5,13 @@ each stage, the lexicon of a density: "density", "words" (the share of open word
 texts) and the metrics.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import compress, pairwise
 
 import numpy as np
 
 from gatedjax._utils.types import Json
-from gatedjax.lexicon import Lexicon, WindowLexicon, measure_window_leak
-from gatedjax.text._leak import Sample
+from gatedjax.lexicon import Lexicon
 from gatedjax.text._tokens import Splitter
 
 _POINTS = (1.0, 0.7, 0.5, 0.3, 0.1)
@@ -35,9 +34,7 @@ _OFFSETS = np.array(
 _INSIDE = np.array([[62.0, 24.0], [418.0, 198.0]])
 
 
-def count_equal(
-    lexicon: Lexicon | WindowLexicon, splitter: Splitter, texts: Sequence[Sequence[str]]
-) -> int:
+def count_equal(lexicon: Lexicon, splitter: Splitter, texts: Sequence[Sequence[str]]) -> int:
     """Counts the texts with bitwise the same prediction if their open words are read as a text."""
     equal = 0
     for begin in range(0, len(texts), _CHUNK):
@@ -68,24 +65,6 @@ def render_priors(scores: Json) -> str:
     return (
         "answered by the frequencies of the training texts, because no known word is read: "
         f"{scores['by_prior']:,} of {scores['n']:,} texts"
-    )
-
-
-def measure_leak_of_sample(lexicon: WindowLexicon, texts: Iterable[Sequence[str]]) -> Json:
-    """Measures the leak of gates that see the neighbours, on an evenly spread sample of texts."""
-    sample = Sample()
-    for words in texts:
-        sample.add(words)
-    return measure_window_leak(lexicon, sample.texts())._asdict()
-
-
-def render_window_leak(leak: Json) -> str:
-    """Returns the dict of `measure_leak_of_sample`, the changes without a word, as a sentence."""
-    return (
-        "a closed word removed, and the gates computed again: the probability changes by "
-        f"{leak['closed_change']:.4f} on average, and another gate changes in "
-        f"{leak['changed_gates']:.1%} of the cases; an open word removed: "
-        f"{leak['open_change']:.4f} ({leak['closed']:,} closed words of {leak['texts']:,} texts)"
     )
 
 

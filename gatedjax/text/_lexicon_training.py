@@ -7,15 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from gatedjax._utils.types import Json
-from gatedjax.lexicon import (
-    DENSITIES,
-    ClassHead,
-    EmptyLexicon,
-    Head,
-    Lexicon,
-    WindowLexicon,
-    fit_lexicon,
-)
+from gatedjax.lexicon import DENSITIES, EmptyLexicon, Head, Lexicon, fit_lexicon
 from gatedjax.text import _copies, _corpus
 from gatedjax.text._asides import check_share
 from gatedjax.text._baseline import LinearBaseline, character_ngrams
@@ -33,17 +25,15 @@ from gatedjax.text._lexicon_explanation import find_examples, list_open_words
 from gatedjax.text._lexicon_report import (
     count_equal,
     draw_curve,
-    measure_leak_of_sample,
     render_accuracies,
     render_calibration,
     render_curve,
     render_equal,
     render_priors,
     render_scores,
-    render_window_leak,
 )
 from gatedjax.text._options import BALANCED, TextOptions, check_options
-from gatedjax.text._prediction import LABELS, REGRESSION, TARGETS, WINDOW, check_inputs
+from gatedjax.text._prediction import LABELS, REGRESSION, TARGETS, check_inputs
 from gatedjax.text._rivals import measure_rivals
 from gatedjax.text._stored_options import options_to_json
 from gatedjax.text._table import Label, Record, Table
@@ -68,10 +58,8 @@ from gatedjax.text._tokens import (
     choose_tokenizer,
     learn_units,
 )
-from gatedjax.text._window import fit_window
 
 Say = Callable[[str], None]
-Gated = Lexicon | WindowLexicon
 # Up to so many texts the chosen density is fitted again to all texts. More texts hardly profit from
 # another tenth, and the fit takes longer.
 LARGEST_REFIT = 20_000
@@ -244,11 +232,12 @@ def train_lexicon(
     checked = "validation" if test is None else "test"
     compared = measured if checked == "validation" else lexicon
     uncalibrated = measure_lexicon(compared, parts[checked], target).get("ece")
-    measured, lexicon = (_set_temperature(fitted, temperature) for fitted in (measured, lexicon))
+    measured = dataclasses.replace(measured, temperature=temperature)
+    lexicon = dataclasses.replace(lexicon, temperature=temperature)
     report: Json = {"density": lexicon.density, "temperature": temperature}
     report |= {"fitted_temperature": fitted_temperature, "curve": curve}
     report["validation"] = measure_lexicon(measured, held, target)
-    all_words = _set_temperature(all_words, of_all_words[1])
+    all_words = dataclasses.replace(all_words, temperature=of_all_words[1])
     of_all = measure_lexicon(all_words, parts[checked], of_all_words[0])
     if checked == "test":
         report["test"] = measure_lexicon(lexicon, parts["test"], target)
@@ -277,9 +266,6 @@ def train_lexicon(
         say(render_calibration(report, checked))
     if report[checked].get("unknown"):
         say(render_unknown(report[checked]["unknown"]))
-    if isinstance(lexicon, WindowLexicon):
-        report[checked]["window_leak"] = leak = measure_leak_of_sample(lexicon, words)
-        say(render_window_leak(leak))
     report["data"] = {
         name: {"n": len(part.labels), "aside": corpora[name].aside if name in corpora else 0}
         for name, part in parts.items()
@@ -294,16 +280,15 @@ def train_lexicon(
         options=options_to_json(options),
     )
     labels = target.name_groups(every.labels)
-    # With a window the same word may be closed in some texts.
-    is_open = lexicon.select(every.words) if isinstance(lexicon, WindowLexicon) else None
-    examples = find_examples(list_open_words(model), every.words, labels, is_open)
+    examples = find_examples(list_open_words(model), every.words, labels)
     return dataclasses.replace(model, examples=examples)
 
 
-def _calibrate(lexicon: Gated, validation: TextPart, target: Target) -> tuple[Target, float, float]:
+def _calibrate(
+    lexicon: Lexicon, validation: TextPart, target: Target
+) -> tuple[Target, float, float]:
     """Returns the target with chosen thresholds, and the temperature to use and the fitted T."""
     readings = lexicon.read(validation.words)
-    reader = lexicon.reader if isinstance(lexicon, WindowLexicon) else lexicon
     temperature = fitted = 1.0
     # The prior has no temperature, so that its texts are no evidence.
     if len(rows := np.flatnonzero(~readings.is_prior)):
@@ -312,28 +297,24 @@ def _calibrate(lexicon: Gated, validation: TextPart, target: Target) -> tuple[Ta
         )
         weights = validation.sample_weight
         temperature, fitted = target.choose_temperature(
-            *(reader.head, reader.bias, evidence, validation.labels[rows]),
+            *(lexicon.head, lexicon.bias, evidence, validation.labels[rows]),
             None if weights is None else weights[rows],
         )
-    readings = _set_temperature(lexicon, temperature).read(validation.words)
+    readings = dataclasses.replace(lexicon, temperature=temperature).read(validation.words)
     target = target.choose_decision(readings, validation.labels, validation.sample_weight)
     return target, temperature, fitted
 
 
 def _choose(
     parts: dict[str, TextPart], target: Target, head: Head, options: TextOptions
-) -> tuple[Gated, Gated, list[Json], int]:
+) -> tuple[Lexicon, Lexicon, list[Json], int]:
     """Returns the chosen lexicon, the lexicon of all words, the curve and the chosen stage."""
     train, held = parts["train"], parts["validation"]
-    stages: list[Gated] = []
+    stages: list[Lexicon] = []
     curve: list[Json] = []
     measures: list[Json] = []
-    densities = list_densities(options)
-    # The second fit, to all texts, has these texts too.
-    all_texts = [*train.words, *held.words]
-    fit = _start_fit(train, head, options, densities, room_for=all_texts)
     try:
-        for lexicon in fit:
+        for lexicon in _start_fit(train, head, list_densities(options)):
             readings = lexicon.read(held.words)
             decided = target.choose_decision(readings, held.labels, held.sample_weight)
             measured = decided.measure(held.labels, readings, held.unknown, held.sample_weight)
@@ -380,38 +361,19 @@ def weigh_texts(
     return weights
 
 
-def _refit(part: TextPart, head: Head, options: TextOptions, density: float) -> tuple[Gated, Gated]:
+def _refit(
+    part: TextPart, head: Head, options: TextOptions, density: float
+) -> tuple[Lexicon, Lexicon]:
     densities = [stage for stage in list_densities(options) if stage >= density]
-    if options.model == WINDOW:
-        densities = sorted({1.0, density}, reverse=True)
-    first, *stages = _start_fit(part, head, options, densities)
+    first, *stages = _start_fit(part, head, densities)
     return (stages[-1] if stages else first), first
 
 
-def _start_fit(
-    part: TextPart,
-    head: Head,
-    options: TextOptions,
-    densities: Sequence[float],
-    room_for: Sequence[Sequence[str]] | None = None,  # of a later fit with the same program
-) -> Iterator[Gated]:
+def _start_fit(part: TextPart, head: Head, densities: Sequence[float]) -> Iterator[Lexicon]:
     """Returns an iterator over the lexicons of falling densities, each fitted when asked for."""
-    if options.model == WINDOW:
-        assert isinstance(head, ClassHead)
-        arguments = part.words, part.labels, head.num_classes, densities
-        return fit_window(
-            *arguments, sample_weight=part.weights, seed=options.seed, room_for=room_for
-        )
     return fit_lexicon(
         *(part.words, part.labels, 0, densities), sample_weight=part.weights, head=head
     )
-
-
-def _set_temperature(lexicon: Gated, temperature: float) -> Gated:
-    if isinstance(lexicon, WindowLexicon):
-        reader = dataclasses.replace(lexicon.reader, temperature=temperature)
-        return dataclasses.replace(lexicon, reader=reader)
-    return dataclasses.replace(lexicon, temperature=temperature)
 
 
 def list_densities(options: TextOptions) -> list[float]:
@@ -419,9 +381,6 @@ def list_densities(options: TextOptions) -> list[float]:
     density = options.density
     if density is None:
         return list(DENSITIES)
-    if options.model == WINDOW:
-        # The gates of a density do not depend on the stages before it.
-        return sorted({1.0, density}, reverse=True)
     return [*(stage for stage in DENSITIES if stage > density), density]
 
 
@@ -462,7 +421,7 @@ def _read_examples(
     return examples.finish(max_aside), texts
 
 
-def measure_lexicon(lexicon: Gated, part: TextPart, target: Target) -> Json:
+def measure_lexicon(lexicon: Lexicon, part: TextPart, target: Target) -> Json:
     """Returns a dict of the metrics and of the density of a lexicon on texts."""
     readings = lexicon.read(part.words)
     metrics = target.measure(part.labels, readings, part.unknown, part.sample_weight)

@@ -28,7 +28,6 @@ from gatedjax.text._networks import Config, NetworkEntry
 from gatedjax.text._prediction import (
     LABELS,
     LEXICON,
-    LEXICONS,
     ORDINAL,
     REGRESSION,
     STATES,
@@ -143,10 +142,9 @@ class TextOptions:
     model: str = _option(
         "lexicon",
         "Name of the model: lexicon (reads its open words and no other word, needs no network), "
-        "window (a lexicon whose gates also depend on the neighbours of a word), states (gates on "
-        "the token vectors of an encoder; the default with `states` or `encoder`), or "
-        "a network: ganet, soft, local, bilstm, agt, rau, gru, lstm or ssan; for pairs and tags "
-        "ssan (attention to selected words) or san (attention to all words).",
+        "states (gates on the token vectors of an encoder; the default with `states` or "
+        "`encoder`), or a network: ganet, soft, local, bilstm, agt, rau, gru, lstm or ssan; for "
+        "pairs and tags ssan (attention to selected words) or san (attention to all words).",
     )
     _: dataclasses.KW_ONLY
     embeddings: str | Path | None = _option(  # noqa: RUF009
@@ -178,9 +176,9 @@ class TextOptions:
     )
     density: float | None = _option(
         None,
-        "Share of the words with an open gate, for lexicon, window, states and ganet (default: for "
-        "ganet 0.5, else the smallest share that loses no accuracy on the validation texts). "
-        "With 1 all words are read.",
+        "Share of the words with an open gate, for lexicon, states and ganet (default: for ganet "
+        "0.5, else the smallest share that loses no accuracy on the validation texts). With 1 all "
+        "words are read.",
         _check_density,
     )
     max_len: int = _option(
@@ -213,7 +211,7 @@ class TextOptions:
         "GloVe), social (links, @user, #tag and emoji stay whole, entities of HTML are replaced), "
         "characters, or bpe (8,000 learned pieces of words). With words and social, scripts "
         "without spaces are cut into units that are learned from the texts (default: social for "
-        "lexicon and window, words for networks).",
+        "lexicon, words for networks).",
         _check_tokens,
     )
     tokenizer: Callable[[str], Iterable[str]] | None = _option(  # noqa: RUF009
@@ -264,7 +262,7 @@ class TextOptions:
     seed: int = _option(
         0,
         "Seed of the parameters, the dropout, the gates and the order of the texts. A lexicon has "
-        "no random number, and does not depend on it; the gates of a window do.",
+        "no random number, and does not depend on it.",
         _check_integer(0, MOST_SEED),
     )
     network: Mapping[str, object] | None = _option(
@@ -323,12 +321,12 @@ def check_options(options: TextOptions, kind: str) -> None:
         return
     if options.class_weight is not None:
         raise ValueError(
-            "class_weight must be None unless model is 'lexicon' or 'window', got "
+            "class_weight must be None unless model is 'lexicon', got "
             f"{options.class_weight!r} for model={options.model!r}: leave it out"
         )
     if options.best_metric != METRICS[0]:
         raise ValueError(
-            "best_metric must be left out unless model is 'lexicon' or 'window', got "
+            "best_metric must be left out unless model is 'lexicon', got "
             f"{options.best_metric!r} for model={options.model!r}: give "
             "training={'best_metric': ...}"
         )
@@ -369,9 +367,9 @@ def _check_for_target(options: TextOptions, kind: str) -> None:
         value = getattr(options, field.name)
         if kind in _WITHOUT.get(field.name, ()) and value != field.default:
             raise ValueError(f"{field.name} must be left out for the task {kind!r}, got {value!r}")
-    if options.threshold is not None and options.model not in LEXICONS:
+    if options.threshold is not None and options.model != LEXICON:
         raise ValueError(
-            "threshold must be left out unless model='lexicon' or model='window', got "
+            "threshold must be left out unless model='lexicon', got "
             f"{options.threshold!r} for model={options.model!r}"
         )
 
@@ -403,7 +401,7 @@ def _check_without_network(options: TextOptions) -> None:
             ("tokens", "tokenizer", "lowercase"),
             "for model='states', whose tokens are those of the encoder",
         )
-    name = "a lexicon" if options.model in LEXICONS else f"model={options.model!r}"
+    name = "a lexicon" if options.model == LEXICON else f"model={options.model!r}"
     for option, part in _OF_NETWORKS.items():
         reason = f"for {name}, which has no {part}"
         _check_left_out(options, (option,), reason, ", or give model='ganet' or another network")

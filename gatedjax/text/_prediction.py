@@ -8,14 +8,12 @@ from typing import Any, TypeVar
 from gatedjax._utils.limits import MOST_LENGTH, check_most
 from gatedjax._utils.types import Json
 from gatedjax.export._kinds import LEXICON as LEXICON
-from gatedjax.export._kinds import LEXICONS as LEXICONS
-from gatedjax.export._kinds import WINDOW as WINDOW
 from gatedjax.text._table import Columns, Label
 
 T = TypeVar("T")
 STATES = "states"
 """The name of the model that reads the token vectors of an encoder."""
-WITHOUT_NETWORK = *LEXICONS, STATES
+WITHOUT_NETWORK = LEXICON, STATES
 # The names of files in the folder of a model.
 VOCABULARY, REPORT, TOKENS = "vocabulary.json", "report.json", "tokens.json"
 LABELS, REGRESSION, ORDINAL = "labels", "regression", "ordinal"

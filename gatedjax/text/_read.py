@@ -34,10 +34,10 @@ _WORKBOOKS = (".xlsx", ".xlsm")
 def open_table(
     data: object, columns: Columns | None = None, *, encoding: str = "utf-8", split: str = "train"
 ) -> Table:
-    """Opens labelled texts: a path (a .csv, .tsv, .tab, .psv, .jsonl, .ndjson, .json, .txt,
-    .parquet, .arrow, .feather or .xlsx file, the text files perhaps compressed; or a folder with a
-    folder per class), a data set by name ("demo", "hf:NAME[:CONFIG]", "tfds:NAME", or a name of
-    `gatedjax.data.load`), or values in memory. The table can be read several times.
+    """Opens labelled texts: a path (a .csv, .tsv, .tab, .jsonl, .ndjson, .json, .txt, .parquet,
+    .arrow or .xlsx file, the text files perhaps compressed; or a folder with a folder per class), a
+    data set by name ("demo", "hf:NAME[:CONFIG]", "tfds:NAME", or a name of `gatedjax.data.load`),
+    or values in memory. The table can be read several times.
 
         >>> table = open_table([("fun", "good"), ("dull", "bad")])
         >>> [record.label for record in table]

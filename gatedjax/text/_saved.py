@@ -7,7 +7,7 @@ from typing import Any
 from gatedjax.export._folder import read_config
 from gatedjax.export._kinds import check_kind
 from gatedjax.text._lexicon import LexiconModel
-from gatedjax.text._prediction import LEXICONS, STATES, TARGETS
+from gatedjax.text._prediction import LEXICON, STATES, TARGETS
 
 
 def load_model(
@@ -29,7 +29,7 @@ def load_model(
         return StatesModel.load(folder, encoder)
     if encoder is not None:
         raise ValueError(f"encoder must be None for {folder}, which is no model of states")
-    if kind in ("text", *TARGETS) and config.get("network") in LEXICONS:
+    if kind in ("text", *TARGETS) and config.get("network") == LEXICON:
         return LexiconModel.load(folder, tokenizer)
     from gatedjax.text._model import TrainedModel
 

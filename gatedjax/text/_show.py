@@ -64,7 +64,6 @@ class Reasons:
         from 0, and its C numbers.
       is_same: True if the text without its closed words has bitwise the same probabilities.
       note: a remark about the text, or "".
-      has_windows: True if the gates also depend on the neighbours of a word.
       rule: the sentence by which the prediction follows from the sums.
       leak: a sentence about the closed words that the prediction depends on through the vectors of
         an encoder, or "".
@@ -76,7 +75,6 @@ class Reasons:
     pairs: tuple[tuple[int, int, tuple[float, ...]], ...]
     is_same: bool
     note: str = ""
-    has_windows: bool = False
     rule: str = "The class with the largest sum is predicted; the parts are exact."
     leak: str = ""
 
@@ -370,11 +368,6 @@ def describe_open_words(reasons: Reasons, noun: str = "probabilities") -> Iterat
         yield f"{reasons.leak[0].upper()}{reasons.leak[1:]}."
     elif reasons.is_same:
         yield f"The open words alone have the same {noun}, bit by bit."
-    elif reasons.has_windows:
-        yield (
-            f"The open words alone have other {noun}, because a gate also depends on the "
-            "neighbours of its word."
-        )
     else:
         yield (
             f"THE OPEN WORDS ALONE DO NOT HAVE THE SAME {noun.upper()}: this is an error of the "
@@ -510,7 +503,7 @@ def name_open_words(e: Explanation) -> str:
     "open" otherwise.
     """
     if e.reasons is not None:
-        return OPEN if e.reasons.leak or e.reasons.has_windows else READ
+        return OPEN if e.reasons.leak else READ
     has_leak = any(abs(change) > _LEAST_CHANGE for change in _list_closed_changes(e).values())
     return OPEN if has_leak else READ
 

@@ -67,19 +67,6 @@ def test_a_gate_depends_only_on_the_spelling(shown):
     assert not np.array(line["values"])[:, closed].any()
 
 
-def test_gates_with_windows_have_another_note():
-    from gatedjax.text import TextClassifier
-
-    texts, labels = zip(*ROWS, strict=True)
-    model = TextClassifier("window", density=0.3).fit(list(texts), list(labels)).model_
-    (one,) = Explorer([model], ["window"]).answer({"text": TEXT})["models"]
-    assert one["lines"][0]["note"].startswith("The gate of a word depends on the word and its two")
-    (read,) = model.predict([(TEXT,)])
-    assert (one["title"], one["share"]) == (read.label, pytest.approx(read.probability))
-    tokens, gates = one["lines"][0]["tokens"], one["lines"][0]["gates"]
-    assert [token for token, gate in zip(tokens, gates, strict=True) if gate] == read.kept
-
-
 def test_texts_without_words_and_options_of_networks(shown):
     answer = shown.answer({"text": " "})
     assert (answer["models"], answer["notes"]) == ([None], ["No word yet: type a sentence."])

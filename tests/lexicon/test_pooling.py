@@ -150,7 +150,21 @@ def test_equal_vectors_are_open_together_and_nothing_divides_by_zero():
         readings = pooling.read(texts)
         assert np.isfinite(readings.probabilities).all()
         assert len(set(np.concatenate(readings.is_open).tolist())) == 1
-    assert find_cut(np.array([1.0, 1.0, 1.0]), 0.3) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("logits", "density", "share"),
+    [
+        ([0.0, 1.0, 2.0, 3.0], 0.25, 0.25),
+        ([1.0, 1.0, 1.0], 0.3, 1.0),
+        ([0.0, 5.0, 5.0], 0.4, 2 / 3),
+    ],
+)
+def test_the_cut_lies_between_two_logits(logits, density, share):
+    logits = np.array(logits)
+    cut = find_cut(logits, density)
+    assert np.mean(logits > cut) == share
+    assert not (logits == cut).any()
 
 
 def test_half_precision_vectors_and_many_classes():

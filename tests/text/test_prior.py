@@ -238,14 +238,6 @@ def test_a_density_of_1_reads_all_words(tmp_path, capsys):
     assert reasons(states, [X[0]])[0].kept == X[0].split()
 
 
-def test_a_window_has_the_same_rule():
-    model = TextClassifier("window", density=0.3, held_out=0.3).fit(X, Y)
-    chances = model.predict_proba([UNKNOWN, "", CLOSED])
-    np.testing.assert_array_equal(chances[:2], [list(PRIOR.values())] * 2)
-    assert [p.note for p in reasons(model, [UNKNOWN, ""])] == [NOTHING_KNOWN] * 2
-    assert reasons(model, [f"parcel {UNKNOWN}"])[0].unknown == UNKNOWN.split()
-
-
 def test_a_model_of_vectors_has_the_frequencies_for_a_text_without_a_token():
     model = TextClassifier(encoder=encode_static, density=0.3).fit(X, Y)
     chances = model.predict_proba([X[0], "", X[1]])

@@ -33,7 +33,6 @@ RNG = np.random.default_rng(0)
 KINDS = {
     "class": (TextClassifier(), Y, "wrong"),
     "chosen metric": (TextClassifier(best_metric="macro_f1", class_weight="balanced"), Y, "bad"),
-    "window": (TextClassifier("window", density=0.5), Y, "bad"),
     "states": (TextClassifier(encoder=encode_static), Y, "bad"),
     "number": (TextRegressor(), NUMBERS, 1e9),
     "grade": (OrdinalTextClassifier(), [n // 2 for n in NUMBERS], 99),

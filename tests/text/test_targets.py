@@ -579,7 +579,7 @@ def test_a_threshold_of_two_classes_names_the_class(tmp_path, capsys):
     ("kind", "options", "message"),
     [
         ("labels", {"model": "ganet"}, "model must be 'lexicon' for the task 'labels'"),
-        ("regression", {"model": "window"}, "model must be 'lexicon' for the task 'regression'"),
+        ("regression", {"model": "gru"}, "model must be 'lexicon' for the task 'regression'"),
         ("regression", {"class_weight": "balanced"}, "class_weight must be left out for the task"),
         ("regression", {"threshold": 0.5}, "threshold must be left out for the task"),
         ("ordinal", {"best_metric": "macro_f1"}, "best_metric must be left out for the task"),

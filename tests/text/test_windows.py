@@ -9,14 +9,12 @@ import pytest
 from gatedjax.__main__ import main
 from gatedjax.lexicon import fit_lexicon
 from gatedjax.text import TextClassifier
-from gatedjax.text import _window as window_module
 from gatedjax.text._explanation import explain_texts
 from gatedjax.text._gated import open_own
 from gatedjax.text._options import TextOptions
 from gatedjax.text._read import open_table
 from gatedjax.text._saved import load_model
 from gatedjax.text._training import train_model
-from gatedjax.text._window import fit_window
 from gatedjax.text._windows import (
     Windows,
     pool_windows,
@@ -245,16 +243,3 @@ def test_a_lexicon_reads_a_long_text_to_its_last_word():
     assert len(explanation.tokens) == 5001
     assert explanation.label == 0
     assert explanation.kept[-1]
-
-
-def test_the_gates_of_a_window_model_are_trained_on_all_words(monkeypatch):
-    # The word with the class is beyond the first piece of the text.
-    monkeypatch.setattr(window_module, "_LONGEST", 4)
-    words = [[*"abcdef"[: 4 + i % 3], word] for i in range(12) for word in ("dull", "bright")]
-    labels = np.array([0, 1] * 12)
-    (lexicon,) = fit_window(words, labels, 2, [0.2])
-    readings = lexicon.read(words)
-    assert (readings.probabilities.argmax(1) == labels).all()
-    opened = {w for text, gates in zip(words, readings.is_open, strict=True)
-              for w, is_open in zip(text, gates, strict=True) if is_open}  # fmt: skip
-    assert {"dull", "bright"} <= opened
