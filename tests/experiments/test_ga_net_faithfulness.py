@@ -178,9 +178,9 @@ def test_every_seed_reads_its_own_masked_texts_and_its_curve_is_recorded(
 
 
 def faithful_record(variant, seed, drawn):
-    model = {"system": "ganet", "density": 0.2}
+    model = {"system": "ganet", "gates.density": 0.2}
     if variant == "ganet_input":
-        model["gates_on"] = "input"
+        model["gates.gates_on"] = "input"
     values = {
         rationale: {of: drawn[rationale, of, seed].tolist() for of in faithfulness.MEASURES}
         for rationale in faithfulness.RATIONALES

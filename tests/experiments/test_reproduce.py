@@ -234,8 +234,6 @@ BAD = {
     "--hours nan": "--hours must be above 0, got nan",
     "--workers 0": "--workers must be at least 1, got 0",
     "--seeds 0": "--seeds must be at least 1, got 0",
-    "--measure 20": "--measure is no longer an option, because no cost is estimated: leave it out",
-    "--measure=0": "--measure is no longer an option",
     "--manual-dir none-such": "--manual-dir none-such: there is no such folder",
     "--verify toy/plain/0": "PAPER/DATA/VARIANT/SEED, such as ga_net/trec/soft/0, got 'toy/pl",
     "--verify tay/toy/plain/0": "unknown paper 'tay'. Papers: toy.",

@@ -201,5 +201,5 @@ def test_a_notebook_shows_a_fitted_lexicon(monkeypatch):
     monkeypatch.setattr(widget, "send", lambda content, buffers=None: sent.append(content))
     widget._handle_custom_msg({"id": "1", "message": {"do": "answer", "text": TEXT}}, [])
     (answer,) = sent
-    (prediction,) = classifier.predict([TEXT])
-    assert answer["answer"]["models"][0]["title"] == prediction.label
+    (label,) = classifier.predict([TEXT])
+    assert answer["answer"]["models"][0]["title"] == label

@@ -22,7 +22,7 @@ from gatedjax.text import read_states, save_states
 from gatedjax.text._states import open_states
 from gatedjax.text._states_model import UNMEASURED, render_states_leak
 from gatedjax.text._target_grades import OrdinalTarget
-from tests.text._own import TEXTS
+from tests.text._own import TEXTS, reasons
 from tests.text.test_states import encode_static, encode_with_neighbours
 
 TOPICS = {"sport": ("goal", "team"), "money": ("bank", "stock"), "art": ("paint", "song")}
@@ -109,7 +109,7 @@ def test_the_page_has_the_numbers_and_sentences_of_explain(fitted, kind, tmp_pat
 def test_labels_have_thresholds_and_shares_for_a_chosen_label(fitted):
     model = fitted["labels"]
     one = answer_of(Explorer([model.model_], ["labels"]), TEXT)
-    (prediction,) = model.predict([TEXT])
+    (prediction,) = reasons(model, [TEXT])
     assert one["title"] == ", ".join(prediction.labels)
     assert len(prediction.labels) > 1
     assert [one["classes"][i] for i in one["best"]] == list(prediction.labels)
@@ -132,7 +132,7 @@ def test_labels_have_thresholds_and_shares_for_a_chosen_label(fitted):
 def test_a_number_is_the_sum_of_the_shares_in_its_unit(fitted):
     model = fitted["regression"]
     one = answer_of(Explorer([model.model_], ["numbers"]), TEXT)
-    (prediction,) = model.predict([TEXT])
+    (prediction,) = reasons(model, [TEXT])
     assert float(one["title"]) == pytest.approx(prediction.value, rel=1e-7)
     shares = sum(np.sum(line["values"]) for line in one["lines"])
     constant = model.model_.lexicon.share(model.model_.split(TEXT)).bias[0]
@@ -147,7 +147,7 @@ def test_a_number_is_the_sum_of_the_shares_in_its_unit(fitted):
 def test_grades_are_listed_in_their_order(fitted):
     model = fitted["ordinal"]
     one = answer_of(Explorer([model.model_], ["grades"]), TEXT)
-    (prediction,) = model.predict([TEXT])
+    (prediction,) = reasons(model, [TEXT])
     assert (one["title"], one["share"]) == (prediction.label, pytest.approx(prediction.probability))
     assert one["classes"] == ["none", "some", "many"]
     assert one["order"] == [0, 1, 2]
@@ -174,7 +174,7 @@ def test_a_threshold_decides_the_class_on_the_page():
     model = TextClassifier("lexicon", threshold={"bad": 0.05}).fit(texts, labels)
     text = next(text for text in texts if model.predict_proba([text])[0, 0] < 0.5)
     one = answer_of(Explorer([model.model_], ["lexicon"]), text)
-    (prediction,) = model.predict([text])
+    (prediction,) = reasons(model, [text])
     assert one["title"] == prediction.label == one["classes"][one["best"][0]]
     assert "is predicted if its probability is at least 0.05" in one["lines"][0]["rule"]
 
@@ -217,7 +217,7 @@ def test_without_an_encoder_the_texts_of_a_file_are_offered(folder, contextual):
     about = shown.about()
     assert about["fields"][0]["options"][0] == f"1: [CLS] {TEXTS[0][0]}"
     one = answer_of(shown, about["example"]["text"])
-    assert one["title"] == contextual.predict([TEXTS[0][0]])[0].label
+    assert one["title"] == contextual.predict([TEXTS[0][0]])[0]
     # The field of the state is the number of the text, which is a single word.
     assert shown.answer({"text": "0"})["words"] == len(one["lines"][0]["tokens"]) > 1
     assert shown.answer({"text": "9"})["words"] == 0

@@ -358,7 +358,7 @@ def test_a_loaded_model_has_the_parameters_of_its_training(make, y, tmp_path):
     )
 
 
-def test_folders_without_options_and_with_damaged_options(tmp_path):
+def test_folders_with_unknown_and_with_damaged_options(tmp_path):
     model = TextClassifier(density=0.4, threshold={"bad": 0.7}).fit(X, Y)
 
     def load(options):
@@ -367,9 +367,6 @@ def test_folders_without_options_and_with_damaged_options(tmp_path):
         changed.save(folder, overwrite=True)
         return TextClassifier.load(folder)
 
-    older = load(None)
-    assert older.get_params()["threshold"] == {"bad": 0.7}
-    assert older.density == older.model_.lexicon.density
     assert load({**model.model_.options, "of_tomorrow": 1}).density == 0.4
     for wrong in (3, {"threshold": [3]}):
         with pytest.raises(BadFile, match="must be"):
