@@ -78,7 +78,7 @@ class Indexed:
 
 
 def test_batches_without_iterate_are_numbered_too():
-    settings = SimpleNamespace(final_temperature=0.1)
+    settings = SimpleNamespace(gates=SimpleNamespace(final_temperature=0.1))
     endless, few = Indexed(), [Indexed()[step] for step in range(4)]
     for batches in (endless, few):
         numbered = data.for_schedule(batches, settings)
@@ -91,7 +91,7 @@ def test_batches_without_iterate_are_numbered_too():
 
 
 def test_numbered_batches_end_where_those_that_are_numbered_do(encoded):
-    settings = SimpleNamespace(final_temperature=0.1)
+    settings = SimpleNamespace(gates=SimpleNamespace(final_temperature=0.1))
     for made in (data.Batches.eval(encoded, batch_size=8), data.Batches(encoded, batch_size=8)):
         assert data.for_schedule(made, settings).one_pass == made.one_pass
 

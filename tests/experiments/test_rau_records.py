@@ -1,7 +1,6 @@
 """Records of RAU's runs: reused, made again, damaged, and rendered with exact numbers."""
 
 import functools
-import json
 import math
 import re
 
@@ -201,35 +200,6 @@ def test_only_seeds_that_both_have_are_paired_and_other_settings_are_named():
     gru[0]["config"]["train"]["num_steps"] += 1
     assert "settings differ" in sentence("MNIST", "RAU", "GRU", compare(rau, gru))
     assert compare(rau[:1], gru) is None
-
-
-def test_a_record_older_than_an_option_is_read_with_its_default(tmp_path):
-    store = PAPER.store(tmp_path)
-    now, older = (make_record(config_of("mnist", "gru", 0), "1100") for _ in range(2))
-    data, train = older["config"]["data"], older["config"]["train"]
-    del data["window"], train["parallel"], train["optimizer"]["epsilon"]
-    # an option that was removed since changes nothing with its default
-    train["optimizer"]["lazy_rows"] = False
-
-    def read():
-        """Returns the record as each method of the store reads it."""
-        diverged = store.diverged_path("mnist", "gru", 0)
-        diverged.parent.mkdir(exist_ok=True)
-        diverged.write_text(json.dumps(older))
-        save(store, "mnist", "gru", [older])
-        ((_, lost),) = store.diverged("mnist")
-        path = store.path("mnist", "gru", 0)
-        one = (store.get("mnist", "gru", 0), store.load(path, "mnist"), lost)
-        return [*one, *store.all("mnist", "gru"), *store.any_of("mnist")]
-
-    assert read() == [now] * 5
-    data["window"] = 3
-    assert [record["config"]["data"]["window"] for record in read()] == [3] * 5
-    train["optimizer"]["lazy_rows"] = True
-    with pytest.raises(
-        ValueError, match=r"lazy_rows of OptimizerConfig must be left out since .*, got True"
-    ):
-        read()
 
 
 def test_records_of_other_test_sets_are_not_paired():

@@ -35,12 +35,12 @@ TINY = ("--model.num-layers", "1", "--model.hidden", "8", "--model.filter-size",
 def test_every_preset_has_its_baseline(preset, none):
     config = parse(PAPER, ["--preset", preset, *none])
     assert config.preset == preset
-    assert config.model.selective == ()
-    assert parse(PAPER, ["--preset", preset]).model.selective == (1,)
+    assert config.model.gates.selective == ()
+    assert parse(PAPER, ["--preset", preset]).model.gates.selective == (1,)
     if preset.startswith("nli"):  # it has one layer
         return
     other = parse(PAPER, ["--preset", preset, "--model.gates.select-layers", "2", "3"])
-    assert other.model.selective == (2, 3)
+    assert other.model.gates.selective == (2, 3)
 
 
 def test_unknown_names_are_refused(capsys):
@@ -85,7 +85,7 @@ def test_figures_look_into_the_networks_that_tables_train(
     assert list(opened) == [f"{data}-san{end}-seed0", f"{data}-ssan_layer1{end}-seed0"]
     assert list(found) == ["san", "ssan_layer1"]  # tables know them by these names
     assert {model.order.relative for model in opened.values()} == {"local" if local else "none"}
-    assert [model.selective for model in opened.values()] == [(), (1,)]
+    assert [model.gates.selective for model in opened.values()] == [(), (1,)]
     shown = analyses.title_of("bshift", {"local": local})
     assert shown == ("BShift, local heads and a linear head" if local else "BShift")
 
@@ -176,14 +176,12 @@ def test_cells_of_the_tables():
         ("wrd_small", "san"),
         ("wrd_small", "ssan_layer4_bounded"),
     ]
-    bound = {
-        cell.variant: cell.configs[0].model.gates for cell in job("bound", layers=(4,)).cells()
-    }
-    assert {name: (gates.cap, gates.select_layers) for name, gates in bound.items()} == {
+    bound = {cell.variant: cell.configs[0].model for cell in job("bound", layers=(4,)).cells()}
+    assert {name: (m.gates.cap, m.gates.select_layers) for name, m in bound.items()} == {
         "san_local": (10, (0,)), "ssan_layer4_local_bounded": (0, (4,)),
         "san": (10, (0,)), "ssan_layer4_bounded": (0, (4,)),
     }  # fmt: skip
-    assert bound["ssan_layer4_local_bounded"].relative == "local"
+    assert bound["ssan_layer4_local_bounded"].order.relative == "local"
     cited = {cell.variant: cell.configs[0] for cell in job("cited").cells()}
     assert {(cell.data, cell.variant) for cell in job("cited").cells()} == {
         ("wrd_cited", name) for name in cited
@@ -213,7 +211,7 @@ def test_cells_of_the_tables():
     for variant in VARIANTS:
         config = short.config("bshift", variant, 3)
         assert config.train.seed == 3
-        assert bool(config.model.selective) == variant.startswith("ssan")
+        assert bool(config.model.gates.selective) == variant.startswith("ssan")
         others = [short.config("bshift", other, 3) for other in VARIANTS if other != variant]
         saved = PAPER.recorded(config)
         assert all(differences(saved, PAPER.recorded(other)) for other in others)
@@ -254,7 +252,7 @@ def test_the_cited_training_has_a_constant_rate_and_no_dropout():
     assert config.data.batch_size == 500
     assert config.model.freeze_embeddings
     rates = ("dropout", "attention_dropout", "relu_dropout")
-    assert [getattr(config.model, name) for name in rates] == [0, 0, 0]
+    assert [getattr(config.model.dropouts, name) for name in rates] == [0, 0, 0]
 
 
 def test_the_page_has_the_cited_training_only_with_its_records(tmp_path):

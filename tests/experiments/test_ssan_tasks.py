@@ -228,11 +228,6 @@ def test_a_translator_is_trained_translates_and_shows_its_attention(
     args_of_export = ["--workdir", str(export), "--beam-size", "2"]
     assert translation.main(args_of_export, io.StringIO("A dog runs.\n"), again) == 0
     assert again.getvalue() == lines[0] + "\n"
-    # a run of an earlier version, with the search in results.json only
-    config = json.loads((workdir / "config.json").read_text("utf-8"))
-    assert config["config"].pop("search")["average"] == 2
-    (workdir / "config.json").write_text(json.dumps(config), "utf-8")
-    assert translation.main(args, io.StringIO("A dog runs.\n"), io.StringIO()) == 0
     # what cannot be translated is refused
     other = tmp_path / "other.json"
     gdata.BytePairs.train(["quite another text"], 30).save(other)
@@ -344,7 +339,7 @@ def test_every_preset_of_the_issue_is_there_and_has_a_baseline():
     for name in (*names, "mt_multi30k", "mt_en_ro", "mt_en_ja", "mt_en_de"):
         assert PRESETS[name].preset == name
         standard = grouped(PRESETS[name].model, select_layers=(0,))
-        assert not any(standard.select_layers)
+        assert not any(standard.gates.select_layers)
 
 
 def test_data_that_are_not_there_are_named(tmp_path, capsys):
