@@ -99,12 +99,6 @@ def test_records_of_two_configurations_or_of_two_origins_are_never_averaged(
     assert "origin of the data is" in message
     assert "a tenth of the sentences in seed 7" in message
     assert not (tmp_path / "RESULTS.md").exists()
-    # an option that is younger than a record was what it is by default
-    older = json.loads(json.dumps(first["config"] | {"train": train | {"num_steps": steps}}))
-    for name in ("accumulate", "parallel"):
-        older["train"].pop(name, None)
-    place.write_text(json.dumps(second | {"config": older}))
-    assert tables.main(["render", "--results", str(tmp_path)]) == 0
 
 
 def test_seeds_of_other_data_do_not_join_the_records_of_a_cell(tmp_path):
