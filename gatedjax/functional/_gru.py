@@ -230,7 +230,7 @@ def _prepare(
     check = functools.partial(check_state, shape=shape)
     begins = restarts(resets, reset_to, initial, mask, xs.shape[:2], reverse, check)
     kind = _Kind(reverse, reset_after, gradient_clip)
-    form = functools.partial(form_for, *shape, reset_before=not reset_after)
+    form = functools.partial(form_for, *shape, steps=xs.shape[1], reset_before=not reset_after)
     # The first form serves calls without a gradient. The second serves both passes of a gradient.
     forms = form(), form(reset_after_gradient=reset_after)
     arguments = (weights, xs, mask, initial, dropout, begins)

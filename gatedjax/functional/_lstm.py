@@ -216,7 +216,7 @@ def _prepare(
     dropout = dropout_mask(recurrent_dropout_mask, shape, wide)
     weights = LSTMWeights(*map(jnp.asarray, weights))
     arguments = (weights, xs, mask, initial, dropout, begins)
-    static = form_for(*shape), reverse
+    static = form_for(*shape, steps=xs.shape[1]), reverse
     return Recurrence(*kind_of("lstm"), reverse, _lstm, _run_forward, static, arguments)
 
 

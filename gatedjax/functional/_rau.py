@@ -147,7 +147,7 @@ def _prepare(
     # Only these two forms have a custom backward pass. JAX differentiates the loop of all other
     # forms.
     if attention in ("feature_proj", "sigmoid") and isinstance(weights, RAUWeights):
-        static = form_for(*shape), reverse, options
+        static = form_for(*shape, steps=xs.shape[1]), reverse, options
         scale = float(size) if rescale else 1.0
         return Recurrence(kind, name, reverse, _rau, _run_forward, static, arguments, scale=scale)
     name = f"rau with attention={attention!r} and {type(weights).__name__}"

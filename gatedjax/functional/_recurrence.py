@@ -99,12 +99,14 @@ def form_for(
     hidden: int,
     backend: str | None = None,
     *,
+    steps: int = 1,
     reset_before: bool = False,
     reset_after_gradient: bool = False,
 ) -> Form:
     """Returns the fastest layout of a recurrent scan for a size and a backend."""
     if (backend or target_platform()) != "cpu":
-        return _OTHER
+        # JAX cannot unroll a loop of a number of steps that `jax.export` leaves open.
+        return _OTHER if isinstance(steps, int) else _OTHER._replace(unroll=1)
     # Sizes that `jax.export` leaves open are no ints; the program must then serve all sizes.
     is_number = isinstance(batch, int) and isinstance(hidden, int)
     width = hidden if isinstance(hidden, int) else _WIDE

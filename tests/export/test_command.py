@@ -16,7 +16,7 @@ def _run(workdir, **more):
     store = CheckpointStore(workdir / "checkpoints")
     record = {
         "run": {"best_step": 20, "best_metrics": {"accuracy": 0.75}} | more,
-        "metadata": {"train": {"seed": 3}, "hidden": 7},
+        "settings": {"train": {"seed": 3}, "hidden": 7},
     }
     store.save(30, {"params": BEST, "step": np.int32(30)}, BEST, record)
     store.close()
