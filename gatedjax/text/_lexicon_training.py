@@ -313,6 +313,7 @@ def _choose(
     stages: list[Lexicon] = []
     curve: list[Json] = []
     measures: list[Json] = []
+    priors: list[int] = []
     try:
         for lexicon in _start_fit(train, head, list_densities(options)):
             readings = lexicon.read(held.words)
@@ -323,6 +324,7 @@ def _choose(
             curve.append({"density": lexicon.density, "words": share, **stage})
             stages.append(lexicon)
             measures.append(measured)
+            priors.append(int(readings.is_prior.sum()))
     except EmptyLexicon:
         # There are too few words for the last stages, and only a density of the user is an error.
         if options.density is not None:
@@ -330,7 +332,11 @@ def _choose(
     chosen = len(stages) - 1
     if options.density is None:
         metric = target.choose_metric(options.best_metric)
-        scores = [-stage[metric] if target.is_error else stage[metric] for stage in curve]
+        # The prior is right by chance, which is no reason to close the words of a text: at most one
+        # more text in twenty may be answered by it than with all words.
+        most = priors[0] + len(held.words) // 20
+        useful = [stage for stage, count in zip(curve, priors, strict=True) if count <= most]
+        scores = [-stage[metric] if target.is_error else stage[metric] for stage in useful]
         best = int(np.argmax(scores))
         chosen = choose_stage(scores, target.allow_loss(measures[best], metric))
     return stages[chosen], stages[0], curve, chosen

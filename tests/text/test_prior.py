@@ -344,3 +344,12 @@ def test_the_explorer_marks_unknown_words_and_has_the_note(fitted):
     assert one["probabilities"] == list(PRIOR.values())
     assert NOTHING_KNOWN in one["note"].lower()
     assert one["lines"][0]["gates"] == [False] * 4
+
+
+def test_a_share_that_leaves_texts_to_the_prior_is_not_chosen():
+    """With the words of one class alone the prior would be right for the other, by chance."""
+    texts = [f"{word} film{i % 7}" for i in range(120) for word in ("dull", "fine", "fine")]
+    model = TextClassifier().fit(texts, ["bad" if "dull" in text else "good" for text in texts])
+    assert model.report_["validation"]["by_prior"] == 0
+    for text, label in (("fine stage", "good"), ("dull stage", "bad")):
+        assert (model.predict([text])[0], model.explain(text).kept) == (label, (True, False))
