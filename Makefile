@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 # what a change of jax, flax, optax, orbax or grain breaks first
 QUICK := tests/test_package.py tests/functional/test_softmax.py tests/nn tests/training/test_fit_core.py \
-  tests/training/test_train_data.py tests/training/test_former_names.py tests/data/test_batches.py
+  tests/training/test_train_data.py tests/data/test_batches.py
 TIER_PIP := bin/python -m pip --disable-pip-version-check install --quiet
 
 # a file stays with one worker, which trains and compiles what its tests share; longest files first

@@ -225,9 +225,6 @@ def test_other_settings_are_refused_with_both_values_and_other_metadata_are_not(
     ):
         with pytest.raises(CheckpointMismatch, match=difference):
             run(tmp_path, settings=settings, **longer)
-    # This call was right when the metadata of a run were compared.
-    with pytest.raises(CheckpointMismatch, match="in the argument metadata of fit: pass them as"):
-        run(tmp_path, metadata={"vocabulary": "a1", "config": {"width": 3}}, **longer)
     with pytest.raises(CheckpointMismatch, match="Use another workdir"):
         run(tmp_path, metadata={"vocabulary": "a1", "config": {"width": 4}}, **longer)
     same = {"vocabulary": "a1", "config": {"width": 3}}

@@ -21,7 +21,6 @@ from gatedjax.training import (
     fit,
     init_state,
     make_train_step,
-    restore_params,
 )
 from gatedjax.training.config import mode_of
 from tests._speed import seconds_of_python
@@ -147,11 +146,6 @@ def test_float64_parameters_of_numpy_are_accepted():
     wide = jax.tree.map(lambda x: x.astype(np.float64), START)
     results = [fit(Plane(), Data(), None, CONFIG, params=p, steps=1) for p in (START, wide)]
     chex.assert_trees_all_equal(results[0].state, results[1].state)
-
-
-def test_the_former_name_of_restore_params_warns():
-    with pytest.warns(DeprecationWarning, match=r"load_params works only until .*restore_params"):
-        assert training.load_params is restore_params
 
 
 def test_fit_adds_little_to_the_time_of_a_step():
