@@ -46,7 +46,7 @@ class Classes:
         self._looks: dict[str, tuple[Label, str]] = {}
         self._truths: set[bool] = set()
         for label in classes or ():
-            # Models of earlier versions may have classes with spaces around them.
+            # The classes of a folder from elsewhere may have spaces around them.
             plain = read_label(noun, label)
             if plain in self.places:
                 raise ValueError(

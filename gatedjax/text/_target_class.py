@@ -70,7 +70,7 @@ class ClassTarget(Target):
 
     def encode(self, labels: Sequence[Any]) -> np.ndarray:
         """Returns the position of each of n labels in the classes: int32 [n], from 0."""
-        # Models of earlier versions may have classes with spaces around them.
+        # The classes of a folder from elsewhere may have spaces around them.
         place = {read_label("label", label): number for number, label in enumerate(self.classes)}
         return np.array([place[label] for label in labels], np.int32)
 
