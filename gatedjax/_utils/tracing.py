@@ -15,12 +15,6 @@ def is_traced(value: Any) -> bool:
     return isinstance(value, jax.core.Tracer)
 
 
-def is_typed_or_raw_key(value: object) -> bool:
-    """Returns True if an argument has the dtype of a PRNG key, typed or raw (uint32)."""
-    dtype = getattr(value, "dtype", None)
-    return dtype is not None and (_is_typed(value) or dtype == np.uint32)
-
-
 def check_key(**keys: Any) -> None:
     """Raises unless each argument is a single PRNG key; its keyword is its name in the message."""
     for name, key in keys.items():

@@ -95,14 +95,6 @@ def split_rows(rows: np.ndarray, size: int) -> list[int]:
     return np.unique([0, *inner.tolist(), len(rows)]).tolist()
 
 
-def join_spellings(columns: Sequence[Sequence[int]]) -> Spelling:
-    """Returns the `Spelling` of words from a list for each word: the columns of its n-grams."""
-    starts = np.zeros(len(columns) + 1, np.int64)
-    np.cumsum(np.fromiter(map(len, columns), np.int64, len(columns)), out=starts[1:])
-    flat = np.fromiter(itertools.chain.from_iterable(columns), np.int64, int(starts[-1]))
-    return Spelling(flat, starts)
-
-
 def spell_words(words: Iterable[str], column_of: dict[str, int]) -> Spelling:
     """Returns the `Spelling` of words without the n-grams that `column_of` lacks."""
     ngrams = [spell(word) for word in words]
