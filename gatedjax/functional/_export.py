@@ -1,4 +1,4 @@
-"""What programs of `jax.export` need: their platform, and registered tuples and dataclasses."""
+"""Needs of programs of `jax.export`: their platform, and registered tuples and dataclasses."""
 
 from typing import TypeVar
 
